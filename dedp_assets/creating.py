@@ -70,7 +70,7 @@ def _write(source: Path, target: Path, name: str) -> None:
 
 
 def _deliver(sample: Path, target: Path) -> None:
-    """Copy deliveries, the markers at last, as a source system puts them."""
+    """Copy deliveries, data before markers, as a source system delivers."""
     files = sorted((path for path in sample.rglob("*") if path.is_file()), key=lambda path: path.name == _MARKER)
     for path in files:
         copy = target / path.relative_to(sample)

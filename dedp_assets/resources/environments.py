@@ -131,7 +131,7 @@ def settings() -> Settings:
 
 
 def project_root(folder: Path | None = None) -> Path | None:
-    """Return the project around a folder (default: the working directory), or the checkout; ``None`` without."""
+    """Return the project around a folder (default: working directory), or the checkout; else ``None``."""
     here = (folder or Path.cwd()).absolute()
     return next(filter(_is_project, (here, *here.parents, CHECKOUT)), None)
 
