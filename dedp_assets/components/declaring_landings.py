@@ -24,6 +24,7 @@ from dedp_assets.patterns.connectors.formats import Parquet
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.exact import is_scalar
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.resources.landing import PARTITION
 
 __all__ = ["LandingDraft", "attributes", "columns_file", "declare", "draft"]
 
@@ -183,7 +184,7 @@ def _read_columns(found: LandingDraft) -> Document | None:
 
 def _add_tables(found: LandingDraft, landed: Landed) -> None:
     """Add the faults of a landing to the draft, or the tables of a landing without a fault."""
-    rules = (_of_names, _of_event_time, _of_columns, _of_partitions)
+    rules = (_of_names, _of_folder, _of_event_time, _of_columns, _of_partitions)
     faults = [fault for rule in rules for fault in rule(found, landed)]
     found.faults += faults
     if faults:
@@ -203,13 +204,21 @@ def _of_names(found: LandingDraft, landed: Landed) -> Iterator[Fault]:
             yield Fault.at(document, (*ROOT, option), f"{option} must be layer/dataset, not {name!r}")
     if stated.bronze == stated.table:
         yield Fault.at(document, (*ROOT, "bronze"), f"bronze must be another table than {stated.table}")
-    if not stated.folder.strip("/ ") or ".." in File(stated.folder).parts:
-        yield Fault.at(document, (*ROOT, "folder"), f"folder must be a path of a folder, not {stated.folder!r}")
     for option in ("keys", "order_by"):
         for number, name in enumerate(getattr(stated, option)):
             if name not in landed.columns:
                 sentence = unknown("column", name, landed.columns)
                 yield Fault.at(document, (*ROOT, option, number), sentence)
+
+
+def _of_folder(found: LandingDraft, landed: Landed) -> Iterator[Fault]:
+    """Yield the faults of the folder, which lies below the landing zone or anywhere by an absolute path."""
+    stated, document = landed.stated, found.document
+    if not stated.folder.strip("/ ") or ".." in File(stated.folder).parts:
+        yield Fault.at(document, (*ROOT, "folder"), f"folder must be a path of a folder, not {stated.folder!r}")
+    if PARTITION in str(File(stated.folder).parent) or (PARTITION in stated.folder and stated.partitions is None):
+        sentence = f"folder must have {PARTITION} in the last name, and partitions, not {stated.folder!r}"
+        yield Fault.at(document, (*ROOT, "folder"), sentence)
 
 
 def _of_event_time(found: LandingDraft, landed: Landed) -> Iterator[Fault]:

@@ -26,10 +26,12 @@ from dedp_assets.patterns.connectors.inferred import Seen
 from dedp_assets.patterns.connectors.landed_files import spark_type
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.resources.environments import settings
+from dedp_assets.resources.landing import PARTITION
 
 __all__ = ["infer", "columns_of"]
 
 _MOST_FILES, _MOST_RECORDS = 50, 5_000
+_NOTHING = "null"
 _UNFIT = re.compile(r"[ ,;{}()\n\t=.`\"]")
 _WIDER = (("TINYINT", "SMALLINT", "INT", "BIGINT"), ("FLOAT", "DOUBLE"))
 _WORDS = {"yes", "no", "on", "off", "true", "false", "null", "y", "n"}
@@ -79,7 +81,10 @@ def _infer(document: Document, *, again: bool) -> int:
         return 1
     landing = made(stated, ROOT, {})
     there = settings().landing / landing.folder
-    files = _files_of(there, nested=landing.partitions is not None)
+    pattern = there.name.replace(PARTITION, "*")
+    there = there.parent if PARTITION in there.name else there
+    by_partition = f"{pattern}/*" if PARTITION in landing.folder else "*/*"
+    files = _files_of(there, by_partition if landing.partitions is not None else "*")
     if not files:
         print(f"no file below {there}: put one there, to see its columns", file=sys.stderr)  # noqa: T201
         return 1
@@ -89,10 +94,11 @@ def _infer(document: Document, *, again: bool) -> int:
     return 0
 
 
-def _files_of(folder: Path, *, nested: bool) -> list[Path]:
+def _files_of(folder: Path, pattern: str) -> list[Path]:
     """List the data files of deliveries; names that begin with ``_`` or ``.`` are no data."""
-    found = folder.glob("*/*") if nested else folder.glob("*")
-    return sorted(p for p in found if p.is_file() and not any(n.startswith(("_", ".")) for n in p.parts[-2:]))
+    return sorted(
+        p for p in folder.glob(pattern) if p.is_file() and not any(n.startswith(("_", ".")) for n in p.parts[-2:])
+    )
 
 
 @dataclass
@@ -208,15 +214,18 @@ def _columns_of_parquet(files: Sequence[Path]) -> tuple[Mapping[str, _Column], s
         for column in opened.schema_arrow:
             kinds.setdefault(column.name, []).append(_of_arrow(file.name, column.name, column.type))
     columns = dict[str, _Column]()
-    for called, some in kinds.items():
+    for called, each in kinds.items():
+        some = [kind for kind in each if kind != _NOTHING] or ["STRING"]
         kind = _common(some)
         remark = f"other files have {', '.join(sorted({*some} - {kind}))}" if len({*some}) > 1 else ""
-        columns[_name(called, columns)] = _Column(kind, called, "", len(some) < len(files), remark)
+        columns[_name(called, columns)] = _Column(kind, called, "", len(each) < len(files), remark)
     return columns, f"{len(files)} of {len(files)} files, {records} records"
 
 
 def _of_arrow(file: str, name: str, kind: Any) -> str:  # noqa: ANN401 - pyarrow has no types
     """Return the SQL type of a column; a time without a zone is one of UTC."""
+    if str(kind) == _NOTHING:
+        return _NOTHING
     if str(kind).startswith("timestamp"):
         return "TIMESTAMP"
     try:

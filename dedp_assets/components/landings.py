@@ -51,7 +51,8 @@ class LandedColumn(Column):
         replica: what a transformed replica holds instead, as of any column.
         called: name in the files, if that is another.
         may_lack: whether files or records may have no such column; the value is NULL then.
-        format: Spark's date pattern of the texts of a DATE or TIMESTAMP, if they are not as in ISO 8601.
+        format: Spark's date pattern of the texts of a DATE or TIMESTAMP, if they are not as in ISO 8601, or
+            ``epoch_seconds`` or ``epoch_millis`` for numbers.
     """
 
     called: str = ""
@@ -65,7 +66,8 @@ class Landing:
 
     Attributes:
         table: table of the valid records, ``layer/dataset``; ``<table>_dead_letter`` holds the others.
-        folder: folder of the files, below the landing zone or as an absolute path.
+        folder: folder of the files, below the landing zone or as an absolute path; ``orders/date={partition}`` for
+            folders of partitions that are called otherwise than by the partition alone.
         format: format of the files.
         about: facts for the catalogue.
         columns: columns of the records, or the name of a file beside this one that ``dedp infer`` writes.

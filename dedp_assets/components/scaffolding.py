@@ -111,6 +111,6 @@ attributes:
   table: {table}
   folder: {folder}   # a folder for each day below it, like {folder}/2026-01-05, with _SUCCESS when the day is complete
   format: {{{format}: {{}}}}
-  partitions: {{daily: {{}}}}
+  partitions: {{daily: {{start: 2026-01-01}}}}   # the first day that a delivery or an event may be of
 {more}  about: {{owner: "team:data"}}
 """

@@ -5,6 +5,7 @@ import heapq
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,10 @@ from dedp_assets.patterns.connectors.files import count_lines
 from dedp_assets.patterns.connectors.formats import digest_whole, is_parquet
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 
-__all__ = ["Landing"]
+__all__ = ["PARTITION", "Landing"]
 
+PARTITION = "{partition}"
+"""Place of the partition key in the last name of a dataset."""
 _MARKERS = 400
 
 
@@ -37,8 +40,27 @@ class Landing(dg.ConfigurableResource[Any]):
     root: str = Field(description="Folder of the landing zone.")
 
     def folder(self, dataset: str, partition: str = "") -> Path:
-        """Return the folder of a delivery."""
-        return Path(self.root) / dataset / partition
+        """Return the folder of a delivery.
+
+        Args:
+            dataset: dataset of the landing zone, or an absolute path. The folders of partitions lie in there, or have
+                the key in the place ``{partition}`` of the last name, as ``orders/date={partition}``.
+            partition: partition key; empty for a dataset that is one delivery.
+        """
+        return Path(self._folder(dataset, partition))
+
+    def _folder(self, dataset: str, partition: str) -> str:
+        if PARTITION in dataset:
+            return os.path.join(self.root, dataset.replace(PARTITION, partition))  # noqa: PTH118 - thousands per tick
+        return os.path.join(self.root, dataset, partition).rstrip("/")  # noqa: PTH118 - as above
+
+    def _parent(self, dataset: str) -> tuple[Path, str, str]:
+        """Return the folder with the folders of partitions, and the text before and after a key in the names."""
+        if PARTITION not in dataset:
+            return Path(self.root) / dataset, "", ""
+        path = Path(self.root, dataset)
+        before, _, after = path.name.partition(PARTITION)
+        return path.parent, before, after
 
     def delivery(
         self, dataset: str, partition: str = "", *, ends: Ends = MARKED, now: datetime | None = None
@@ -46,13 +68,13 @@ class Landing(dg.ConfigurableResource[Any]):
         """Describe the content of a delivery's folder.
 
         Args:
-            dataset: dataset of the landing zone, or an absolute path.
+            dataset: dataset of the landing zone, as of :meth:`folder`.
             partition: partition key; empty for a dataset that is one delivery.
             ends: sign of a complete delivery.
             now: current time, for deliveries that end by rest.
         """
-        folder = os.path.join(self.root, dataset, partition).rstrip("/")  # noqa: PTH118 - thousands per tick
-        return delivery_at(folder, ends, now=now)
+        found = delivery_at(self._folder(dataset, partition), ends, now=now)
+        return replace(found, partition=partition) if PARTITION in dataset else found
 
     def object(self, dataset: str, key: str) -> Delivery:
         """Describe a delivery of one file, by the path below the root; the file is also the marker.
@@ -119,7 +141,7 @@ class Landing(dg.ConfigurableResource[Any]):
 
     def stray(self, dataset: str) -> list[str]:
         """List data files directly in the folder of the dataset, outside of any partition folder."""
-        root = Path(self.root) / dataset
+        root, _, _ = self._parent(dataset)
         if not root.is_dir():
             return []
         with os.scandir(root) as entries:
@@ -132,14 +154,17 @@ class Landing(dg.ConfigurableResource[Any]):
         it lies changes only itself: that is looked at in the newest 400 partitions. So a tick over years of days costs
         one ``stat`` for each and lists no folder.
         """
-        root = Path(self.root) / dataset
+        root, before, after = self._parent(dataset)
         if not root.is_dir():
             return
         with os.scandir(root) as entries:
             folders = {e.name: e.stat().st_mtime_ns for e in entries if e.name[0] not in "._" and is_so(e.is_dir)}
         for name in heapq.nlargest(_MARKERS, folders):
             folders[name] = max(folders[name], _modified(f"{root}/{name}/{marker}"))
-        yield from ((name, changed_ns) for name, changed_ns in folders.items() if changed_ns >= since_ns)
+        for name, changed_ns in folders.items():
+            if changed_ns >= since_ns:
+                named = name.startswith(before) and name.endswith(after)
+                yield name[len(before) : len(name) - len(after)] if named else name, changed_ns
 
 
 def _is_still(path: Path, file: DeliveredFile) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -13,7 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from dedp_assets.cli import main
 from dedp_assets.components.checking import checked, files_below
 from dedp_assets.components.landing import LandingComponent
+from dedp_assets.components.landings import Landing
 from dedp_assets.graph.declare import OnDelivery
+from dedp_assets.patterns.connectors.formats import Csv
+from dedp_assets.resources.environments import CHECKOUT
 from tests.components.declarations import faults_in
 from tests.components.test_checking import edited_texts, edited_values, require_faults_or_a_table
 from tests.components.test_declaring import line_of, parts, yaml_of
@@ -122,7 +126,7 @@ WORDS = [
     ("keys: [trip_id]", "keys: [trip_ids]", "unknown column trip_ids: did you mean trip_id?"),
     ("order_by: [fare]", "order_by: [fares]", "unknown column fares: did you mean fare?"),
     ("event_time: picked_up", "event_time: pickd_up", "unknown column pickd_up: did you mean picked_up?"),
-    ("event_time: picked_up", "event_time: trip_id", "event_time must be a column of type TIMESTAMP, not trip_id, a STRING"),
+    ("event_time: picked_up", "event_time: trip_id", "event_time must be a column of type TIMESTAMP, not trip_id"),
     ("type: DOUBLE", "type: DOUBEL", "type must be an SQL type, not 'DOUBEL': did you mean DOUBLE?"),
     ("type: DOUBLE", "type: TEXT", "type must be an SQL type, not 'TEXT'"),
     ("    places: {type", "    raw: {type", "raw must have another name, with called: raw, as the tables"),
@@ -145,6 +149,7 @@ WORDS = [
     ("bronze: bronze/trips_landed", "bronze: a/b/c", "bronze must be layer/dataset, not 'a/b/c'"),
     ("bronze: bronze/trips_landed", "bronze: silver/trips", "bronze must be another table than silver/trips"),
     ("folder: trips", "folder: ../trips", "folder must be a path of a folder, not '../trips'"),
+    ("folder: trips", "folder: '{partition}/trips'", "folder must have {partition} in the last name, and partitions"),
     ("owner: team:web", "owner: the web team", "the web team"),
     ("name: trips_are_many", "name: dead_letters_are_few", ""),
 ]  # fmt: skip
@@ -197,6 +202,7 @@ attributes:
     - account: {represented: trips}
     - quality.audit_write_audit_publish: {allow_empty: true}
 """
+PAGE = (CHECKOUT / "docs" / "own_files_in_yaml.md").read_text()
 
 
 @pytest.fixture
@@ -229,6 +235,21 @@ def test_a_landing_and_a_table_that_reads_it_are_declared(folder):
     }  # fmt: skip
     assert silver.spec.columns["picked_up"].required
     assert "called" not in vars(type(silver.spec.columns["picked_up"]))
+
+
+def test_the_examples_of_the_page_are_declarations(folder):
+    """The landing, its columns, and the table over it, as they stand there."""
+    landing, columns, gold = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    root = folder({"trips/defs.yaml": landing, "trips/columns.yaml": columns, "gold/defs.yaml": gold})
+    found = checked(files_below(root))
+    assert found.faults == []
+    assert [table.spec.name for table in found.tables] == ["gold/fares", "bronze/trips", "silver/trips"]
+
+
+def test_the_options_of_the_page_are_those_of_the_record():
+    """None that is not there, and none that is left out."""
+    named = set(re.findall(r"`(\w+)[:`]", PAGE))
+    assert {each.name for each in fields(Landing)} | {each.name for each in fields(Csv)} <= named | {"table", "columns"}
 
 
 def test_columns_that_are_not_written_down_are_one_fault_that_names_the_command(folder):

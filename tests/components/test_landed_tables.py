@@ -14,7 +14,7 @@ import pytest
 
 from tests.components.landed_project import Project, csv_of
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.budget(60, "three lakes, of which one has five runs of two tables")]
 TRIPS = """
 type: dedp_assets.components.LandingComponent
 attributes:

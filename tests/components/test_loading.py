@@ -218,3 +218,34 @@ def find(request: Request) -> Inputs:
 
 def nothing():
     """Return nothing."""
+
+
+LANDING = """
+type: dedp_assets.components.LandingComponent
+attributes:
+  table: silver/orders
+  folder: orders
+  format: {json_lines: {}}
+  partitions: {daily: {start: 2026-01-05}}
+  about: {owner: "team:x"}
+"""
+
+
+def test_a_landing_loads_as_its_tables(project):
+    """With assets, a replay and checks; without its columns it is one asset that says which command writes them."""
+    columns = "columns:\n  id: {type: STRING}\n"
+    counts = table("gold/orders", reads="tables: {silver/orders: {same: {column: landed_on}}}")
+    files = {"orders/defs.yaml": LANDING, "orders/columns.yaml": columns}
+    root = project({**files, "gold/defs.yaml": counts.replace("day", "landed_on")})
+    loaded = load(root)
+    assert [str(fault) for fault in loaded.faults] == []
+    assert {each.spec.name for each in loaded.tables} == {"bronze/orders", "silver/orders", "gold/orders"}
+    whole = dg.Definitions.merge(loaded.definitions, dg.Definitions(resources=resources()))
+    names = {key.to_user_string() for key in whole.resolve_asset_graph().get_all_asset_keys()}
+    assert {"silver/orders_dead_letter", "silver/orders_dead_letter_replay", "bronze/orders"} <= names
+    assert whole.resolve_job_def("land_silver_orders")
+    (written,) = root.rglob("columns.yaml")
+    written.unlink()
+    again = load(root)
+    assert any("run dedp infer" in fault.message for fault in again.faults)
+    assert {each.spec.name for each in again.tables} == set()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.connectors.deliveries import MARKER, DeliveredFile, Delivery, delivery_at
-from dedp_assets.patterns.core.errors import ContractError, NotReady
+from dedp_assets.patterns.connectors.deliveries import MARKER, DeliveredFile, Delivery, Ends, delivery_at
+from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 
 
 @pytest.fixture
@@ -183,3 +184,37 @@ def test_equal_identities_hold_equal_files(these, those):
     """And the marker, which may be touched again, is not part of it."""
     one, other = Delivery("d", tuple(these)), Delivery("d", tuple(those), marker=DeliveredFile(MARKER, 0, 9))
     assert (one.identity == other.identity) is (these == those)
+
+
+def test_a_marker_of_another_name_ends_a_delivery(day):
+    """And is no data; the usual one is then any hidden file."""
+    deliver(day, a="1", marker=None)
+    ends = Ends("done.txt")
+    assert "no done.txt" in delivery_at(day, ends).refusal()
+    (day / "done.txt").touch()
+    delivery = delivery_at(day, ends).require_ready()
+    assert [file.name for file in delivery.files] == ["a.json"]
+
+
+def test_files_that_have_rested_are_a_delivery_without_a_marker(day):
+    """By the newest of them; an empty folder is none."""
+    now = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)
+    ends = Ends(settled_minutes=5)
+    assert "no file has landed" in delivery_at(day, ends, now=now).refusal()
+    deliver(day, a="1", b="2", marker=None)
+    for name, minutes in (("a.json", 60), ("b.json", 4)):
+        at = (now - timedelta(minutes=minutes)).timestamp()
+        os.utime(day / name, (at, at))
+    assert "2 files that have not rested for 5 minutes" in delivery_at(day, ends, now=now).refusal()
+    with pytest.raises(NotReady):
+        delivery_at(day, ends).require_ready()
+    later = delivery_at(day, ends, now=now + timedelta(minutes=1)).require_ready()
+    assert len(later.files) == 2
+    assert later.late == ()
+
+
+@pytest.mark.parametrize("options", [{"marker": ""}, {"marker": "a/b"}, {"settled_minutes": -1.0}])
+def test_a_sign_of_completeness_that_cannot_be_is_refused(options):
+    """The option is named."""
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        Ends(**options)

@@ -182,3 +182,47 @@ def test_a_line_that_is_too_long_is_refused_by_its_file(zone, monkeypatch):
             ContractError, match=f"{DAY}: a.jsonl has a line of more than 0 MiB: deliver it with a line"
         ):
             deliver(zone, {"a.jsonl": content})
+
+
+def test_a_dataset_may_lie_anywhere(zone, tmp_path):
+    """By an absolute path, with partitions or without."""
+    there = tmp_path / "elsewhere" / "orders"
+    (there / "2026-01-05").mkdir(parents=True)
+    (there / "2026-01-05" / "a.json").write_text("1\n")
+    (there / "2026-01-05" / "_SUCCESS").touch()
+    delivery = zone.delivery(str(there), "2026-01-05").require_ready()
+    assert zone.paths(str(there), delivery) == [there / "2026-01-05" / "a.json"]
+    assert [name for name, _ in zone.touched(str(there), since_ns=0)] == ["2026-01-05"]
+    (there / "b.json").write_text("1\n")
+    whole = zone.delivery(str(there / "2026-01-05")).require_ready()
+    assert zone.paths(str(there / "2026-01-05"), whole) == [there / "2026-01-05" / "a.json"]
+    assert zone.stray(str(there)) == ["b.json"]
+
+
+def test_the_bytes_of_a_parquet_file_are_its_content(zone, tmp_path):
+    """Which has no lines to count."""
+    day = zone.folder("orders", "2026-01-05")
+    day.mkdir(parents=True)
+    (day / "_SUCCESS").touch()
+    (day / "a.parquet").write_bytes(b"PAR1 one")
+    before = zone.content("orders", zone.delivery("orders", "2026-01-05"))
+    (day / "a.parquet").write_bytes(b"PAR1 two")
+    delivery = zone.delivery("orders", "2026-01-05")
+    assert zone.content("orders", delivery) != before
+    assert zone.holds("orders", delivery, zone.content("orders", delivery))
+
+
+def test_folders_of_partitions_may_be_called_otherwise(zone):
+    """By the place of the key in the last name; what is called in another way is told by its whole name."""
+    dataset = "orders/date={partition}.d"
+    for name in ("date=2026-01-05.d", "other"):
+        (zone.folder("orders") / name).mkdir(parents=True)
+        (zone.folder("orders") / name / "a.json").write_text("1\n")
+        (zone.folder("orders") / name / "_SUCCESS").touch()
+    delivery = zone.delivery(dataset, "2026-01-05").require_ready()
+    assert delivery.partition == "2026-01-05"
+    assert zone.paths(dataset, delivery) == [zone.folder("orders") / "date=2026-01-05.d" / "a.json"]
+    assert {name for name, _ in zone.touched(dataset, since_ns=0)} == {"2026-01-05", "other"}
+    assert zone.stray(dataset) == []
+    assert zone.written(dataset, delivery) > 0
+    assert zone.content(dataset, delivery)

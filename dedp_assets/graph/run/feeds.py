@@ -136,7 +136,7 @@ def whole() -> Feed:
 
 @cache
 def by_event(column: str, landed: str) -> Feed:
-    """Feed each event partition by the events of all landings, and by undated records that landed there.
+    """Feed each event partition by the events of all landings, and by undated records of one landing.
 
     Args:
         column: partition column of the upstream table with the day or hour of the event, NULL if that is unknown.

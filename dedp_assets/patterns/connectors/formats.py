@@ -37,7 +37,8 @@ class Csv:
             in order.
         delimiter: the character between values.
         quote: the character around values that hold a delimiter; empty if no value is quoted.
-        escape: the character before a quote inside a quoted value; empty if such a quote is written twice.
+        escape: the character before a quote, or before itself, inside a quoted value; empty if such a quote is written
+            twice.
         encoding: encoding of the text.
         nulls: texts that stand for no value, as the empty one does.
         multiline: whether quoted values may hold line feeds.

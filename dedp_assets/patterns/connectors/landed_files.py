@@ -30,7 +30,7 @@ _SCALARS = {
     "bool": "BOOLEAN", "int8": "TINYINT", "int16": "SMALLINT", "int32": "INT", "int64": "BIGINT", "uint8": "SMALLINT",
     "uint16": "INT", "uint32": "BIGINT", "uint64": "DECIMAL(20,0)", "float": "FLOAT", "halffloat": "FLOAT",
     "double": "DOUBLE", "string": "STRING", "large_string": "STRING", "string_view": "STRING", "binary": "BINARY",
-    "large_binary": "BINARY", "date32[day]": "DATE", "null": "STRING",
+    "large_binary": "BINARY", "date32[day]": "DATE", "null": "INT",
 }  # fmt: skip
 _OPEN, _START, _PLACE = f"{RESERVED}open", f"{RESERVED}start", f"{RESERVED}place"
 

@@ -14,7 +14,7 @@ from dedp_assets.patterns.connectors.formats import Csv, Format
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.rows import quoted
 
-__all__ = ["BROKEN", "LAYOUT", "RECORD", "Naming", "as_records"]
+__all__ = ["BROKEN", "EPOCHS", "LAYOUT", "RECORD", "Naming", "as_records"]
 
 RECORD = "record"
 """Column: the record as a JSON object, by the names of declared columns; NULL for a broken line."""
@@ -23,6 +23,10 @@ BROKEN = "broken"
 LAYOUT = "layout"
 """Column: names that the record lacks, or has and the declaration has not; NULL without any."""
 _LINE, _TOKENS, _NAMES, _HELD = (f"{RESERVED}{name}" for name in ("line", "tokens", "names", "held"))
+EPOCHS = {"epoch_seconds": 1_000_000, "epoch_millis": 1_000}
+"""Pattern of a time that is a number since 1970 -> microseconds of its unit."""
+_MOST = {"epoch_seconds": 62_135_596_800, "epoch_millis": 62_135_596_800_000}
+"""The years that readers can show."""
 _SPECIAL = r"\.[]{}()*+-?^$|#&~"
 
 
@@ -142,7 +146,8 @@ def _value(made: Csv, token: str) -> str:
         if made.doubles:
             inner = f"replace({inner}, {quoted(made.quote * 2)}, {quoted(made.quote)})"
         else:
-            inner = f"regexp_replace({inner}, {quoted(f'(?s){_escaped(made.escape)}(.)')}, '$1')"
+            escape, quote = _escaped(made.escape), _escaped(made.quote)
+            inner = f"regexp_replace({inner}, {quoted(f'{escape}([{escape}{quote}])')}, '$1')"
         value = f"if(substr({token}, 2, 1) = {quoted(made.quote)}, {inner}, {value})"
     return f"if({value} IN ({', '.join(map(quoted, ('', *made.nulls)))}), NULL, {value})"
 
@@ -154,5 +159,10 @@ def _escaped(character: str) -> str:
 
 def _iso(text: str, kind: str, pattern: str) -> str:
     """Write SQL for a time in ISO 8601; a text of another pattern stays, and is no value of the type then."""
+    moment = f"try_to_timestamp({text}, {quoted(pattern)})"
+    if pattern in EPOCHS:
+        whole = f"try_cast({text} AS DECIMAL(20, 6))"
+        shown = f"if(abs({whole}) < {_MOST[pattern]}, {whole}, NULL)"
+        moment = f"timestamp_micros(CAST({shown} * {EPOCHS[pattern]} AS BIGINT))"
     shape = "yyyy-MM-dd" if kind.upper() == "DATE" else "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
-    return f"coalesce(date_format(try_to_timestamp({text}, {quoted(pattern)}), {quoted(shape)}), {text})"
+    return f"coalesce(date_format({moment}, {quoted(shape)}), {text})"

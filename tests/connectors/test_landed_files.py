@@ -1,0 +1,87 @@
+"""Landed rows of files: encodings, records of several lines, Parquet files of several schemas, and refusals."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from datetime import datetime, timedelta, timezone
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dedp_assets.patterns.connectors.formats import Csv, JsonLines, Parquet
+from dedp_assets.patterns.connectors.landed_files import LINES_OF_RECORD, read_landed
+from dedp_assets.patterns.core.errors import ContractError
+
+pytestmark = pytest.mark.spark
+
+
+def landed(lines):
+    """Place and text of each record, in order."""
+    rows = lines.rows.select("source_file", "line_number", "raw").collect()
+    return sorted(tuple(row) for row in rows)
+
+
+def test_encodings_are_read_as_stated(spark, tmp_path):
+    """Bytes that windows-1252 alone has, and text that would be UTF-8 as well."""
+    text = "name,price\nMüller,5 €\nÃ©,1\n"
+    (tmp_path / "a.csv").write_bytes(text.encode("windows-1252"))
+    found = landed(read_landed(spark, [tmp_path / "a.csv"], Csv(encoding="windows-1252")))
+    assert [raw for _, _, raw in found] == ["Müller,5 €", "Ã©,1"]
+    (tmp_path / "b.jsonl").write_bytes('{"a": "é"}\n'.encode("iso-8859-1"))
+    assert landed(read_landed(spark, [tmp_path / "b.jsonl"], JsonLines(encoding="iso-8859-1")))[0][2] == '{"a": "é"}'
+
+
+def test_records_of_several_lines_are_one_row_at_their_first_line(spark, tmp_path):
+    """Of a compressed file, too; the line numbers of all lines can be summed up from them."""
+    text = 'id,text\n1,"one\ntwo ""2"""\n2,plain\n3,"\n\n"\n'
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(text.encode()))
+    (tmp_path / "b.csv").write_bytes(b'id,text\n4,"x\xff\ny"\n')
+    lines = read_landed(spark, [tmp_path / "a.csv.gz", tmp_path / "b.csv"], Csv(multiline=True))
+    assert landed(lines)[:3] == [
+        ("a.csv.gz", 2, '1,"one\ntwo ""2"""'), ("a.csv.gz", 4, "2,plain"), ("a.csv.gz", 5, '3,"\n\n"'),
+    ]  # fmt: skip
+    whole = f"sum(line_number * ({LINES_OF_RECORD}) + (({LINES_OF_RECORD}) * (({LINES_OF_RECORD}) - 1)) DIV 2) AS n"
+    assert lines.rows.selectExpr(whole).first()["n"] == lines.checksum - 2
+    (spoilt,) = [row["raw_bytes"] for row in lines.rows.collect() if row["raw_bytes"]]
+    assert bytes(spoilt) == b'4,"x\xff\ny"'
+
+
+def test_a_file_without_header_has_the_columns_of_the_declaration(spark, tmp_path):
+    """Its first line is a record."""
+    (tmp_path / "a.csv").write_text("1,2\n3,4")
+    rows = read_landed(spark, [tmp_path / "a.csv"], Csv(header=False), columns=["a", "b"]).rows.collect()
+    assert {(row["line_number"], row["header"]) for row in rows} == {(1, '["a", "b"]'), (2, '["a", "b"]')}
+
+
+def test_parquet_files_of_other_schemas_are_read_side_by_side(spark, tmp_path):
+    """Each record as JSON with every column of its file; times below a microsecond are cut, not lost."""
+    before = datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=timezone.utc)
+    one = pa.table({"id": [1, 2], "at": pa.array([before, None], pa.timestamp("ns", "UTC"))})
+    two = pa.table({"id": ["x"], "more": [[1.5, None]], "gap": pa.array([None], pa.null())})
+    (tmp_path / "sub").mkdir()
+    files = [tmp_path / "a b.parquet", tmp_path / "b+%.parquet"]
+    for file, table in zip(files, (one, two), strict=True):
+        pq.write_table(table, file)
+    lines = read_landed(spark, files, Parquet())
+    found = [(name, number, json.loads(raw)) for name, number, raw in landed(lines)]
+    assert found == [
+        ("a b.parquet", 1, {"id": 1, "at": "1969-12-31T23:59:59.999999Z"}),
+        ("a b.parquet", 2, {"id": 2, "at": None}),
+        ("b+%.parquet", 1, {"id": "x", "more": [1.5, None], "gap": None}),
+    ]
+    assert dict(lines.count) == {"a b.parquet": 2, "b+%.parquet": 1}
+
+
+def test_what_is_no_parquet_file_is_refused_by_name(spark, tmp_path):
+    """Damaged, called otherwise, or with a type that no engine here reads."""
+    (tmp_path / "a.parquet").write_bytes(b"PAR1 torn")
+    (tmp_path / "b.csv").write_text("a\n1\n")
+    spans = pa.table({"took": pa.array([timedelta(seconds=1)], pa.duration("s"))})
+    pq.write_table(spans, tmp_path / "c.parquet")
+    for name, said in (("a.parquet", "is damaged"), ("b.csv", "call it .parquet"), ("c.parquet", "a column took of")):
+        with pytest.raises(ContractError, match=said) as error:
+            read_landed(spark, [tmp_path / name], Parquet())
+        assert name in str(error.value)
+    assert read_landed(spark, [], Parquet()).rows.count() == 0

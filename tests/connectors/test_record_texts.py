@@ -1,0 +1,116 @@
+"""Landed records as JSON objects: CSV of every dialect, and renamed members of JSON, held against Python's reader."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+from dedp_assets.patterns.connectors.formats import Csv, JsonLines
+from dedp_assets.patterns.connectors.record_texts import Naming, as_records
+
+pytestmark = pytest.mark.spark
+NAMES = ("a", "b", "c")
+VALUES = [
+    "1",
+    "x y",
+    'say "no"',
+    "semi;colon",
+    "comma,",
+    "tab\t",
+    "pipe|",
+    "back\\slash",
+    "it's",
+    "ü€",
+    "[0]",
+    " ",
+    "a\rb",
+]
+DIALECTS = [
+    Csv(),
+    Csv(delimiter=";", quote="'"),
+    Csv(delimiter="\t"),
+    Csv(delimiter="|", escape="\\"),
+    Csv(delimiter="^", quote="$"),
+]
+
+
+def records(spark, lines, made, naming):
+    """What becomes of lines: record, broken, layout."""
+    header = json.dumps(NAMES)
+    rows = spark.createDataFrame(
+        [(line, header, n) for n, line in enumerate(lines)], "raw STRING, header STRING, n INT"
+    )
+    found = as_records(rows, made, naming).orderBy("n").select("record", "broken", "layout").collect()
+    return [tuple(row) for row in found]
+
+
+@pytest.mark.parametrize("made", DIALECTS, ids=repr)
+def test_values_of_a_dialect_are_those_that_pythons_reader_finds(spark, made):
+    """Quoted or not, with what has a meaning in the dialect inside."""
+    options = {} if made.doubles else {"escapechar": made.escape, "doublequote": False, "quoting": csv.QUOTE_ALL}
+    lines = []
+
+    class Lines:
+        def write(self, text):
+            lines.append(text)
+
+    writer = csv.writer(Lines(), delimiter=made.delimiter, quotechar=made.quote, lineterminator="", **options)
+    wanted = [[one, other, "z"] for one in VALUES for other in (VALUES[0], VALUES[2], one)]
+    for values in wanted:
+        writer.writerow(values)
+    found = records(spark, lines, made, Naming(NAMES, always=NAMES))
+    assert [list(json.loads(record).values()) for record, _, _ in found] == wanted
+    assert {row[1:] for row in found} == {(None, None)}
+
+
+def test_a_line_that_is_no_record_says_why(spark):
+    """Quotes that do not end, too few and too many values, and a blank line."""
+    lines = ['1,"open,3', '"a"b,2,3', "1,2", "1,2,3,4", "", '1,"a ""b"" c",3', '1,x"y,', '"",NA,\r']
+    found = records(spark, lines, Csv(nulls=("NA",)), Naming(NAMES, always=NAMES))
+    quote = "a quoted value does not end before a delimiter; values with line feeds take the option multiline"
+    counts = "the line has {} values, and the header 3"
+    assert [broken for _, broken, _ in found][:5] == [quote, quote, counts.format(2), counts.format(4), "blank line"]
+    assert [json.loads(record) for record, _, _ in found[5:]] == [
+        {"a": "1", "b": 'a "b" c', "c": "3"}, {"a": "1", "b": 'x"y', "c": None}, {"a": None, "b": None, "c": None},
+    ]  # fmt: skip
+
+
+def test_names_and_times_of_files_become_those_of_the_declaration(spark):
+    """Of CSV and of JSON; a text of another pattern stays as it is."""
+    naming = Naming(
+        ("id", "at", "c"), called={"id": "a", "at": "b"}, times={"at": ("TIMESTAMP", "M/d/yyyy H:mm")}, always=("at",)
+    )
+    (good, wrong) = records(spark, ["1,1/5/2026 9:07,x", "1,today,x"], Csv(), naming)
+    assert json.loads(good[0]) == {"id": "1", "at": "2026-01-05T09:07:00.000000", "c": "x"}
+    assert json.loads(wrong[0])["at"] == "today"
+    lines = [
+        '{"a": 1.50, "b": "1/5/2026 9:07", "c": {"b": [1]}}',
+        '{"a": 1, "b": 5}',
+        '{"d": 1}',
+        "torn",
+        '{"a":1,"id":2}',
+    ]
+    found = records(spark, lines, JsonLines(), naming)
+    assert json.loads(found[0][0]) == {"id": 1.5, "at": "2026-01-05T09:07:00.000000", "c": {"b": [1]}}
+    assert json.loads(found[1][0]) == {"id": 1, "at": "5"}
+    assert found[2][2] == "the record lacks at; no declared column is called d"
+    assert found[3] == ("torn", None, None)
+    assert found[4][0] == '{"a":1,"id":2}'
+
+
+def test_numbers_since_1970_are_times(spark):
+    """In seconds or milliseconds, whole or not, within the years that a reader can show."""
+    times = {"a": ("TIMESTAMP", "epoch_millis"), "b": ("TIMESTAMP", "epoch_seconds"), "c": ("DATE", "epoch_seconds")}
+    lines = ["1767603600500,1767603600.25,0", "99999999999999999,-1,x"]
+    good, odd = [json.loads(row[0]) for row in records(spark, lines, Csv(), Naming(NAMES, times=times))]
+    assert good == {"a": "2026-01-05T09:00:00.500000", "b": "2026-01-05T09:00:00.250000", "c": "1970-01-01"}
+    assert odd == {"a": "99999999999999999", "b": "1969-12-31T23:59:59.000000", "c": "x"}
+
+
+def test_a_column_twice_in_a_header_breaks_its_lines(spark):
+    """Nobody can tell which value is meant."""
+    rows = spark.createDataFrame([("1,2", '["a", "a"]')], "raw STRING, header STRING")
+    (row,) = as_records(rows, Csv(), Naming(("a",))).collect()
+    assert (row["record"], row["broken"]) == (None, "the header names a column twice")
