@@ -265,7 +265,9 @@ def _approve(chosen: argparse.Namespace) -> int:
 
 
 _EXTRAS = {
-    **dict.fromkeys(("status", "letters", "verify", "versions", "check", "schema", "run", "approve"), "dagster"),
+    **dict.fromkeys(
+        ("status", "letters", "verify", "versions", "infer", "check", "schema", "run", "approve"), "dagster"
+    ),
     **dict.fromkeys(("up", "demo", "work"), "local"),
 }
 """Command -> the extra with what the command needs; the others do with the core."""
