@@ -86,7 +86,7 @@ freeze: $(VENV)/.ready ## note the interface of new tables and patterns, so that
 
 lock: $(VENV)/.ready ## resolve the pins again
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-header \
-		--group dev --output-file requirements.lock pyproject.toml
+		--extra all --group dev --output-file requirements.lock pyproject.toml
 
 clean: ## remove what was written and installed
 	rm -rf .dedp $(VENV)

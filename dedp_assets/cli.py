@@ -1,4 +1,4 @@
-"""The command line ``dedp``: setup, demo, up, work, status, letters, verify, check, adopt, run ...
+"""The command line ``dedp``: new, setup, demo, up, status, letters, verify, check, adopt, run ...
 
 A command is a function of its own module, imported when it is called.
 """
@@ -9,12 +9,14 @@ import argparse
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from dedp_assets.local import engine
 from dedp_assets.patterns.core.errors import PatternError
+from dedp_assets.patterns.core.extras import extra_of, needs
 from dedp_assets.resources.engine import EngineError
 from dedp_assets.resources.environments import Settings, apply, settings
 from dedp_assets.resources.home import running
@@ -31,6 +33,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _COMMANDS[chosen.command](chosen)
     except (EngineError, PatternError, ValueError, OSError) as error:
         print(f"dedp {chosen.command}: {error}", file=sys.stderr)  # noqa: T201
+        return 1
+    except ModuleNotFoundError as error:
+        if not extra_of(error.name):
+            raise
+        extra = "local" if _EXTRAS.get(chosen.command) == "local" else extra_of(error.name)  # which brings the others
+        missing = f"{error.name} is not installed"
+        print(f"dedp {chosen.command}: {needs(extra)} ({missing})", file=sys.stderr)  # noqa: T201
         return 1
     except KeyboardInterrupt:
         return 130
@@ -51,16 +60,17 @@ def _compares(chosen: argparse.Namespace) -> bool:
     """Return whether the command compares a captured table with the source database."""
     if chosen.command != "verify":
         return False
-    from dedp_assets.verifying import CAPTURED  # noqa: PLC0415
+    from dedp_assets.verifying import is_captured  # noqa: PLC0415
 
-    return chosen.table in CAPTURED
+    return is_captured(chosen.table)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="dedp", description="A lakehouse of design patterns on Dagster, Spark and Delta."
+        prog="dedp", description="A lakehouse of design patterns on Dagster, Spark and Delta.", epilog=_epilog()
     )
     commands = parser.add_subparsers(dest="command", required=True)
+    _add_new(commands)
     commands.add_parser("setup", help="fetch the engine's jars and prepare its class-data archive")
     demo = commands.add_parser("demo", help="land a week, load it, then let late data and a bad batch arrive")
     demo.add_argument(
@@ -91,6 +101,21 @@ def _parser() -> argparse.ArgumentParser:
     _add_versions(commands)
     _add_runs(commands)
     return parser
+
+
+def _add_new(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
+    """Add the command for a new project."""
+    new = commands.add_parser("new", help="make a project in a new folder, with a landing and a gold table in YAML")
+    new.add_argument("folder", type=Path, help="folder to make; its name becomes that of the project and its package")
+
+
+def _epilog() -> str:
+    """Return the sentence on the extra that each command needs."""
+    commands: dict[str, list[str]] = {}
+    for command, extra in _EXTRAS.items():
+        commands.setdefault(extra, []).append(command)
+    needed = [f"{', '.join(names)}: pip install 'dedp[{extra}]'" for extra, names in commands.items()]
+    return f"What commands need besides the core: {'; '.join(needed)}."
 
 
 def _add_up(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
@@ -153,6 +178,12 @@ def _add_runs(commands: Any) -> None:  # noqa: ANN401 - argparse does not export
 
 
 # Dagster and Spark are imported by the commands that need them, so that the others answer at once.
+
+
+def _new(chosen: argparse.Namespace) -> int:
+    from dedp_assets.creating import create  # noqa: PLC0415
+
+    return create(chosen.folder)
 
 
 def _setup(_: argparse.Namespace) -> int:
@@ -219,7 +250,10 @@ def _adopt(chosen: argparse.Namespace) -> int:
 
 def _check(chosen: argparse.Namespace) -> int:
     from dedp_assets.components.commands import check  # noqa: PLC0415
+    from dedp_assets.project import project  # noqa: PLC0415
 
+    with suppress(ValueError):  # without a project, the files alone are checked
+        project(chosen.folder).be_importable()
     return check(chosen.folder, style=chosen.format)
 
 
@@ -249,9 +283,17 @@ def _approve(chosen: argparse.Namespace) -> int:
     )
 
 
+_EXTRAS = {
+    **dict.fromkeys(
+        ("status", "letters", "verify", "versions", "infer", "check", "schema", "run", "approve"), "dagster"
+    ),
+    **dict.fromkeys(("up", "demo", "work"), "local"),
+}
+"""Command -> the extra with what the command needs; the others do with the core."""
 _COMPUTING = ("demo", "run", "approve")
 _BESIDE = (*_COMPUTING, "work", "status", "letters", "versions", "verify")
 _COMMANDS = {
+    "new": _new,
     "setup": _setup,
     "demo": _demo,
     "up": _up,

@@ -19,10 +19,10 @@ from dagster._core.remote_origin import (  # noqa: TID251
 from dagster._core.snap import snapshot_from_execution_plan  # noqa: TID251
 
 from dedp_assets.graph.run.run_tags import ran_by
+from dedp_assets.project import project
 
 __all__ = ["execute"]
 
-_LOCATION = "dedp"
 _REPOSITORY = "__repository__"
 _LABEL = ".dagster/repository"
 
@@ -49,13 +49,14 @@ def execute(
     selected, judged = (frozenset(assets) or None), (frozenset(checks) if assets else None)
     subset = job.get_subset(asset_selection=selected, asset_check_selection=judged) if selected else job
     plan = create_execution_plan(InMemoryJob(subset), run_config, instance_ref=instance.get_ref(), tags=tags)
-    location = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(_LOCATION), _REPOSITORY)
+    named = project().name
+    location = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(named), _REPOSITORY)
     run = instance.create_run(
         job_name=job.name,
         run_id=None,
         run_config=run_config,
         status=dg.DagsterRunStatus.NOT_STARTED,
-        tags={**job.run_tags, **tags, _LABEL: f"{_REPOSITORY}@{_LOCATION}"},
+        tags={**job.run_tags, **tags, _LABEL: f"{_REPOSITORY}@{named}"},
         root_run_id=None,
         parent_run_id=None,
         step_keys_to_execute=plan.step_keys_to_execute,

@@ -6,25 +6,27 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import yaml
 
-from dedp_assets.definitions import defs
 from dedp_assets.graph.catalogue.selections import checks_of
 from dedp_assets.graph.run.failures import BEYOND_APPROVAL, failure_told, step_failures
 from dedp_assets.graph.run.run_tags import CAUSE, process_of, refusals
 from dedp_assets.inprocess import execute
 from dedp_assets.patterns.delta import Commit, Ledger
-from dedp_assets.resources.environments import CHECKOUT, Settings, apply, settings
-from dedp_assets.resources.postgres import history_url
+from dedp_assets.project import project
+from dedp_assets.resources.environments import Settings, apply, settings
 
 __all__ = ["Ended", "Platform", "close_abandoned", "configuration", "prepare_home"]
 
 PARTITION = "dagster/partition"
 _HISTORY_URL = "DEDP_HISTORY_URL"
 """Variable for Dagster's processes: the run history's database, with its password."""
+CONFIGURATION = Path(__file__).with_name("dagster.yaml")
+"""Dagster's instance of every home."""
 _OPEN = [
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,
@@ -39,7 +41,7 @@ def prepare_home(settings: Settings) -> dict[str, str]:
     Raises:
         ConfigError, NotReady: as :func:`~dedp_assets.resources.postgres.history_url`.
     """
-    url = history_url(settings)
+    url = _history_url(settings)
     settings.dagster_home.mkdir(parents=True, exist_ok=True)
     # Whole or not at all: a platform that runs here may be reading it.
     draft = settings.dagster_home / f"dagster.yaml.{os.getpid()}"
@@ -57,12 +59,20 @@ def configuration(settings: Settings, *, in_postgres: Mapping[str, str] | str | 
         in_postgres: the URL of a database, or the variable that holds it; ``None`` for files.
     """
     # Who opens the instance by its folder need not have the variable.
-    stated = (CHECKOUT / "dagster.yaml").read_text()
+    stated = CONFIGURATION.read_text()
     stated = stated.replace("{env: DAGSTER_HOME}", json.dumps(str(settings.dagster_home)))
     if in_postgres is None:
         return stated
     storage = {"storage": {"postgres": {"postgres_url": in_postgres}}}
     return str(yaml.safe_dump({**yaml.safe_load(stated), **storage}))
+
+
+def _history_url(settings: Settings) -> str:
+    if not settings.history:
+        return ""
+    from dedp_assets.resources.postgres import history_url  # noqa: PLC0415 - the files need no package of an extra
+
+    return history_url(settings)
 
 
 def close_abandoned(instance: dg.DagsterInstance, *, nobody_else_runs: bool = False) -> list[str]:
@@ -116,7 +126,7 @@ class Platform:
 
     def __init__(self, chosen: Settings) -> None:
         apply(prepare_home(chosen))
-        self.definitions = defs()
+        self.definitions = project().definitions()
         self.instance = dg.DagsterInstance.get()
         self.idle: dict[str, str] = {}
         close_abandoned(self.instance)

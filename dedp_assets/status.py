@@ -121,13 +121,12 @@ def tables_named(names: Iterable[str]) -> str:
 
 def _gaps(platform: Platform, lake: Lake, landing: Landing) -> Iterable[Gap]:
     """List the stale partitions found by the reconciler, and files or folders outside of any partition."""
-    from dedp_assets import defs  # noqa: PLC0415
-    from dedp_assets.graph.declare import declared  # noqa: PLC0415
     from dedp_assets.graph.reconcile.reconciler import Reconciler  # noqa: PLC0415
     from dedp_assets.graph.reconcile.reconciling import Gap  # noqa: PLC0415
+    from dedp_assets.project import project  # noqa: PLC0415
 
     repository = platform.definitions.get_repository_def()
-    outcome, overview = Reconciler(declared(defs), thorough=True).reconcile(
+    outcome, overview = Reconciler(project().tables(), thorough=True).reconcile(
         lake, landing, Clock().now(), instance=platform.instance, repository=repository
     )
     strange = [

@@ -13,6 +13,7 @@ from rich.markup import escape
 from dedp_assets.graph.run.run_tags import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY, CAUSE, FORCE
 from dedp_assets.local import engine
 from dedp_assets.patterns.core.records import Approval
+from dedp_assets.project import project
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings, apply
 from dedp_assets.sources import access_log, devices, partner_visits, visits
@@ -37,6 +38,7 @@ def demo(settings: Settings, *, logs: Sequence[Path] = (), first: date | None = 
         logs: web servers' logs, folders of them or patterns of their names, to load instead of generated visits.
         first: first landing day of the generated week; by default the story ends yesterday.
     """
+    project().require_case_study("the demo")
     apply({"DEDP_JIT": "quick"})
     console = Console(width=150)
     if logs:
@@ -98,10 +100,9 @@ def _compute(platform: Platform, asset: str, partition: str, tags: Mapping[str, 
 
 def _tables(*, audited: bool = False) -> list[str]:
     """List the graph's tables and replays by name, from bronze on; ``audited`` keeps audited tables only."""
-    from dedp_assets.definitions import defs  # noqa: PLC0415
     from dedp_assets.graph.declare.replays import REPLAYS  # noqa: PLC0415
 
-    nodes = list(defs().resolve_asset_graph().asset_nodes)
+    nodes = list(project().definitions().resolve_asset_graph().asset_nodes)
     tables = [node for node in nodes if "dagster/table_name" in node.metadata and (node.check_keys or not audited)]
     replays = [node for node in nodes if node.group_name == REPLAYS]  # a person approves to give letters up
     return sorted(("/".join(node.key.path) for node in (*tables, *replays)), key=by_layer)

@@ -11,9 +11,9 @@ from dedp_assets.resources.environments import Settings
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
 
-__all__ = ["CAPTURED", "verify"]
+__all__ = ["is_captured", "verify"]
 
-CAPTURED = ("bronze/users",)
+_CAPTURED = ("bronze/users",)
 """Tables that are copies of a database's table."""
 
 _BACKUP = "put it back from a backup"
@@ -36,9 +36,18 @@ def verify(settings: Settings, table: str = "") -> int:
         for line in _lines(lake.ledger(verification.table), verification):
             print(line)  # noqa: T201
     sound = all(verification.sound for verification in found)
-    if sound and table in CAPTURED:
+    if sound and is_captured(table):
         sound = _compared(lake, table)
     return 0 if sound else 1
+
+
+def is_captured(table: str) -> bool:
+    """Return whether a table is a copy of a database's table."""
+    if table not in _CAPTURED:
+        return False
+    from dedp_assets.project import project  # noqa: PLC0415
+
+    return project().is_case_study
 
 
 def _compared(lake: Lake, table: str) -> bool:
@@ -79,9 +88,9 @@ def _counted(number: int, what: str) -> str:
 def _remedy(ledger: Ledger, lost: LostFile) -> str:
     """Return the remedy for a lost file: the command that computes the rows again, otherwise the backup."""
     # The graph is loaded only if something is lost.
-    from dedp_assets.definitions import defs  # noqa: PLC0415
+    from dedp_assets.project import project  # noqa: PLC0415
 
-    graph = defs().resolve_asset_graph()
+    graph = project().definitions().resolve_asset_graph()
     known = {"/".join(key.path): graph.get(key) for key in graph.get_all_asset_keys()}.get(ledger.name)
     if known is None:
         return f"{_BACKUP}, or let whoever made the table write it again"

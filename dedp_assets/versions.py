@@ -14,14 +14,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
-import dedp_assets.defs
-from dedp_assets.graph.declare import declared
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.delta.versions import expired, exposures, load_of, names, version_of
 from dedp_assets.patterns.idempotency._expiry import expire, held, hold, release
 from dedp_assets.patterns.idempotency.proxy import load_version, switch_version
+from dedp_assets.project import project
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings
 from dedp_assets.resources.lake import Lake
@@ -76,7 +75,7 @@ def versions(settings: Settings, table: str, wanted: Wanted) -> int:
 
 def _target(settings: Settings, name: str) -> Table:
     """Open a declared table with versions; refuse other tables."""
-    tables = {table.spec.name: table for table in declared(dedp_assets.defs) if load_version in table.patterns}
+    tables = {table.spec.name: table for table in project().tables() if load_version in table.patterns}
     if name not in tables:
         raise ConfigError(f"table must be one that shows versions ({', '.join(tables)}), not {name}")
     return Lake(root=str(settings.lakehouse), engine=SparkEngine()).table(tables[name].spec)

@@ -15,15 +15,16 @@ from threading import Thread
 
 import psutil
 
+from dedp_assets.project import project
+
 __all__ = ["command", "workspace"]
 
-_LOCATION = ["-m", "dedp_assets.definitions", "--location-name", "dedp"]
 _LOOK_SECONDS = 1.0
 
 
 def command(port: int) -> list[str]:
     """Return the command that starts the code server; a reload in the UI loads the code again."""
-    return [sys.executable, "-m", __name__, "code-server", "start", "-h", "127.0.0.1", "-p", str(port), *_LOCATION]
+    return [sys.executable, "-m", __name__, "code-server", "start", "-h", "127.0.0.1", "-p", str(port), *_location()]
 
 
 def workspace(folder: Path, *, port: int) -> Path:
@@ -31,10 +32,16 @@ def workspace(folder: Path, *, port: int) -> Path:
 
     It takes the place of ``workspace.yaml``, which names the module itself.
     """
-    server = {"host": "127.0.0.1", "port": port, "location_name": _LOCATION[-1]}
+    server = {"host": "127.0.0.1", "port": port, "location_name": project().name}
     written = folder / "workspace.yaml"
     written.write_text(json.dumps({"load_from": [{"grpc_server": server}]}))  # JSON is YAML
     return written
+
+
+def _location() -> list[str]:
+    """Return the arguments that name the module with the project's definitions and the code location."""
+    found = project()
+    return ["-m", found.module, "--location-name", found.name]
 
 
 def _end_with_the_code() -> None:

@@ -25,11 +25,12 @@ from dagster._core.launcher import LaunchRunContext  # noqa: TID251
 from dagster._grpc.types import ExecuteRunArgs
 
 from dedp_assets.graph.run.run_tags import process_of, ran_by
-from dedp_assets.resources.environments import CHECKOUT, settings
+from dedp_assets.project import project
+from dedp_assets.resources.environments import settings
 
 __all__ = ["ForkingRunLauncher"]
 
-_CODE = ("dedp_assets", "resources", "sensors")
+_CODE = (".py", ".yaml", ".yml")
 
 
 class ForkingRunLauncher(dg.DefaultRunLauncher):
@@ -85,5 +86,6 @@ def _interrupt(process: int) -> bool:
 
 def _stamp() -> tuple[int, int, date]:
     """Return a stamp of the definitions: number of files, newest change (ns since 1970), first partition."""
-    changed = [path.stat().st_mtime_ns for folder in _CODE for path in (CHECKOUT / folder).rglob("*.py")]
+    files = (path for folder in project().code() for path in folder.rglob("*") if path.suffix in _CODE)
+    changed = [path.stat().st_mtime_ns for path in files]
     return len(changed), max(changed), settings().first_day

@@ -5,10 +5,10 @@ import dagster._cli.api
 import dagster._daemon.cli
 import pyspark.sql.connect.session  # noqa: F401
 
-from dedp_assets.definitions import defs
+from dedp_assets.project import project
 
 __all__: list[str] = []
 
-defs().get_repository_def()
+project().definitions().get_repository_def()
 with dg.DagsterInstance.local_temp():
     pass  # opening one is what loads the database's modules

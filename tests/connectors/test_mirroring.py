@@ -5,10 +5,11 @@ from __future__ import annotations
 import uuid
 from concurrent.futures import Future
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from dedp_assets.patterns.connectors import mirroring
 from dedp_assets.patterns.connectors.mirroring import Place, copy_topic
@@ -111,7 +112,7 @@ def test_a_run_that_dies_is_gone_on_from(topics, monkeypatch, failure):
     """Readers see nothing of the transaction that it died in, and the next run leaves neither gap nor repeat."""
     send(topics()[0], *range(30))
     source, target = topics()
-    written, real = [], mirroring.TopicPartition
+    written, real = [], mirroring.confluent_kafka.TopicPartition
 
     def die(topic, *place):
         # The position goes into a transaction after its records.
@@ -122,7 +123,7 @@ def test_a_run_that_dies_is_gone_on_from(topics, monkeypatch, failure):
         return real(topic, *place)
 
     with monkeypatch.context() as patched:
-        patched.setattr(mirroring, "TopicPartition", die)
+        patched.setattr(mirroring.confluent_kafka, "TopicPartition", die)
         with pytest.raises(type(failure), match="killed"):
             copy_topic(source, target, at_once=5)
     before, whole = held(target), held(source)
@@ -192,8 +193,9 @@ def test_a_broker_that_is_busy_is_asked_again(topics, monkeypatch, electing):
             answers = super().list_offsets(wanted, **settings)
             return {place: _failed("OFFSET_NOT_AVAILABLE") for place in answers} if electing else answers
 
-    monkeypatch.setattr(mirroring, "Consumer", Refusing)
-    monkeypatch.setattr(mirroring, "AdminClient", Electing)
+    monkeypatch.setattr(mirroring.confluent_kafka, "Consumer", Refusing)
+    # Not in the client's own module, where the class finds itself by its name.
+    monkeypatch.setattr(mirroring, "admin", SimpleNamespace(AdminClient=Electing, OffsetSpec=OffsetSpec))
     assert sum(copy_topic(source, target, at_once=5).values()) == 30
     assert len(refused) == 2
     assert held(target) == held(source)

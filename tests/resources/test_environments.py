@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from dedp_assets.instance import prepare_home
-from dedp_assets.resources.environments import CHECKOUT, RETENTION_DAYS, child_environment, settings
+from dedp_assets.resources.environments import (
+    CHECKOUT,
+    RETENTION_DAYS,
+    child_environment,
+    child_path,
+    home_of,
+    project_root,
+    settings,
+)
 from dedp_assets.sources import visits
 from tests.assets.conftest import day, visits_of, world_in
 
@@ -103,6 +111,28 @@ def test_a_relative_home_means_one_place_wherever_a_child_starts(bare, tmp_path)
     bare.setenv("DEDP_HOME", "here")
     bare.setenv("DEDP_CACHE", "there")
     assert (settings().home, settings().cache) == (tmp_path / "here", tmp_path / "there")
+
+
+def test_the_home_is_that_of_the_project_around_the_working_directory(bare, tmp_path):
+    """Of the checkout without one; a stated home wins."""
+    bare.chdir(tmp_path)
+    assert settings().home == CHECKOUT / ".dedp"
+    inner = tmp_path / "lake" / "docs"
+    inner.mkdir(parents=True)
+    (tmp_path / "lake" / "pyproject.toml").write_text('[tool.dg.project]\nroot_module = "lake"\n')
+    bare.chdir(inner)
+    assert project_root() == project_root(inner) == tmp_path / "lake"
+    assert settings().home == home_of(tmp_path / "lake") == tmp_path / "lake" / ".dedp"
+    bare.setenv("DEDP_HOME", str(tmp_path / "home"))
+    assert settings().home == home_of(tmp_path / "lake") == tmp_path / "home"
+
+
+def test_a_child_finds_further_modules(bare):
+    """Before what this process was given, and without an empty entry, which would be the working directory."""
+    bare.delenv("PYTHONPATH", raising=False)
+    assert child_path(["/a", "/b"]) == "/a:/b"
+    bare.setenv("PYTHONPATH", "/mine")
+    assert child_path(["/a"]) == "/a:/mine"
 
 
 def test_the_first_partition_is_early_enough_for_the_oldest_delivery(bare, tmp_path):

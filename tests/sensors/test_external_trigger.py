@@ -20,9 +20,9 @@ from dagster._daemon.sensor import execute_sensor_iteration
 from dedp_assets.defs.bronze.devices import devices
 from dedp_assets.graph.declare import job_of
 from dedp_assets.graph.run.run_tags import refusal
+from dedp_assets.instance import CONFIGURATION
 from dedp_assets.patterns.connectors.events import Event
 from dedp_assets.patterns.ingestion.external_trigger import send_event
-from dedp_assets.resources.environments import CHECKOUT
 from dedp_assets.sensors.external_trigger import events_arrived as over
 from dedp_assets.sensors.external_trigger import trigger
 from tests.helpers import NOW
@@ -325,7 +325,7 @@ def daemon(tmp_path, monkeypatch):
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     own = {"run_launcher": {"module": "tests.sensors.burst", "class": "HeldLauncher"}}
     more = "".join(f"{name}: {json.dumps(value)}\n" for name, value in own.items())
-    (tmp_path / "dagster.yaml").write_text((CHECKOUT / "dagster.yaml").read_text() + more)
+    (tmp_path / "dagster.yaml").write_text(CONFIGURATION.read_text() + more)
     code = InProcessCodeLocationOrigin(LoadableTargetOrigin(module_name="tests.sensors.burst"), location_name="burst")
     Flights.begin()
     with (
@@ -369,7 +369,7 @@ def test_the_pool_of_a_table_lets_one_run_write(zone, tmp_path, monkeypatch):
     pools = {node.key.to_user_string(): node.pools for node in graph.asset_nodes if node.is_executable}
     assert len(pools) > 10
     assert {table: found for table, found in pools.items() if len(found or ()) != 1} == {}
-    (tmp_path / "dagster.yaml").write_bytes((CHECKOUT / "dagster.yaml").read_bytes())
+    (tmp_path / "dagster.yaml").write_bytes(CONFIGURATION.read_bytes())
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         limits = instance.get_concurrency_config()

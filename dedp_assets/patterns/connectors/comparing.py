@@ -13,10 +13,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import psycopg
-from psycopg import Connection, sql
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -25,11 +23,18 @@ from dedp_assets.patterns.connectors.parts import one_row
 from dedp_assets.patterns.connectors.pgoutput import Row, position_text
 from dedp_assets.patterns.connectors.postgres import RESNAPSHOT, PostgresTable
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
+from dedp_assets.patterns.core.extras import optional
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table
+
+if TYPE_CHECKING:
+    import psycopg
+    from psycopg import sql
+else:
+    psycopg, sql = optional("psycopg"), optional("psycopg.sql")
 
 __all__ = ["compare_copy"]
 
@@ -166,7 +171,7 @@ class _Side:
 class _Sides:
     """Both sides, read by the same columns."""
 
-    reader: Connection[Any]
+    reader: psycopg.Connection[Any]
     rows: DataFrame
     source: PostgresTable
     spec: TableSpec

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-from psycopg import Connection
+from typing import TYPE_CHECKING, Any
 
 from dedp_assets.patterns.connectors.parts import one_row
 from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.patterns.core.extras import optional
+
+if TYPE_CHECKING:
+    import psycopg
+else:
+    psycopg = optional("psycopg")
 
 __all__ = ["Definition", "define"]
 
@@ -103,7 +107,7 @@ class Definition:
         return found
 
 
-def define(connection: Connection[Any], *, oid: int, publication: str, columns: Sequence[str]) -> Definition:
+def define(connection: psycopg.Connection[Any], *, oid: int, publication: str, columns: Sequence[str]) -> Definition:
     """Read the current definition of a table.
 
     Args:

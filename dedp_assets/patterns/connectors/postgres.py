@@ -14,11 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
-
-import psycopg
-from psycopg import Connection, sql
 
 from dedp_assets.patterns.connectors.definitions import Definition, define
 from dedp_assets.patterns.connectors.parts import calling, one_row
@@ -33,7 +30,14 @@ from dedp_assets.patterns.core.errors import (
     PatternError,
     SchemaMismatch,
 )
+from dedp_assets.patterns.core.extras import optional
 from dedp_assets.patterns.core.keys import require_distinct
+
+if TYPE_CHECKING:
+    import psycopg
+    from psycopg import sql
+else:
+    psycopg, sql = optional("psycopg"), optional("psycopg.sql")
 
 __all__ = [
     "RESNAPSHOT",
@@ -112,7 +116,7 @@ class PostgresTable:
 
     name: str
     slot: str
-    connect: Callable[..., Connection[Any]] = field(repr=False)
+    connect: Callable[..., psycopg.Connection[Any]] = field(repr=False)
 
     def __post_init__(self) -> None:
         if self.name.count(".") != 1:
@@ -220,7 +224,7 @@ class Changed:
 
 
 @contextmanager
-def writing(connect: Callable[..., Connection[Any]]) -> Iterator[Connection[Any]]:
+def writing(connect: Callable[..., psycopg.Connection[Any]]) -> Iterator[psycopg.Connection[Any]]:
     """Open a connection for writes; rows received without an exchange are discarded after the block.
 
     Raises:
@@ -232,7 +236,7 @@ def writing(connect: Callable[..., Connection[Any]]) -> Iterator[Connection[Any]
         yield connection
 
 
-def receive(connection: Connection[Any], incoming: Incoming, number: int) -> None:
+def receive(connection: psycopg.Connection[Any], incoming: Incoming, number: int) -> None:
     """Load rows into a temporary table with the types and constraints of the final table.
 
     Raises:
@@ -244,7 +248,7 @@ def receive(connection: Connection[Any], incoming: Incoming, number: int) -> Non
         _receive(connection, incoming, _received(number))
 
 
-def _receive(connection: Connection[Any], incoming: Incoming, received: sql.Identifier) -> None:
+def _receive(connection: psycopg.Connection[Any], incoming: Incoming, received: sql.Identifier) -> None:
     create = "CREATE TEMPORARY TABLE {} (LIKE {} INCLUDING ALL)"
     connection.execute(sql.SQL(create).format(received, _named(incoming.table)))
     copy = sql.SQL("COPY {} ({}) FROM STDIN").format(received, _columns(incoming.columns))
@@ -267,7 +271,7 @@ def _receive(connection: Connection[Any], incoming: Incoming, received: sql.Iden
         )
 
 
-def exchange(connection: Connection[Any], incoming: Incoming, number: int) -> Changed:
+def exchange(connection: psycopg.Connection[Any], incoming: Incoming, number: int) -> Changed:
     """Upsert the received rows into the table by key.
 
     Of the part that is owned, rows that were not received are deleted.
@@ -277,7 +281,7 @@ def exchange(connection: Connection[Any], incoming: Incoming, number: int) -> Ch
 
 
 def _exchange(
-    connection: Connection[Any], incoming: Incoming, table: sql.Identifier, received: sql.Identifier
+    connection: psycopg.Connection[Any], incoming: Incoming, table: sql.Identifier, received: sql.Identifier
 ) -> Changed:
     deleted = 0
     if incoming.owned:
@@ -291,7 +295,7 @@ def _exchange(
 
 
 @contextmanager
-def connected(source: PostgresTable) -> Iterator[Connection[Any]]:
+def connected(source: PostgresTable) -> Iterator[psycopg.Connection[Any]]:
     """Open a connection for the time of a block.
 
     Raises:
@@ -303,7 +307,7 @@ def connected(source: PostgresTable) -> Iterator[Connection[Any]]:
         yield connection
 
 
-def describe(connection: Connection[Any], source: PostgresTable, *, keys: Sequence[str]) -> Described:
+def describe(connection: psycopg.Connection[Any], source: PostgresTable, *, keys: Sequence[str]) -> Described:
     """Return the present state of a table; refuse a table unfit for capture.
 
     Raises:
@@ -361,7 +365,7 @@ def _require_own_rows(source: PostgresTable, *, deferrable: bool, inherited: boo
         raise ConfigError(f"{source.name} has tables that inherit from it: capture those, and detach them from it")
 
 
-def slot_state(connection: Connection[Any], source: PostgresTable) -> SlotState | None:
+def slot_state(connection: psycopg.Connection[Any], source: PostgresTable) -> SlotState | None:
     """Return the state of the slot; ``None`` for a missing slot."""
     found = connection.execute(
         "SELECT coalesce(confirmed_flush_lsn - '0/0', 0)::bigint, (pg_current_wal_flush_lsn() - '0/0')::bigint, "
@@ -375,7 +379,7 @@ def slot_state(connection: Connection[Any], source: PostgresTable) -> SlotState 
 
 
 def peek(
-    connection: Connection[Any], source: PostgresTable, *, until: int, limit: int, oid: int = 0, slot: str = ""
+    connection: psycopg.Connection[Any], source: PostgresTable, *, until: int, limit: int, oid: int = 0, slot: str = ""
 ) -> list[Transaction]:
     """Read the unconfirmed transactions up to ``until``, oldest first, with one table's changes only.
 
@@ -404,7 +408,7 @@ def peek(
     return [_ours(connection, source, oid, transaction) for transaction in found]
 
 
-def advance(connection: Connection[Any], source: PostgresTable, position: int) -> None:
+def advance(connection: psycopg.Connection[Any], source: PostgresTable, position: int) -> None:
     """Advance the slot to ``position``, and never back; the server may discard the log before."""
     connection.execute(
         "SELECT pg_replication_slot_advance(slot_name, '0/0'::pg_lsn + %(to)s::numeric) FROM pg_replication_slots "
@@ -438,7 +442,9 @@ def snapshot(source: PostgresTable, *, keys: Sequence[str]) -> Iterator[Snapshot
 
 
 @contextmanager
-def reading_at(source: PostgresTable, *, keys: Sequence[str]) -> Iterator[tuple[Connection[Any], int, Described]]:
+def reading_at(
+    source: PostgresTable, *, keys: Sequence[str]
+) -> Iterator[tuple[psycopg.Connection[Any], int, Described]]:
     """Read the table as of a single log position, for the time of a block.
 
     No slot is kept or moved.
@@ -453,7 +459,7 @@ def reading_at(source: PostgresTable, *, keys: Sequence[str]) -> Iterator[tuple[
 @contextmanager
 def _exported(
     source: PostgresTable, keys: Sequence[str], name: str = ""
-) -> Iterator[tuple[Connection[Any], Connection[Any], int, Described]]:
+) -> Iterator[tuple[psycopg.Connection[Any], psycopg.Connection[Any], int, Described]]:
     """Create a temporary slot, and a connection that reads the table as of the slot's start."""
     with _translating(source), _opened(source.connect, source.name, replication="database") as creator:
         create = sql.SQL("CREATE_REPLICATION_SLOT {} TEMPORARY LOGICAL pgoutput (SNAPSHOT 'export')")
@@ -478,7 +484,7 @@ def _exported(
             yield creator, reader, number, table
 
 
-def _publish(connection: Connection[Any], source: PostgresTable, keys: Sequence[str]) -> None:
+def _publish(connection: psycopg.Connection[Any], source: PostgresTable, keys: Sequence[str]) -> None:
     """Publish all changes of the table, unless published already."""
     try:
         describe(connection, source, keys=keys)
@@ -488,7 +494,7 @@ def _publish(connection: Connection[Any], source: PostgresTable, keys: Sequence[
         connection.execute(sql.SQL("CREATE PUBLICATION {} FOR TABLE {}").format(name, source.identifier))
 
 
-def _rows(reader: Connection[Any], source: PostgresTable, table: Described) -> Iterator[Row]:
+def _rows(reader: psycopg.Connection[Any], source: PostgresTable, table: Described) -> Iterator[Row]:
     columns = sql.SQL(", ").join(sql.Identifier(column) for column in table.columns)
     query = sql.SQL("COPY (SELECT {} FROM ONLY {}) TO STDOUT").format(columns, source.identifier)
     with reader.cursor().copy(query) as copy:
@@ -500,7 +506,7 @@ def _rows(reader: Connection[Any], source: PostgresTable, table: Described) -> I
             yield dict(zip(table.columns, values, strict=True))
 
 
-def _ours(connection: Connection[Any], source: PostgresTable, oid: int, found: Transaction) -> Transaction:
+def _ours(connection: psycopg.Connection[Any], source: PostgresTable, oid: int, found: Transaction) -> Transaction:
     changes = tuple(change for change in found.changes if change.relation.oid == oid)
     if any(not change.relation.whole_rows for change in changes):
         raise ContractError(
@@ -510,12 +516,12 @@ def _ours(connection: Connection[Any], source: PostgresTable, oid: int, found: T
     return replace(found, changes=tuple(_typed(connection, change) for change in changes))
 
 
-def _typed(connection: Connection[Any], change: Change) -> Change:
+def _typed(connection: psycopg.Connection[Any], change: Change) -> Change:
     """Add the names of column types to a schema change; return other changes unchanged."""
     return replace(change, after=_types(connection, change.relation)) if change.operation == "schema" else change
 
 
-def _types(connection: Connection[Any], relation: Relation) -> dict[str, str]:
+def _types(connection: psycopg.Connection[Any], relation: Relation) -> dict[str, str]:
     numbers = list(relation.columns.values())
     named = connection.execute(
         "SELECT format_type(o::oid, m) FROM unnest(%s::bigint[], %s::int[]) WITH ORDINALITY AS t(o, m, n) ORDER BY n",
@@ -527,7 +533,7 @@ def _types(connection: Connection[Any], relation: Relation) -> dict[str, str]:
     return dict(zip(relation.columns, types, strict=True))
 
 
-def _opened(connect: Callable[..., Connection[Any]], what: str, **settings: Any) -> Connection[Any]:  # noqa: ANN401
+def _opened(connect: Callable[..., psycopg.Connection[Any]], what: str, **settings: Any) -> psycopg.Connection[Any]:  # noqa: ANN401
     """Open a connection by an external function, with exceptions translated."""
     with calling(f"{what}: the function that connects", known=psycopg.Error):
         connection = connect(autocommit=True, **settings)
@@ -624,6 +630,6 @@ def _unwritten(table: str, error: psycopg.Error) -> PatternError:
     return ContractError(f"{problem}; nothing was written")
 
 
-def _at(connection: Connection[Any]) -> str:
+def _at(connection: psycopg.Connection[Any]) -> str:
     info = connection.info
     return f"database {info.dbname} at {info.host}:{info.port}"

@@ -12,13 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
-from typing import Any
-
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from typing import TYPE_CHECKING, Any
 
 from dedp_assets.patterns.connectors.parts import kafka_said, sentence
 from dedp_assets.patterns.connectors.sinks import Answer, Outgoing
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.extras import optional
+
+if TYPE_CHECKING:
+    import confluent_kafka
+else:
+    confluent_kafka = optional("confluent_kafka")
 
 __all__ = ["TopicSink"]
 
@@ -38,7 +42,7 @@ class TopicSink:
     client: Mapping[str, Any]
     limit: int = 500
     give_up_seconds: float = 10
-    _producer: Producer | None = field(default=None, repr=False)
+    _producer: confluent_kafka.Producer | None = field(default=None, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     @property
@@ -69,7 +73,7 @@ class TopicSink:
         return [*answers[: gap + 1], *[_UNANSWERED] * (len(answers) - gap - 1)]
 
     def _enqueued(
-        self, producer: Producer, topic: str, record: Outgoing, on_delivery: Callable[..., None]
+        self, producer: confluent_kafka.Producer, topic: str, record: Outgoing, on_delivery: Callable[..., None]
     ) -> Answer | None:
         """Enqueue a record, waiting for room; return ``None``, or the answer for a rejected record."""
         headers: dict[str, str | bytes | None] = {"id": record.id}
@@ -81,22 +85,26 @@ class TopicSink:
                 if time.monotonic() > deadline:
                     return Answer("failed", reason=str(error))
                 producer.poll(0.1)
-            except KafkaException as error:
+            except confluent_kafka.KafkaException as error:
                 code, text = kafka_said(error)
-                return Answer("refused" if code == KafkaError.MSG_SIZE_TOO_LARGE else "failed", reason=text)
+                return Answer(
+                    "refused" if code == confluent_kafka.KafkaError.MSG_SIZE_TOO_LARGE else "failed", reason=text
+                )
             else:
                 return None
 
-    def _started(self) -> Producer:
+    def _started(self) -> confluent_kafka.Producer:
         in_order = {"enable.idempotence": True, "enable.gapless.guarantee": True, "partitioner": "murmur2_random"}
         patience = {"delivery.timeout.ms": round(self.give_up_seconds * 1000)}
         try:
-            return Producer({**self.client, **in_order, **patience})
-        except KafkaException as error:
+            return confluent_kafka.Producer({**self.client, **in_order, **patience})
+        except confluent_kafka.KafkaException as error:
             raise ConfigError(f"{self.name}: no client can be made of its settings ({kafka_said(error)[1]})") from None
 
 
-def _record_answer(answers: list[Answer], place: int, error: KafkaError | None, message: Message | None) -> None:
+def _record_answer(
+    answers: list[Answer], place: int, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message | None
+) -> None:
     if error is not None:
         answers[place] = Answer("failed", reason=sentence(error.str()))
     else:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from psycopg import Connection, sql
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
@@ -19,10 +18,17 @@ from dedp_assets.patterns.connectors.parts import one_row
 from dedp_assets.patterns.connectors.postgres import Changed, Incoming, exchange, receive, writing
 from dedp_assets.patterns.core.columns import require_rows
 from dedp_assets.patterns.core.errors import Conflict
+from dedp_assets.patterns.core.extras import optional
 from dedp_assets.patterns.core.json_texts import MICROSECONDS, options
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.records import Provenance
+
+if TYPE_CHECKING:
+    import psycopg
+    from psycopg import sql
+else:
+    psycopg, sql = optional("psycopg"), optional("psycopg.sql")
 
 __all__ = ["DatabaseTarget", "RowSet", "Written", "texts_of", "write_sets"]
 
@@ -73,7 +79,7 @@ class DatabaseTarget:
     """
 
     name: str
-    connect: Callable[..., Connection[Any]]
+    connect: Callable[..., psycopg.Connection[Any]]
     run: Provenance
     partition: Mapping[str, str] = field(default_factory=dict)
     generation: int = 0
@@ -122,7 +128,11 @@ class Written:
 
 
 def write_sets(
-    incoming: Sequence[Incoming], write: Written, *, connect: Callable[..., Connection[Any]], again: bool = False
+    incoming: Sequence[Incoming],
+    write: Written,
+    *,
+    connect: Callable[..., psycopg.Connection[Any]],
+    again: bool = False,
 ) -> list[Changed] | None:
     """Write rows into several tables in one transaction; return ``None`` if applied before.
 
@@ -153,14 +163,14 @@ def write_sets(
     return changed
 
 
-def _prepare(connection: Connection[Any], marks: sql.Identifier) -> None:
+def _prepare(connection: psycopg.Connection[Any], marks: sql.Identifier) -> None:
     """Create the table of applied writes if missing."""
     if connection.execute("SELECT to_regclass(%s)", (marks.as_string(connection),)).fetchone() == (None,):
         with connection.transaction():
             connection.execute(sql.SQL(_CREATED).format(name=sql.Literal(_TABLE), table=marks))
 
 
-def _last(connection: Connection[Any], marks: sql.Identifier, write: Written) -> Written | None:
+def _last(connection: psycopg.Connection[Any], marks: sql.Identifier, write: Written) -> Written | None:
     query = "SELECT sequence, content, run_id FROM {} WHERE (target, partition, generation) = (%s, %s, %s)"
     found = connection.execute(sql.SQL(query).format(marks), write.key).fetchone()
     if found is None:
@@ -168,7 +178,7 @@ def _last(connection: Connection[Any], marks: sql.Identifier, write: Written) ->
     return Written(*write.key, *one_row([found], (int, str, str), asked=f"what {write.target} was written by last"))
 
 
-def _mark(connection: Connection[Any], marks: sql.Identifier, write: Written) -> None:
+def _mark(connection: psycopg.Connection[Any], marks: sql.Identifier, write: Written) -> None:
     statement = (
         "INSERT INTO {} VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (target, partition, generation) "
         "DO UPDATE SET (sequence, content, run_id) = (EXCLUDED.sequence, EXCLUDED.content, EXCLUDED.run_id)"

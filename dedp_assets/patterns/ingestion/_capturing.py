@@ -8,19 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-from psycopg import Connection
+from typing import TYPE_CHECKING, Any
 
 from dedp_assets.patterns.connectors import postgres
 from dedp_assets.patterns.connectors.definitions import Definition
 from dedp_assets.patterns.connectors.pgoutput import Transaction, position_text
 from dedp_assets.patterns.connectors.postgres import RESNAPSHOT, Described, PostgresTable, SlotState
 from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.patterns.core.extras import optional
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.ingestion import _history
+
+if TYPE_CHECKING:
+    import psycopg
+else:
+    psycopg = optional("psycopg")
 
 __all__ = ["Capture"]
 
@@ -67,7 +71,7 @@ class Capture:
             taken.keep()
             return staged.publish()
 
-    def resume(self, connection: Connection[Any]) -> tuple[SlotState, Definition]:
+    def resume(self, connection: psycopg.Connection[Any]) -> tuple[SlotState, Definition]:
         """Check the slot and advance the confirmed position to the end of the history.
 
         Returns:
@@ -94,7 +98,7 @@ class Capture:
         raise ContractError(f"{source.name}: {fault}; {RESNAPSHOT}")
 
     def follow(
-        self, connection: Connection[Any], now: Definition, *, until: int, max_messages: int
+        self, connection: psycopg.Connection[Any], now: Definition, *, until: int, max_messages: int
     ) -> Iterator[WriteResult]:
         """Append the log up to the position ``until``, a commit for every ``max_messages``.
 

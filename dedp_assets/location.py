@@ -1,0 +1,111 @@
+"""Definitions of a code location: declared tables in YAML and Python, resources, sensors."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+# Partitioned checks are a preview and some asset arguments beta; said once here instead of at every load.
+warnings.filterwarnings("ignore", category=dg.BetaWarning)
+warnings.filterwarnings("ignore", category=dg.PreviewWarning)
+
+from dedp_assets.components.checking import checked, files_below  # noqa: E402
+from dedp_assets.components.defining import definitions_of  # noqa: E402
+from dedp_assets.components.loading import load  # noqa: E402
+from dedp_assets.graph.checks.completeness import completeness_checks  # noqa: E402
+from dedp_assets.graph.declare import LakeTable, declared, declared_jobs, sources, starting  # noqa: E402
+from dedp_assets.resources.clock import Clock  # noqa: E402
+from dedp_assets.resources.environments import settings  # noqa: E402
+from dedp_assets.resources.lake import Lake  # noqa: E402
+from dedp_assets.resources.landing import Landing  # noqa: E402
+from dedp_assets.resources.secrets import Secrets  # noqa: E402
+from dedp_assets.resources.spark import SparkEngine  # noqa: E402
+from dedp_assets.sensors.external_trigger import events_arrived  # noqa: E402
+from dedp_assets.sensors.reconciler import reconcilers  # noqa: E402
+from dedp_assets.sensors.replay import dead_letters_fixed  # noqa: E402
+
+__all__ = ["lake_definitions", "lake_resources", "lake_sensors", "lake_tables"]
+
+Sensors = Callable[[Sequence[LakeTable[...]], Sequence[Any]], Sequence[dg.SensorDefinition]]
+
+# On the terminal only what needs somebody; Dagster's event log keeps everything.
+CONSOLE = dg.LoggerDefinition(
+    dg.colored_console_logger.logger_fn,
+    config_schema={
+        "log_level": dg.Field(str, is_required=False, default_value="WARNING"),
+        "name": dg.Field(str, is_required=False, default_value="dagster"),
+    },
+    description="Warnings and errors in colour.",
+)
+
+
+def lake_resources() -> dict[str, object]:
+    """Make the resources that every declared table needs, from the settings in the environment."""
+    chosen = settings()
+    engine = SparkEngine(remote=chosen.remote or "")
+    return {
+        "clock": Clock(),
+        "engine": engine,
+        "lake": Lake(root=str(chosen.lakehouse), engine=engine),
+        "landing": Landing(root=str(chosen.landing)),
+        "secrets": Secrets(),
+    }
+
+
+def lake_sensors(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> list[dg.SensorDefinition]:
+    """Make the sensors over declared tables: stale partitions, deliveries, replays, and announced events."""
+    made = reconcilers(tables, jobs)
+    if any(table.runs.replay for table in tables):
+        made.append(dead_letters_fixed(tables))
+    if any(table.started_by for table in tables):
+        made.append(events_arrived(tables, jobs))
+    return made
+
+
+def lake_definitions(
+    path_within_project: Path, *, resources: Mapping[str, object] | None = None, sensors: Sensors = lake_sensors
+) -> dg.Definitions:
+    """Load the definitions of a project: everything below the folder ``defs``, ready to run.
+
+    Args:
+        path_within_project: a path in the project, such as the folder of the module that calls.
+        resources: further resources by name, or others in place of those of :func:`lake_resources`.
+        sensors: makes the sensors, of the declared tables and of all jobs.
+
+    Example, a whole ``definitions.py``::
+
+        @dg.definitions
+        def defs() -> dg.Definitions:
+            return lake_definitions(Path(__file__).parent)
+    """
+    package = dg.ComponentTree.for_project(path_within_project).defs_module
+    loaded = load(path_within_project)
+    in_python, jobs = declared(package), declared_jobs(package)
+    tables = [*in_python, *loaded.tables]
+    # Of a table in YAML, the job as Dagster loaded it: it notes there where the table is declared.
+    asked = [*(loaded.definitions.jobs or ()), *(starting([*in_python, *jobs]).jobs or ())]
+    return dg.Definitions.merge(
+        loaded.definitions,
+        definitions_of(in_python),
+        starting(jobs),
+        dg.Definitions(
+            assets=[source.spec() for source in sources(tables)],
+            asset_checks=[completeness_checks(tables)],
+            sensors=sensors(tables, asked),
+            resources={**lake_resources(), **(resources or {})},
+            loggers={"console": CONSOLE},
+            # One process per run: Spark is the parallel part, and a process per step costs more than most steps.
+            executor=dg.in_process_executor,
+        ),
+    )
+
+
+def lake_tables(path_within_project: Path) -> list[LakeTable[...]]:
+    """List the tables that a project declares in Python and YAML; tables with a fault are left out."""
+    tree = dg.ComponentTree.for_project(path_within_project)
+    in_python = declared(tree.defs_module)
+    return [*in_python, *checked(files_below(tree.defs_module_path), in_python).tables]

@@ -1,0 +1,119 @@
+"""The project around the working directory: folder, modules, definitions and declared tables."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tomli
+
+from dedp_assets.resources.environments import CHECKOUT, project_root
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+    from dedp_assets.graph.declare import LakeTable
+
+__all__ = ["Project", "project"]
+
+_CASE_STUDY = "dedp_assets"
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A project of Dagster, from the table ``tool.dg.project`` of ``pyproject.toml``.
+
+    Attributes:
+        root: folder of the project.
+        root_module: package with the code.
+        module: module with the definitions.
+        name: name of the code location.
+    """
+
+    root: Path
+    root_module: str
+    module: str
+    name: str
+
+    @property
+    def is_case_study(self) -> bool:
+        """``True`` for the case study, which has source systems and servers besides the tables."""
+        return self.root_module == _CASE_STUDY
+
+    def require_case_study(self, what: str) -> None:
+        """Refuse a project that is not the case study.
+
+        Raises:
+            ValueError: in one sentence.
+        """
+        if not self.is_case_study:
+            raise ValueError(f"{what} belongs to the case study: run this in a checkout of it, not in {self.root}")
+
+    @property
+    def paths(self) -> list[str]:
+        """Folders that Python has to look in for the project's modules."""
+        return [str(folder) for folder in (self.root / "src", self.root) if folder.is_dir()]
+
+    def code(self) -> Iterator[Path]:
+        """Yield the folders with the code of the location: of the project, and of this package."""
+        for folder in self.paths:
+            yield from (each.parent for each in Path(folder).glob("*/__init__.py") if each.parent.name != "tests")
+        yield from () if self.root == CHECKOUT else (CHECKOUT / _CASE_STUDY,)
+
+    def definitions(self) -> dg.Definitions:
+        """Load the definitions.
+
+        Raises:
+            ValueError: if the module holds none under the name ``defs``.
+        """
+        self.be_importable()
+        try:
+            module = importlib.import_module(self.module)
+        except ModuleNotFoundError as error:
+            if error.name and f"{self.module}.".startswith(f"{error.name}."):
+                file = self.root / "pyproject.toml"
+                raise ValueError(f"{file} must name a module that is there, not {self.module}") from None
+            raise
+        found: Any = getattr(module, "defs", None)
+        if found is None:
+            raise ValueError(f"{self.module} must have definitions under the name defs, as `dedp new` writes it")
+        loaded: dg.Definitions = found() if callable(found) else found
+        return loaded
+
+    def tables(self) -> list[LakeTable[...]]:
+        """List the declared tables, in Python and YAML."""
+        from dedp_assets.location import lake_tables  # noqa: PLC0415 - the graph, which not every command needs
+
+        self.be_importable()
+        return lake_tables(self.root)
+
+    def be_importable(self) -> None:
+        """Let this process import the project's modules, installed or not."""
+        sys.path[:0] = [folder for folder in self.paths if folder not in sys.path]
+
+
+def project(folder: Path | None = None) -> Project:
+    """Return the project around a folder, by default the working directory, otherwise the checkout.
+
+    Args:
+        folder: a folder in the project.
+
+    Raises:
+        ValueError: if there is neither, or ``pyproject.toml`` names no module.
+    """
+    root = project_root(folder)
+    if root is None:
+        raise ValueError(
+            f"there is no project in {folder or Path.cwd()} or above: go to the folder of one, or make one by "
+            "`dedp new my_lake`"
+        )
+    file = root / "pyproject.toml"
+    stated = tomli.loads(file.read_text(encoding="utf-8"))["tool"]["dg"]["project"]
+    if not stated.get("root_module"):
+        raise ValueError(f"{file}: tool.dg.project must name the package with the code: root_module = ...")
+    module = stated.get("code_location_target_module") or f"{stated['root_module']}.definitions"
+    return Project(root, stated["root_module"], module, stated.get("code_location_name") or root.name)
