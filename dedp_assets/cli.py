@@ -93,11 +93,6 @@ def _parser() -> argparse.ArgumentParser:
         help="hold the tables' logs against what is stored, and a captured table that is named against its source",
     )
     verify.add_argument("table", nargs="?", default="", help="layer/dataset, e.g. silver/visits (default: all)")
-    adopt = commands.add_parser(
-        "adopt", help="print the declaration of a table that exists as code, and what it leaves out; change nothing"
-    )
-    adopt.add_argument("location", help="the table's folder: a path, or a file:// URI")
-    adopt.add_argument("--name", default="", help="layer/dataset (default: the last two names of the location)")
     _add_files(commands)
     _add_versions(commands)
     _add_runs(commands)
@@ -105,7 +100,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_files(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
-    """Add the commands for tables that are declared in YAML."""
+    """Add the commands for declarations of tables, in YAML and of tables that exist."""
+    adopt = commands.add_parser(
+        "adopt", help="print the declaration of a table that exists, and what it leaves out; change nothing"
+    )
+    adopt.add_argument("location", help="the table's folder: a path, or a file:// URI")
+    adopt.add_argument("--name", default="", help="layer/dataset (default: the last two names of the location)")
+    adopt.add_argument("--format", choices=["python", "yaml"], default="python", help="code, or a defs.yaml")
     check = commands.add_parser("check", help="whether the declarations in YAML are right, without starting Spark")
     check.add_argument("folder", nargs="?", type=Path, default=None, help="folder (default: the project's definitions)")
     check.add_argument("--format", choices=["text", "json", "github"], default="text", help="how faults are written")
@@ -195,7 +196,7 @@ def _verify(chosen: argparse.Namespace) -> int:
 def _adopt(chosen: argparse.Namespace) -> int:
     from dedp_assets.adopting import adopt  # noqa: PLC0415
 
-    return adopt(chosen.location, chosen.name)
+    return adopt(chosen.location, chosen.name, form=chosen.format)
 
 
 def _check(chosen: argparse.Namespace) -> int:
