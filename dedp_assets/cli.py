@@ -287,7 +287,7 @@ _EXTRAS = {
     **dict.fromkeys(
         ("status", "letters", "verify", "versions", "infer", "check", "schema", "run", "approve"), "dagster"
     ),
-    **dict.fromkeys(("up", "demo", "work"), "local"),
+    **dict.fromkeys(("up", "demo", "work", "history"), "local"),
 }
 """Command -> the extra with what the command needs; the others do with the core."""
 _COMPUTING = ("demo", "run", "approve")

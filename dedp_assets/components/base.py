@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 import dagster as dg
 from pydantic import BaseModel, PrivateAttr, model_validator
 
+from dedp_assets.components.reading import is_loading
+
 __all__ = ["DeclaredComponent"]
 
 # `dg` imports this module in every environment: what needs Spark is imported by the methods that need it.
@@ -66,6 +68,18 @@ def _kept(kind: str) -> type[BaseModel]:
     class Attributes(base):  # type: ignore[misc]
         __doc__ = base.__doc__
         _stated: Any = PrivateAttr(None)
+
+        @classmethod
+        def model_json_schema(cls, *args: Any, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - as pydantic's
+            """Return the JSON schema; while a location loads, the beginning alone.
+
+            Dagster then asks every component of the environment for the schema, for a page of the UI, and to write
+            the options of all patterns takes longer than the load.
+            """
+            if is_loading():
+                return {"title": kind, "type": "object", "description": "`dedp schema` prints the schema."}
+            schema: dict[str, Any] = super().model_json_schema(*args, **options)
+            return schema
 
         @model_validator(mode="wrap")
         @classmethod

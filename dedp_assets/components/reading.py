@@ -21,9 +21,9 @@ from dagster_shared.yaml_utils.source_position import (
 
 from dedp_assets.components.documents import Document, Mark, Path
 
-__all__ = ["handed_on"]
+__all__ = ["handed_on", "is_loading"]
 
-_READ: ContextVar[Mapping[str, Sequence[Document]]] = ContextVar("read", default={})  # noqa: B039 - never changed
+_READ: ContextVar[Mapping[str, Sequence[Document]] | None] = ContextVar("read", default=None)
 _NAME = "parse_yamls_with_source_position"
 _DAGSTERS: Any = getattr(decl, _NAME, None)
 _STATED = {"type", "attributes"}
@@ -47,8 +47,13 @@ def handed_on(documents: Mapping[str, Sequence[Document]]) -> Iterator[None]:
             setattr(decl, _NAME, _DAGSTERS)
 
 
+def is_loading() -> bool:
+    """Return whether documents are handed on, that is, whether a location loads."""
+    return _READ.get() is not None
+
+
 def _parsed(text: str, filename: str = "<string>", **options: Any) -> list[ValueAndSourcePositionTree]:  # noqa: ANN401
-    read = _READ.get().get(filename, ())
+    read = (_READ.get() or {}).get(filename, ())
     if not read or options:
         found: list[ValueAndSourcePositionTree] = _DAGSTERS(text, filename, **options)
         return found

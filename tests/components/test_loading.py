@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from dedp_assets.components.loading import load
+from dedp_assets.components.model import Options
 from dedp_assets.components.table import TableComponent
 from dedp_assets.graph.declare import Inputs, Request
 from dedp_assets.resources.environments import CHECKOUT
@@ -260,3 +261,15 @@ def test_a_landing_loads_as_its_tables(project):
     again = load(root)
     assert any("run dedp infer" in fault.message for fault in again.faults)
     assert {each.spec.name for each in again.tables} == set()
+
+
+def test_the_schemas_of_all_patterns_are_not_written_for_a_load(project, monkeypatch):
+    """Dagster asks for them at each load of a location, and at each load of a run; `dg` and editors get them whole."""
+    root, written = project(GOOD), []
+    whole = TableComponent.get_model_cls().model_json_schema()
+    monkeypatch.setattr(Options, "model_json_schema", lambda *_, **__: written.append("a schema") or {})
+    assert not load(root).faults
+    assert written == []
+    monkeypatch.undo()
+    assert TableComponent.get_model_cls().model_json_schema() == whole
+    assert "steps" in whole["properties"]

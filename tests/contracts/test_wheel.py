@@ -58,7 +58,7 @@ NEEDS = {
         *("status", "letters", "verify", "versions x/y", "infer x", "check", "schema", "run x/y"),
         "approve x/y --by A --because b",
     ],
-    "local": ["up", "demo", "work"],
+    "local": ["up", "demo", "work", "history"],
 }
 """Extra -> commands that need it."""
 TESTED = """
@@ -134,7 +134,7 @@ def test_a_library_says_ranges_and_the_lock_says_versions(installed):
     assert needed
     assert not [line for line in needed if "==" in line.partition(";")[0]]
     assert set(re.findall(r"^Provides-Extra: (.*)$", text, re.MULTILINE)) == {
-        *("all", "connect", "dagster", "kafka", "local", "postgres")
+        *("all", "connect", "dagster", "history", "kafka", "local", "postgres")
     }
 
 
