@@ -118,7 +118,8 @@ class _Folder(BaseModel):
 
     table: str = Field(default="silver/orders", description="The table of valid records, layer/dataset.")
     folder: str = Field(default="orders", description="The folder, below the landing zone or absolute.")
-    format: str = Field(default="csv", description="Format of the files: csv, json_lines or parquet.")
+    # `dg scaffold` has an option --format of its own.
+    file_format: str = Field(default="csv", description="Format of the files: csv, json_lines or parquet.")
     event_time: str = Field(default="", description="The column with the time of a record.")
     keys: str = Field(default="", description="Columns that tell records apart, with commas between them.")
 
@@ -147,7 +148,7 @@ type: {type}
 attributes:
   table: {table}
   folder: {folder}   # a folder for each day below it, like {folder}/2026-01-05, with _SUCCESS when the day is complete
-  format: {{{format}: {{}}}}
+  format: {{{file_format}: {{}}}}
   partitions: {{daily: {{start: 2026-01-01}}}}   # the first day that a delivery or an event may be of
 {more}  about: {{owner: "team:data"}}
 """
