@@ -137,9 +137,9 @@ class LandingScaffolder(dg.Scaffolder[_Folder]):
         stated = request.params or _Folder()
         lines = [f"  event_time: {stated.event_time}"] if stated.event_time else []
         lines += [f"  keys: [{stated.keys}]"] if stated.keys else []
-        text = _LANDING.format(
-            **stated.model_dump(), type=request.type_name, more="".join(f"{each}\n" for each in lines)
-        )
+        named = {"table": stated.table, "folder": stated.folder, "file_format": stated.file_format}
+        more = "".join(f"{each}\n" for each in lines)
+        text = _LANDING.format(**named, type=request.type_name, more=more)
         _write(request, text)
 
 
