@@ -118,7 +118,8 @@ class _Folder(BaseModel):
 
     table: str = Field(default="silver/orders", description="The table of valid records, layer/dataset.")
     folder: str = Field(default="orders", description="The folder, below the landing zone or absolute.")
-    format: str = Field(default="csv", description="Format of the files: csv, json_lines or parquet.")
+    # `dg scaffold` has an option --format of its own.
+    file_format: str = Field(default="csv", description="Format of the files: csv, json_lines or parquet.")
     event_time: str = Field(default="", description="The column with the time of a record.")
     keys: str = Field(default="", description="Columns that tell records apart, with commas between them.")
 
@@ -136,9 +137,9 @@ class LandingScaffolder(dg.Scaffolder[_Folder]):
         stated = request.params or _Folder()
         lines = [f"  event_time: {stated.event_time}"] if stated.event_time else []
         lines += [f"  keys: [{stated.keys}]"] if stated.keys else []
-        text = _LANDING.format(
-            **stated.model_dump(), type=request.type_name, more="".join(f"{each}\n" for each in lines)
-        )
+        named = {"table": stated.table, "folder": stated.folder, "file_format": stated.file_format}
+        more = "".join(f"{each}\n" for each in lines)
+        text = _LANDING.format(**named, type=request.type_name, more=more)
         _write(request, text)
 
 
@@ -147,7 +148,7 @@ type: {type}
 attributes:
   table: {table}
   folder: {folder}   # a folder for each day below it, like {folder}/2026-01-05, with _SUCCESS when the day is complete
-  format: {{{format}: {{}}}}
+  format: {{{file_format}: {{}}}}
   partitions: {{daily: {{start: 2026-01-01}}}}   # the first day that a delivery or an event may be of
 {more}  about: {{owner: "team:data"}}
 """

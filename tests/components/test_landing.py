@@ -39,7 +39,7 @@ def test_attributes_in_no_file_make_the_tables():
 def test_a_scaffolded_file_lacks_its_columns_alone(tmp_path):
     """Its first line names the schema, and the one fault names the command that writes them."""
     params = LandingScaffolder.get_scaffold_params()(
-        table="silver/trips", folder="trips", format="json_lines", event_time="at", keys="id"
+        table="silver/trips", folder="trips", file_format="json_lines", event_time="at", keys="id"
     )
     target = tmp_path / "project" / "defs" / "trips"
     request = dg.ScaffoldRequest(
