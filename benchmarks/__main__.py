@@ -46,6 +46,7 @@ NAMES = (
     "late_integration",
     "versions",
     "latency",
+    "declarations",
 )
 COMMAND: list[str] = [sys.executable, "-m", "benchmarks"]
 

@@ -1,4 +1,4 @@
-"""``dedp adopt``: the declaration of an existing table as Python code, with all other features.
+"""``dedp adopt``: the declaration of an existing table as Python or YAML, with all other features.
 
 What was read of the table (:class:`~dedp_assets.patterns.delta.Adoption`) and how it is written down are two things:
 another form than Python is another function from the one to a text.
@@ -9,29 +9,68 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
 
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Adoption, adoption_of
 
-__all__ = ["adopt", "as_python"]
+__all__ = ["adopt", "as_python", "in_file"]
 
 _WIDTH = 120
 _OPTIONS = ("comment", "one_channel_per", "properties", "key", "executed_by", "adopted")
+_TO_WRITE = (
+    "reads: upstream tables in the place of no_inputs, like `tables: {silver/visits: {same: {column: event_date}}}`",
+    "steps: your query in the place of the placeholder, which has no rows, so that a run of it is refused",
+    "gates: audits of the first write, like `audits: [{name: some_rows, of: written, fail_below: 1}]`",
+)
 _FLAGS = ("required", "personal", "technical")
 
 
-def adopt(location: str, name: str = "") -> int:
+def adopt(location: str, name: str = "", *, form: Literal["python", "yaml"] = "python") -> int:
     """Print the declaration of the table at a location; change nothing.
+
+    Args:
+        location: the table's folder.
+        name: ``layer/dataset``; by default the last two names of the location.
+        form: whether the declaration is printed as Python or as a document for a ``defs.yaml``.
 
     Raises:
         ConfigError: if there is no table, or no declaration can state it.
         ContractError: if the table cannot be read.
     """
-    text = as_python(adoption_of(location, name=name))
-    # In a text of Python, a backslash escape is the same character where a terminal has none.
-    encoding = sys.stdout.encoding or "utf-8"
+    adoption, encoding = adoption_of(location, name=name), sys.stdout.encoding or "utf-8"
+    text = as_python(adoption) if form == "python" else in_file(adoption, encoding)
+    # In a text of Python, and in a comment, a backslash escape is the same character where a terminal has none.
     print(text.encode(encoding, "backslashreplace").decode(encoding), end="")  # noqa: T201
     return 0
+
+
+def in_file(adoption: Adoption, encoding: str = "utf-8") -> str:
+    """Write a declaration as a document of YAML, with comments for everything outside of the declaration.
+
+    Args:
+        adoption: the table.
+        encoding: encoding of the terminal; letters that it lacks are written as escapes.
+    """
+    from dedp_assets.components.adopted import as_yaml  # noqa: PLC0415 - imports Dagster
+
+    text = as_yaml(adoption)
+    if text.encode(encoding, "replace").decode(encoding) != text:
+        text = as_yaml(adoption, ascii_only=True)
+    name = adoption.spec.name
+    where = f"a table of a file lies in the project's lake, below its root at {name!r}; this one: {adoption.location!r}"
+    lines = [
+        *_listed(f"Read from version {adoption.version}; nothing was changed", [where]),
+        *_listed("To be written", () if adoption.refused else _TO_WRITE),
+        *_remarks(adoption),
+    ]
+    return text + "\n".join(lines) + "\n"
+
+
+def _remarks(adoption: Adoption) -> Iterator[str]:
+    yield from _listed("How it is written", adoption.writes)
+    yield from _listed("In the table and not in this declaration", adoption.left_out)
+    yield from _listed("Not in the log; a declaration can say it", adoption.unknown)
 
 
 def as_python(adoption: Adoption) -> str:
@@ -48,9 +87,7 @@ def as_python(adoption: Adoption) -> str:
         f"{variable} = TableSpec(",
         *_arguments(spec),
         ")",
-        *_listed("How it is written", adoption.writes),
-        *_listed("In the table and not in this declaration", adoption.left_out),
-        *_listed("Not in the log; a declaration can say it", adoption.unknown),
+        *_remarks(adoption),
         *_first_write(adoption, variable),
     ]
     return "\n".join(lines) + "\n"

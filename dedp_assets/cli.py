@@ -125,12 +125,13 @@ def _epilog() -> str:
 
 
 def _add_files(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
-    """Add the commands for declarations in YAML and for existing tables."""
+    """Add the commands for declarations of tables, in YAML and of tables that exist."""
     adopt = commands.add_parser(
-        "adopt", help="print the declaration of a table that exists as code, and what it leaves out; change nothing"
+        "adopt", help="print the declaration of a table that exists, and what it leaves out; change nothing"
     )
     adopt.add_argument("location", help="the table's folder: a path, or a file:// URI")
     adopt.add_argument("--name", default="", help="layer/dataset (default: the last two names of the location)")
+    adopt.add_argument("--format", choices=["python", "yaml"], default="python", help="code, or a defs.yaml")
     check = commands.add_parser("check", help="whether the declarations in YAML are right, without starting Spark")
     check.add_argument("folder", nargs="?", type=Path, default=None, help="folder (default: the project's definitions)")
     check.add_argument("--format", choices=["text", "json", "github"], default="text", help="how faults are written")
@@ -226,7 +227,7 @@ def _verify(chosen: argparse.Namespace) -> int:
 def _adopt(chosen: argparse.Namespace) -> int:
     from dedp_assets.adopting import adopt  # noqa: PLC0415
 
-    return adopt(chosen.location, chosen.name)
+    return adopt(chosen.location, chosen.name, form=chosen.format)
 
 
 def _check(chosen: argparse.Namespace) -> int:

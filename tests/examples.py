@@ -60,10 +60,15 @@ def frame(spark: Any) -> Callable[..., DataFrame]:
 @pytest.fixture
 def table(spark: Any, frame: Any, tmp_path: Path) -> Callable[..., Table]:
     """``table("visits", "id INT", (1,))``: a Delta table that holds those rows; without rows it is not created yet."""
+    return tables_in(spark, frame, tmp_path)
+
+
+def tables_in(spark: Any, frame: Any, folder: Path) -> Callable[..., Table]:
+    """The maker of the tables of an example, in a folder."""
 
     def make(name: str | TableSpec, columns: Any = "", *rows: Any, partition_by: Any = ()) -> Table:
         made = name if isinstance(name, TableSpec) else TableSpec(name, _declared(columns), tuple(partition_by))
-        new = Table(made, tmp_path / made.name, spark)
+        new = Table(made, folder / made.name, spark)
         if rows:
             held = frame(", ".join(f"{name} {column.type}" for name, column in made.columns.items()), *rows)
             new.stage(held, provenance=Provenance(asset=made.name, run_id="before")).publish()

@@ -6,6 +6,7 @@ import sqlite3
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -109,6 +110,13 @@ _DATABASES = count(1)
 @pytest.fixture
 def database(own_postgres: Settings) -> Iterator[postgres.Address]:
     """An empty database of this test's own."""
+    with empty_database(own_postgres) as made:
+        yield made
+
+
+@contextmanager
+def empty_database(own_postgres: Settings) -> Iterator[postgres.Address]:
+    """An empty database, until the end of the block."""
     own, name = postgres.address(own_postgres), f"test_{next(_DATABASES)}"
     with own.connect(autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")

@@ -16,8 +16,9 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dedp_assets.adopting import as_python
+from dedp_assets.adopting import as_python, in_file
 from dedp_assets.cli import main
+from dedp_assets.components.checking import completed, drafts_of
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table, adoption_of
 from tests.helpers import field_of, write_protocol
@@ -340,3 +341,80 @@ def test_the_first_write_works_as_it_is_printed(tmp_path, adopt, spark):
     assert sorted(table.read().select("n", "day").collect()) == [(1, "mon"), (7, "tue")]
     assert table.ledger.commit(table.ledger.version()).record.verdict == "passed"
     assert table.ledger.state().properties == before
+
+
+# --- as a file --------------------------------------------------------------------------------------------------------
+
+
+def declared_in(text: str) -> TableSpec:
+    """The declaration of a printed document, by the checks of files."""
+    (found,), faults = drafts_of(text, "defs.yaml")
+    table, definitions, more = completed(found, {})
+    assert [*faults, *more] == []
+    assert definitions is not None
+    return table.spec
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(log=logs(), name=st.sampled_from(["gold/x", "x", "s/location", "s/None", "gold/no"]), ascii_only=st.booleans())
+def test_the_printed_document_states_what_the_log_says(log, name, ascii_only):
+    """Any types at any depth, names, comments and properties; no word of the table becomes YAML."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_protocol(Path(folder), **log)
+        text = in_file(adoption_of(folder, name=name), "ascii" if ascii_only else "utf-8")
+        assert declared_in(text) == Table.at(folder, nobody, name=name).spec
+
+
+def test_a_table_of_delta_rs_is_printed_as_a_document(tmp_path, adopt):
+    """The whole file, as a person would write it; the comments of the form in Python stand below."""
+    place = tmp_path / "silver" / "orders"
+    rows = pa.table({"order_id": pa.array([1, 2], pa.int64()), "day": pa.array([date(2026, 1, 5)] * 2)})
+    write_deltalake(place, rows, partition_by=["day"], description="One row per order.")
+    DeltaTable(place).alter.add_constraint({"known": "order_id > 0"})
+    before = kept(tmp_path)
+    code, out, err = adopt(place, "--name", "gold/orders", "--format", "yaml")
+    assert (code, err) == (0, "")
+    assert kept(tmp_path) == before
+    document, _, comments = out.partition("\n# Read from version 1; nothing was changed:\n")
+    assert document == (
+        """\
+# yaml-language-server: $schema=../../../../.dedp/schema.json
+type: dedp_assets.components.TableComponent
+attributes:
+  table:
+    name: gold/orders
+    columns:
+      order_id: {type: BIGINT}
+      day: {type: DATE}
+    partition_by: [day]
+    checks:
+      known: order_id > 0
+    comment: One row per order.
+    adopted: true
+  reads:
+    inputs: dedp_assets.components.adopted:no_inputs
+  runs:
+    partitions:
+      daily: {}
+    when:
+      on_request: {}
+  about:
+    owner: team:data
+  code_version: '1'
+  steps:
+  - sql: SELECT 1 AS your_query WHERE false
+  - idempotency.data_overwrite: {}
+"""
+    )
+    assert all(line.startswith("#") or not line for line in comments.splitlines())
+    assert "# - key: the columns that tell its rows apart" in comments
+    assert str(place) in comments
+
+
+def test_a_name_that_is_no_asset_is_refused_in_a_sentence(tmp_path, adopt):
+    """With the option that names another."""
+    write_protocol(tmp_path / "t", [field_of("n", "long")])
+    code, out, err = adopt(tmp_path / "t", "--name", "s/it's", "--format", "yaml")
+    assert (code, out) == (1, "")
+    assert "cannot be declared in a file as it is" in err
+    assert adopt(tmp_path / "t", "--name", "s/its", "--format", "yaml")[0] == 0

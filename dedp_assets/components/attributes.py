@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
 from typing import Annotated, Any
@@ -29,7 +30,7 @@ from dedp_assets.graph.declare import Feed, lake_table
 from dedp_assets.graph.run import feeds
 from dedp_assets.patterns.core.schema import TableSpec
 
-__all__ = ["RECORDS", "PatternName", "attributes", "step_model"]
+__all__ = ["RECORDS", "ListInSchema", "PatternName", "attributes", "step_model"]
 
 RECORDS = ("reads", "runs", "gates", "about", "code_version")
 """Parts of a table's declaration in Python that a file says in the same words."""
@@ -41,14 +42,20 @@ class PatternName(Name):
     __slots__ = ()
 
 
-class _StepsInSchema:
-    """Builds the JSON schema of steps on demand, with the options of every pattern."""
+@dataclass(frozen=True)
+class ListInSchema:
+    """Builds the JSON schema of a list on demand, with the options of every pattern.
+
+    Attributes:
+        model: returns the model of an element.
+    """
+
+    model: Callable[[], Any]
 
     def __get_pydantic_json_schema__(
-        self, _steps: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+        self, _list: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        step: Any = step_model()
-        return {"type": "array", "minItems": 1, "items": handler(step.__pydantic_core_schema__)}
+        return {"type": "array", "minItems": 1, "items": handler(self.model().__pydantic_core_schema__)}
 
 
 def _functions_of(module: ModuleType, returned: Callable[[str], bool]) -> Iterator[tuple[str, Any]]:
@@ -87,7 +94,7 @@ def attributes() -> type[Options]:
         "table": (spec, Field(description="The table.")),
         **options_of(lake_table, RECORDS),
         "steps": (
-            Annotated[tuple[dict[str, Any], ...], _StepsInSchema(), Field(min_length=1)],
+            Annotated[tuple[dict[str, Any], ...], ListInSchema(step_model), Field(min_length=1)],
             Field(description="Steps that compute one partition, in order; the last one writes."),
         ),
         "beside": (tuple[spec, ...], Field(description="Further tables that the steps write.", **optional)),  # type: ignore[valid-type]

@@ -1,4 +1,4 @@
-"""Components of declarations in YAML, for Dagster and `dg`: what they share, whatever they declare."""
+"""Base class of the components for Dagster and `dg`: attributes, faults and definitions of a document."""
 
 from __future__ import annotations
 

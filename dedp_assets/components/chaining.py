@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from dedp_assets.components.documents import Document, Path
 from dedp_assets.components.faults import Fault, Misfit, faults_of, suggestion, unknown
-from dedp_assets.components.making import made, object_named
+from dedp_assets.components.making import made, object_named, parameters_of
 from dedp_assets.components.model import inside, models_in
 from dedp_assets.components.operations import Beside, Earlier, Operation, operations
 from dedp_assets.components.steps import INTO, ROWS, Step, fields_of
@@ -169,7 +168,7 @@ def _in_python(step: Step, name: str, known: Known) -> Step:
         raise Misfit(path, f"python must be a function, not {name}, a {type(function).__name__}")
     _require_source(step, known, optional=True)
     names = [*known.values, *known.targets, *([ROWS] if step.takes else [])]
-    for parameter in inspect.signature(function).parameters.values():
+    for parameter in parameters_of(function, name, path).values():
         if parameter.default is parameter.empty and parameter.name not in names and not known.unsure:
             sentence = f"{name} takes {parameter.name}, which is no name here{suggestion(parameter.name, names)}"
             raise Misfit(path, sentence)
@@ -241,6 +240,8 @@ def _of_names(step: Step, operation: Operation, document: Document, known: Known
 def _of_columns(step: Step, operation: Operation, document: Document, known: Known) -> Iterator[Fault]:
     """Yield the faults of columns that the rows of a transform, or the table of a write, do not have."""
     writes = operation.kind == "write"
+    if not {"rows", "table"} & set(operation.data.values()):
+        return  # columns of a source outside of the lake
     columns = known.columns
     if step.takes or writes:
         columns = known.table.columns if writes else known.columns_of(step.takes)

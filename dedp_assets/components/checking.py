@@ -37,11 +37,13 @@ class Checked:
         declared: place of a document -> what it declares, of any kind.
         definitions: place of a document -> what Dagster shows of its declaration.
         refused: place of a document -> name of its table, as far as it can be read, and what is wrong.
+        documents: file -> its documents, where all are of the kinds of this package.
     """
 
     declared: Mapping[Place, Any] = field(default_factory=dict)
     definitions: Mapping[Place, dg.Definitions] = field(default_factory=dict)
     refused: Mapping[Place, tuple[str, Sequence[Fault]]] = field(default_factory=dict)
+    documents: Mapping[str, Sequence[Document]] = field(default_factory=dict)
 
     @property
     def tables(self) -> list[LakeTable[...]]:
@@ -72,13 +74,16 @@ def checked(files: Iterable[Path], tables: Sequence[LakeTable[...]] = ()) -> Che
         tables: the tables that are declared in Python.
     """
     drafts, refused = list[Draft](), dict[Place, tuple[str, Sequence[Fault]]]()
+    read = dict[str, Sequence[Document]]()
     for file in files:
         text, wrong = _read(file)
-        found, more = drafts_of(text, str(file)) if text is not None else ([], [])
+        found, more, all_ours = _drafts_of(text, str(file)) if text is not None else ([], [], False)
         wrong += more
         drafts += found
         if wrong:
             refused[str(file), 0] = ("", wrong)
+        elif all_ours:
+            read[str(file)] = [each.document for each in found]
     specs: dict[str, TableSpec | None] = {spec.name: spec for table in tables for spec in table.tables}
     writers = dict.fromkeys(specs, "a table in Python")
     for each in drafts:
@@ -96,11 +101,31 @@ def checked(files: Iterable[Path], tables: Sequence[LakeTable[...]] = ()) -> Che
             refused[place] = ("" if each.second else each.name, wrong)
         else:
             made[place], shown[place] = declaration, definitions
-    return Checked(made, shown, refused)
+    sound = {
+        *(spec.name for table in tables for spec in table.tables),
+        *(name for each in drafts for name in _sound(each, made)),
+    }
+    return Checked(made, shown, _with_own_names(refused, sound), read)
+
+
+def _sound(found: Draft, made: Mapping[Place, Any]) -> list[str]:
+    """List the assets of a draft that a declaration was made of."""
+    return [name for name, _ in found.written()] if (found.document.file, found.document.line) in made else []
+
+
+def _with_own_names(
+    refused: Mapping[Place, tuple[str, Sequence[Fault]]], sound: Iterable[str]
+) -> dict[Place, tuple[str, Sequence[Fault]]]:
+    """Leave the name of a faulty document out where another document has the name, since an asset has one."""
+    taken, found = set(sound), dict[Place, tuple[str, Sequence[Fault]]]()
+    for place, (name, faults) in refused.items():
+        found[place] = ("" if name in taken else name, faults)
+        taken.add(name)
+    return found
 
 
 def completed(found: Draft, specs: Mapping[str, TableSpec | None]) -> tuple[Any, dg.Definitions | None, list[Fault]]:
-    """Return the declaration of a draft and its definitions, or ``None`` and the faults.
+    """Return declaration and definitions of a draft, or ``None`` and the faults.
 
     Args:
         found: the draft.
@@ -121,19 +146,25 @@ def _read(file: Path) -> tuple[str | None, list[Fault]]:
 
 def drafts_of(text: str, file: str) -> tuple[list[Draft], list[Fault]]:
     """Return the drafts of a file's text, and the faults of the file as a whole."""
+    drafts, faults, _ = _drafts_of(text, file)
+    return drafts, faults
+
+
+def _drafts_of(text: str, file: str) -> tuple[list[Draft], list[Fault], bool]:
+    """Return drafts and faults of a text, and whether all documents are of the kinds of this package."""
     try:
         found = documents(text, file)
     except Unreadable as error:
-        return [], [Fault.of(error)]
+        return [], [Fault.of(error)], False
     if not found:
-        return [], [Fault(file, 1, 1, "", f"this file is empty: write type: {TABLE}, and attributes")]
+        return [], [Fault(file, 1, 1, "", f"this file is empty: write type: {TABLE}, and attributes")], False
     drafts, faults = [], list[Fault]()
     for document in found:
         wrong = list(_of_document(document))
         faults += wrong
         if not wrong and document.value["type"] in KINDS:
             drafts.append(KINDS[document.value["type"]].draft(document))
-    return drafts, faults
+    return drafts, faults, len(drafts) == len(found)
 
 
 def _of_document(document: Document) -> Iterator[Fault]:

@@ -57,23 +57,42 @@ def schema() -> int:
 
 
 def schema_of_files() -> dict[str, Any]:
-    """Return the JSON schema of a document in YAML: components of this package in full, others by the keys."""
+    """Return the JSON schema of a document: components of this package in full, others by the keys."""
     rules, definitions = [], dict[str, Any]()
     for name, kind in KINDS.items():
         attributes = kind.attributes().model_json_schema(ref_template="#/$defs/{model}")
         definitions |= attributes.pop("$defs", {})
         stated = {"required": ["attributes"], "properties": {"attributes": attributes}}
         rules.append({"if": {"properties": {"type": {"const": name}}}, "then": stated})
-    return {
-        "$schema": "http://json-schema.org/draft-07/schema#",
-        "title": "Tables of the lake, and their maintenance",
-        "type": "object",
-        "required": ["type"],
-        "properties": {key: {"type": "string"} if key == "type" else {} for key in KEYS},
-        "additionalProperties": False,
-        "allOf": rules,
-        "$defs": definitions,
-    }
+    found: dict[str, Any] = _of_draft_7(
+        {
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "title": "Tables of the lake, and their maintenance",
+            "type": "object",
+            "required": ["type"],
+            "properties": {key: {"type": "string"} if key == "type" else {} for key in KEYS},
+            "additionalProperties": False,
+            "allOf": rules,
+            "$defs": definitions,
+        }
+    )
+    return found
+
+
+def _of_draft_7(schema: Any) -> Any:  # noqa: ANN401 - any part of a schema
+    """Write a part of a schema in draft 7, which most editors know best: tuples by ``items``."""
+    if isinstance(schema, list):
+        return [_of_draft_7(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: _of_draft_7(value) for name, value in schema.items()}
+    if isinstance(places := found.get("prefixItems"), list):
+        found = {**found, "items": places, "additionalItems": False}
+        del found["prefixItems"]
+    if "$ref" in found and len(found) > 1:
+        # Beside a reference, draft 7 passes over everything.
+        found = {**{name: value for name, value in found.items() if name != "$ref"}, "allOf": [{"$ref": found["$ref"]}]}
+    return found
 
 
 def _project(start: Path) -> tuple[Path, Sequence[LakeTable[...]]]:

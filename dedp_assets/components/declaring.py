@@ -65,7 +65,7 @@ def declare(found: Draft, specs: Mapping[str, TableSpec | None]) -> tuple[LakeTa
     chain, wrong = _chain(found, records["reads"], records.get("gates", Gates()))
     # Of gates with a fault, nobody knows the checks.
     judged = chain if chain and {"gates"} & found.attributes.model_fields_set <= records.keys() else None
-    faults += wrong or [*_columns_of_facts(found, records), *(_verdicts(found, judged) if judged else ())]
+    faults += wrong or [*_columns_of_facts(found, records), *(_of_gates(found, judged, records) if judged else ())]
     if faults or chain is None:
         return None, faults
     try:
@@ -139,6 +139,23 @@ def _chain(found: Draft, reads: Reads, gates: Gates) -> tuple[Chain | None, list
         return None, faults
     checks = frozenset([*gates.blocking, *gates.reports])
     return Chain(found.tables[0].name, steps, upstream, beside, checks, first=len(reads.tables) == 1), []
+
+
+def _of_gates(found: Draft, chain: Chain, records: Mapping[str, Any]) -> Iterator[Fault]:
+    """Yield the faults of steps that need a check or an audit of the gates."""
+    yield from _verdicts(found, chain)
+    measured = {audit.figure for audit in records.get("gates", Gates()).audits}
+    for step in chain.steps:
+        measured |= set(step.options.get("measures", ()) if step.name == "tally" else ())
+        represented = step.options.get("represented", "") if step.name == "account" else ""
+        if represented and represented not in measured:
+            sentence = unknown("figure of an audit", represented, measured)
+            if represented in found.tables[0].columns:
+                audit = (
+                    f"{{name: {represented}_are_counted, of: {represented}, sql: sum({represented}), fail_below: 0}}"
+                )
+                sentence = f"{represented} is a figure that no audit measures: add {audit} to gates.audits"
+            yield Fault.at(found.document, (*step.path, "account", "represented"), sentence)
 
 
 def _verdicts(found: Draft, chain: Chain) -> Iterator[Fault]:

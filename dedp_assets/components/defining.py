@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
 from itertools import chain
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 __all__ = ["defined", "definitions_of", "refused"]
 
 D = TypeVar("D")
+_ODD = re.compile(r"\W+", re.ASCII)
 _NAME = re.compile(r"\w+(/\w+)*", re.ASCII)
 
 
@@ -39,7 +41,9 @@ def definitions_of(tables: Sequence[LakeTable[...]]) -> dg.Definitions:
 def defined(
     declared: D, document: Document, make: Callable[[D], dg.Definitions]
 ) -> tuple[dg.Definitions | None, list[Fault]]:
-    """Return the definitions of a declaration, or the fault: Dagster refuses some names, owners and schedules.
+    """Return the definitions of a declaration, or the fault.
+
+    Dagster refuses some names, owners and schedules.
 
     Args:
         declared: the declaration.
@@ -57,7 +61,9 @@ def refused(name: str, faults: Iterable[Fault]) -> dg.Definitions:
     """Return the asset of a table with a faulty declaration: the faults as text, and no computation."""
     lines = [str(fault) for fault in faults]
     sentence = "\n\n".join(lines)
-    key = name.split("/") if _NAME.fullmatch(name) else ["refused", re.sub(r"\W+", "_", lines[0], flags=re.ASCII)[:80]]
+    # The beginning may be a long path alone, which all faults of a project share.
+    own = f"{re.sub(_ODD, '_', lines[0])[:80]}_{sha256(sentence.encode('utf-8', 'replace')).hexdigest()[:8]}"
+    key = name.split("/") if _NAME.fullmatch(name) else ["refused", own]
 
     @dg.asset(key=key, description=f"This table is not loaded.\n\n{sentence}", kinds={"refused"}, group_name="refused")
     def refuse() -> None:

@@ -1,4 +1,4 @@
-"""Kinds of documents: one entry for each type of component, by which files are checked, loaded and described."""
+"""Kinds of documents: one entry for each type of component, for the checks and the loading of files."""
 
 from __future__ import annotations
 
@@ -8,26 +8,29 @@ from typing import Any
 
 import dagster as dg
 
-from dedp_assets.components import declaring, declaring_landings
+from dedp_assets.components import acting, declaring, declaring_landings
 from dedp_assets.components.attributes import attributes
 from dedp_assets.components.defining import definitions_of
 from dedp_assets.components.documents import Document
 from dedp_assets.components.drafts import Draft
 from dedp_assets.components.faults import Fault
+from dedp_assets.components.maintaining import maintenance_of
 from dedp_assets.components.model import Options
 from dedp_assets.patterns.core.schema import TableSpec
 
-__all__ = ["KINDS", "LANDING", "TABLE", "Kind"]
+__all__ = ["KINDS", "LANDING", "MAINTENANCE", "TABLE", "Kind"]
 
 TABLE = "dedp_assets.components.TableComponent"
 """Type of the documents that declare tables."""
 LANDING = "dedp_assets.components.LandingComponent"
 """Type of the documents that declare folders of files."""
+MAINTENANCE = "dedp_assets.components.MaintenanceComponent"
+"""Type of the documents that declare maintenance."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A type of component, as the checks and the loading of files see it.
+    """A type of component, for the checks and the loading of files.
 
     Attributes:
         attributes: returns the model of the attributes.
@@ -44,6 +47,7 @@ class Kind:
 
 KINDS: Mapping[str, Kind] = {
     TABLE: Kind(attributes, declaring.draft, declaring.declare, lambda table: definitions_of([table])),
+    MAINTENANCE: Kind(acting.attributes, acting.draft, acting.declare, maintenance_of),
     LANDING: Kind(declaring_landings.attributes, declaring_landings.draft, declaring_landings.declare, definitions_of),
 }
 """Type of a document -> its kind."""

@@ -19,6 +19,7 @@ from dedp_assets.components.defining import refused
 from dedp_assets.components.documents import documents
 from dedp_assets.components.faults import Fault
 from dedp_assets.components.kinds import KINDS
+from dedp_assets.components.reading import handed_on
 from dedp_assets.graph.declare import LakeTable, declared
 
 __all__ = ["Loaded", "component_in", "component_of", "load"]
@@ -61,7 +62,8 @@ def load(path_within_project: Path) -> Loaded:
         _LOG.error("%s", fault)
     token = _CHECKED.set(found)
     try:
-        definitions = _whole(tree, found) or _piecewise(tree, found, files)
+        with handed_on(found.documents):
+            definitions = _whole(tree, found) or _piecewise(tree, found, files)
     finally:
         _CHECKED.reset(token)
     return Loaded(definitions, found.tables, found.faults)

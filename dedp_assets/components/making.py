@@ -14,7 +14,7 @@ from dedp_assets.components.model import Choice, Options, PythonName, TableName
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import TableSpec
 
-__all__ = ["made", "object_named"]
+__all__ = ["made", "object_named", "parameters_of"]
 
 
 def made(value: Any, path: Path, specs: Mapping[str, TableSpec | None]) -> Any:  # noqa: ANN401 - any part of a declaration
@@ -60,6 +60,18 @@ def object_named(name: str, path: Path) -> Any:  # noqa: ANN401 - any object
             raise Misfit(path, f"{module} has no {part}" + (f": did you mean {near[0]}?" if near else ""))
         found = getattr(found, part)
     return found
+
+
+def parameters_of(function: Callable[..., Any], named: str, path: Path) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a function that a file names.
+
+    Raises:
+        Misfit: if Python knows no parameters, as of some built-in types.
+    """
+    try:
+        return inspect.signature(function).parameters
+    except (ValueError, TypeError):
+        raise Misfit(path, f"{named} must be a function with parameters that Python knows") from None
 
 
 def _spec_of(name: str, path: Path, specs: Mapping[str, TableSpec | None]) -> TableSpec:

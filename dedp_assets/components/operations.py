@@ -20,13 +20,13 @@ from dedp_assets.graph.declare import Pinned
 from dedp_assets.patterns.catalog import KINDS, Pattern, patterns
 from dedp_assets.patterns.core.results import Finding, Plan, Split
 from dedp_assets.patterns.core.rows import tally
-from dedp_assets.patterns.delta import Table, Target
+from dedp_assets.patterns.delta import Ledger, Table, Target
 
 __all__ = ["Beside", "Earlier", "Operation", "account", "operations"]
 
-Role = Literal["rows", "table", "upstream", "into", "beside", "earlier", "object"]
+Role = Literal["rows", "table", "upstream", "into", "ledger", "beside", "earlier", "object"]
 """Argument of a positional parameter: the rows of the step before, an upstream table, all upstream tables by name, the
-target, a further table to write, an earlier result by name, or a Python object."""
+target, the log of the target, a further table to write, an earlier result by name, or a Python object."""
 
 
 class Earlier(Name):
@@ -61,41 +61,52 @@ class Operation:
     kind: str
     summary: str
 
+    @cached_property
+    def _hints(self) -> Mapping[str, Any]:
+        return get_type_hints(inspect.unwrap(self.function))
+
     @property
     def returns(self) -> Any:  # noqa: ANN401 - a type
         """Type of the result."""
-        return get_type_hints(inspect.unwrap(self.function)).get("return")
+        return self._hints.get("return")
 
     @cached_property
     def data(self) -> Mapping[str, Role]:
         """Positional parameter -> role of the argument."""
-        hints, found = get_type_hints(inspect.unwrap(self.function)), dict[str, Role]()
+        found = dict[str, Role]()
         for name in self._named(of_data=True):
-            found[name] = _role(name, _members(hints[name]), first=not found)
+            found[name] = _role(name, _members(self._hints[name]), first=not found)
         return found
 
-    @property
+    @cached_property
+    def over(self) -> Mapping[str, Role]:
+        """Positional parameter -> role of the argument over one table: any table is that one."""
+        return {n: "table" if Table in _members(self._hints[n]) else role for n, role in self.data.items()}
+
+    @cached_property
     def options(self) -> tuple[str, ...]:
         """Keyword-only parameters."""
         return self._named(of_data=False)
 
-    @property
+    @cached_property
     def splits(self) -> bool:
         """``True`` if the rows may be a split."""
         first = next(iter(self.data), "")
-        return bool(first) and Split in _members(get_type_hints(inspect.unwrap(self.function))[first])
+        return bool(first) and Split in _members(self._hints[first])
 
     @cached_property
     def model(self) -> type[Options]:
         """Model of the options, and of the data that a step names."""
         named: dict[str, Any] = {"beside": Beside, "earlier": Earlier, "object": PythonName}
-        helps = help_of(self.function)
+        helps, hints = help_of(self.function), self._hints
         parameters = inspect.signature(self.function).parameters
-        fields = {
-            name: (named[role], field_of(str, parameters[name].default, helps.get(name, ""))[1])
-            for name, role in self.data.items()
-            if role in named
-        }
+        fields = {}
+        for name, role in self.data.items():
+            if role in named:
+                default = parameters[name].default
+                # Of data that Python calls `None`, as of a first run, a file says nothing.
+                default = None if default is inspect.Parameter.empty and NoneType in _members(hints[name]) else default
+                fields[name] = (named[role], field_of(str, default, helps.get(name, ""))[1])
         fields |= options_of(self.function, self.options)
         return create(self.name, fields, self.summary)
 
@@ -155,6 +166,8 @@ def _role(name: str, kinds: tuple[Any, ...], *, first: bool) -> Role:
         return "upstream"
     if Target in kinds:
         return "into" if name == "into" else "beside"
+    if Ledger in kinds:
+        return "ledger"
     if first and Table in kinds:
         return "table"
     if {DataFrame, Split} & set(kinds):

@@ -1,4 +1,4 @@
-"""The file of `dg scaffold defs` for a table: a declaration that is complete except for the names."""
+"""The files of `dg scaffold defs`: declarations that are complete except for the names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["SCHEMA", "LandingScaffolder", "TableScaffolder", "first_line"]
+__all__ = ["SCHEMA", "LandingScaffolder", "MaintenanceScaffolder", "TableScaffolder", "first_line"]
 
 SCHEMA = Path(".dedp") / "schema.json"
 """Path in a project of the JSON schema for declarations, the output of `dedp schema`."""
@@ -25,6 +25,15 @@ class _Stated(BaseModel):
     partition_by: str = Field(default="event_date", description="The column with the day.")
 
 
+class _StatedMaintenance(BaseModel):
+    """Options of the command line for the maintenance."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(default="platform/upkeep", description="The asset of the maintenance, layer/dataset.")
+    tables: str = Field(default="all", description="The tables, layer/dataset with commas between them, or all.")
+
+
 class TableScaffolder(dg.Scaffolder[_Stated]):
     """Writes the declaration of a table that keeps the rows of one upstream table, by day."""
 
@@ -36,10 +45,28 @@ class TableScaffolder(dg.Scaffolder[_Stated]):
     def scaffold(self, request: dg.ScaffoldRequest[_Stated]) -> None:
         """Write the file."""
         stated = request.params or _Stated()
-        request.target_path.mkdir(parents=True, exist_ok=True)
-        file = request.target_path / "defs.yaml"
-        text = _TEXT.format(**stated.model_dump(), type=request.type_name)
-        file.write_text(first_line(file, request.project_root) + text, encoding="utf-8")
+        _write(request, _TEXT.format(**stated.model_dump(), type=request.type_name))
+
+
+class MaintenanceScaffolder(dg.Scaffolder[_StatedMaintenance]):
+    """Writes the declaration of a maintenance by night: compaction, and removal of replaced files."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[_StatedMaintenance]:
+        """Return the options of `dg scaffold defs`."""
+        return _StatedMaintenance
+
+    def scaffold(self, request: dg.ScaffoldRequest[_StatedMaintenance]) -> None:
+        """Write the file."""
+        stated = request.params or _StatedMaintenance()
+        tables = "all" if stated.tables == "all" else f"[{stated.tables}]"
+        _write(request, _MAINTENANCE.format(name=stated.name, tables=tables, type=request.type_name))
+
+
+def _write(request: dg.ScaffoldRequest[Any], text: str) -> None:
+    request.target_path.mkdir(parents=True, exist_ok=True)
+    file = request.target_path / "defs.yaml"
+    file.write_text(first_line(file, request.project_root) + text, encoding="utf-8")
 
 
 def first_line(file: Path, project: Any) -> str:  # noqa: ANN401 - a path, or nothing
@@ -70,6 +97,18 @@ attributes:
     - tally: {{identity: [id]}}
     - idempotency.data_overwrite: {{allow_empty: true}}
 """
+_MAINTENANCE = """\
+type: {type}
+attributes:
+  name: {name}
+  description: Files of the tables, merged where they are many and small, and removed once nobody reads them.
+  owner: team:data
+  tables: {tables}
+  when: {{every: {{cron: "0 3 * * *", description: "By night, apart from the jobs that write the tables."}}}}
+  actions:
+    - ingestion.compactor: {{}}
+    - ingestion.compactor.vacuum: {{retention_hours: 720}}
+"""
 
 
 class _Folder(BaseModel):
@@ -95,14 +134,12 @@ class LandingScaffolder(dg.Scaffolder[_Folder]):
     def scaffold(self, request: dg.ScaffoldRequest[_Folder]) -> None:
         """Write the file."""
         stated = request.params or _Folder()
-        request.target_path.mkdir(parents=True, exist_ok=True)
-        file = request.target_path / "defs.yaml"
         lines = [f"  event_time: {stated.event_time}"] if stated.event_time else []
         lines += [f"  keys: [{stated.keys}]"] if stated.keys else []
         text = _LANDING.format(
             **stated.model_dump(), type=request.type_name, more="".join(f"{each}\n" for each in lines)
         )
-        file.write_text(first_line(file, request.project_root) + text, encoding="utf-8")
+        _write(request, text)
 
 
 _LANDING = """\

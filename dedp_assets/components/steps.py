@@ -203,6 +203,8 @@ class _Run:
                 data[name] = rows
             elif role == "into":
                 data[name] = self._target()
+            elif role == "ledger":
+                data[name] = self._into.table.ledger
             elif role == "upstream":
                 data[name] = self._pinned
             elif role == "table":

@@ -72,7 +72,11 @@ def edited_values(draw: st.DrawFn, given_value: Any = VALUE) -> str:
 
 def require_faults_or_a_table(text):
     """Hold a text to the promise: faults with places, or a declaration that Dagster takes."""
-    found = faults_in(text)
+    require_places(faults_in(text), text)
+
+
+def require_places(found, text):
+    """Hold faults to the promise: a line of the text, and a sentence."""
     lines = text.count("\n") + 2
     for fault in found:
         assert isinstance(fault, Fault)

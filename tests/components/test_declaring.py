@@ -264,3 +264,17 @@ def test_every_mistake_of_a_file_is_found_at_once():
         "keep",
         "on_failure",
     ]
+
+
+def test_a_figure_that_no_audit_measures_is_one_fault():
+    """Or a run would find that its rows stand for none of those that it read."""
+    (fault,) = faults_in(GOOD.replace("account: {represented: views}", "account: {represented: view}"))
+    assert fault.message == "unknown figure of an audit view: did you mean views?"
+    assert fault.path.endswith("account.represented")
+    (fault,) = faults_in(
+        GOOD.replace("name: every_visit_is_counted, of: views", "name: every_visit_is_counted, of: view")
+    )
+    assert fault.message == (
+        "views is a figure that no audit measures: add "
+        "{name: views_are_counted, of: views, sql: sum(views), fail_below: 0} to gates.audits"
+    )

@@ -193,6 +193,7 @@ attributes:
     columns: {event_date: {type: DATE, required: true}, trips: {type: BIGINT}}
     partition_by: [event_date]
   reads: {tables: {silver/trips: {same: {column: event_date}}}}
+  gates: {audits: [{name: trips_are_counted, of: trips, sql: sum(trips), fail_below: 0}]}
   runs: {partitions: {daily: {start: 2026-01-05}}}
   about: {owner: "team:data"}
   code_version: "1"

@@ -137,6 +137,17 @@ def test_one_bad_file_of_three_leaves_the_other_tables(project, kind):
     assert message in found[refused].replace("\n", " ")
 
 
+def test_faulty_files_of_one_name_are_assets_of_their_own(project):
+    """Beside each other, and beside a sound table of the name: else nothing of the location would load."""
+    faulty = table("silver/one").replace("columns:", "colums:")
+    root = project({"silver/a/defs.yaml": faulty, "silver/b/defs.yaml": faulty, **GOOD})
+    found = keys(load(root).definitions)
+    assert {"silver/one", "silver/two"} <= set(found)
+    assert len([key for key in found if key.startswith("refused/")]) == 2
+    root = project({"silver/one/defs.yaml": faulty})
+    assert len(load(root).faults) > 2
+
+
 def test_a_refused_table_fails_with_the_sentence(project):
     """Whoever materializes it reads what is wrong."""
     root = project({**GOOD, "silver/xbad/defs.yaml": BAD["a misspelt option"][0]})

@@ -25,7 +25,8 @@ def test_a_patterns_options_are_those_of_its_signature(pattern):
     assert set(operation.model.model_fields) == named | set(pattern.options)
     parameters = inspect.signature(pattern.function).parameters
     for name, field in operation.model.model_fields.items():
-        assert field.is_required() == (parameters[name].default is inspect.Parameter.empty), name
+        optional = name in operation.data and "None" in str(inspect.unwrap(pattern.function).__annotations__[name])
+        assert field.is_required() == (parameters[name].default is inspect.Parameter.empty and not optional), name
         assert field.description, f"{pattern.id}: {name} has no help"
     positional = [p.name for p in parameters.values() if p.kind is not p.KEYWORD_ONLY]
     assert list(operation.data) == positional

@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 
 from dedp_assets import defs
-from dedp_assets.components.checking import drafts_of
+from dedp_assets.components.checking import completed, drafts_of
 from dedp_assets.components.declaring import declare
 from dedp_assets.components.operations import operations
 from dedp_assets.graph.declare import declared
 from dedp_assets.resources.environments import CHECKOUT
 
 PAGE = (CHECKOUT / "docs" / "own_table_in_yaml.md").read_text()
+EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 SPECS = {spec.name: spec for table in declared(defs) for spec in table.tables}
 
 
 def test_the_example_of_the_page_is_a_table():
     """As it stands there, over the tables of this graph."""
-    (text,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    text = EXAMPLES[0]
     (found,), faults = drafts_of(text, "defs.yaml")
     table, more = declare(found, SPECS)
     assert [*faults, *more] == []
@@ -27,7 +28,7 @@ def test_the_example_of_the_page_is_a_table():
 
 def test_the_fault_of_the_page_is_the_one_that_is_found():
     """Line, column and sentence."""
-    (text,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    text = EXAMPLES[0]
     (found,), _ = drafts_of(text.replace("keys: [visit_id]", "keys: [vist_id]"), "defs/gold/page_counts/defs.yaml")
     (fault,) = declare(found, SPECS)[1]
     assert f"{fault}\n" in PAGE
@@ -36,3 +37,15 @@ def test_the_fault_of_the_page_is_the_one_that_is_found():
 def test_the_operations_that_the_page_names_are_there():
     """Steps of the row accounting."""
     assert {"tally", "account"} <= set(operations())
+
+
+def test_the_maintenance_of_the_page_is_a_declaration():
+    """Over the tables of this graph; the function that the detector names is one of the reader's."""
+    upkeep, detector = [text for text in EXAMPLES if "MaintenanceComponent" in text]
+    detector = detector.replace("my_lake.late:versions", "tests.components.test_acting:versions")
+    for text in (upkeep, detector):
+        (found,), faults = drafts_of(text, "defs.yaml")
+        declaration, definitions, more = completed(found, SPECS)
+        assert [*faults, *more] == []
+        assert [spec.name for spec in declaration.tables] == ["silver/visits"]
+        assert definitions.assets

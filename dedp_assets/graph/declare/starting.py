@@ -10,7 +10,7 @@ import dagster as dg
 from dedp_assets.graph.catalogue.selections import writing
 from dedp_assets.graph.catalogue.specs import asset_key
 from dedp_assets.graph.declare.nightly import look_back, run_chain
-from dedp_assets.graph.declare.runs import Every, Job, Nightly, OnDelivery, OnEvent, Polls
+from dedp_assets.graph.declare.runs import Every, Job, Nightly, OnDelivery, OnEvent, OnRequest, Polls
 from dedp_assets.graph.declare.tables import LakeTable
 
 __all__ = ["LakeJob", "job_of", "lake_job", "schedules_of", "sensors_of", "starting"]
@@ -20,10 +20,10 @@ _STARTS_A_JOB = (Nightly, OnDelivery, OnEvent, Every, Polls)
 
 @dataclass(frozen=True, eq=False)
 class LakeJob:
-    """A declared Dagster job of a single op: a stream, or the upkeep of a table.
+    """A declared Dagster job of a single op, or over selected assets: a stream, or the upkeep of a table.
 
     Attributes:
-        function: the op; its parameters are the op's context and resources by name.
+        function: the op of a job without a selection; its parameters are the op's context and resources by name.
         job: the job.
         when: what starts it.
         pool: pool of the op: that of the table that it writes.
@@ -31,7 +31,7 @@ class LakeJob:
 
     function: Callable[..., None]
     job: Job
-    when: Every | Polls
+    when: Every | Polls | OnRequest
     pool: str = ""
 
 
@@ -53,10 +53,11 @@ def lake_job(job: Job, when: Every | Polls, *, pool: str = "") -> Callable[[Call
 def job_of(declared: Declared) -> Any:  # noqa: ANN401 - Dagster does not export the type of a job over assets
     """Make the job that the starts of a declaration request."""
     job = declared.job
-    if isinstance(declared, LakeJob):
+    if isinstance(declared, LakeJob) and not job.selection:
         op = dg.op(name=declared.function.__name__, pool=declared.pool or None)(declared.function)
         return dg.GraphDefinition(name=job.name, node_defs=[op]).to_job(description=job.description)
-    own = dg.AssetSelection.assets(*map(asset_key, declared.tables))
+    tables = declared.tables if isinstance(declared, LakeTable) else ()
+    own = dg.AssetSelection.assets(*map(asset_key, tables))
     chosen = dg.AssetSelection.from_string(job.selection) if job.selection else own
     return dg.define_asset_job(job.name, selection=writing(chosen), description=job.description)
 
