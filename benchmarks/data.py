@@ -12,7 +12,7 @@ from dedp_assets.sources import visits
 __all__ = ["FIRST_DAY", "TYPED", "day", "land", "lines"]
 
 FIRST_DAY = date(2026, 1, 5)
-TYPED = ", ".join(f"{name} {kind}" for name, kind in RECORD["schema"].items())
+TYPED = ", ".join(f"{name} {field.type}" for name, field in RECORD["schema"].items())
 """The columns of a visit, as `from_json` takes them."""
 
 _GENERATED = 50_000
