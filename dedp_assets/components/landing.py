@@ -21,7 +21,7 @@ __all__ = ["LandingComponent"]
 class LandingComponent(DeclaredComponent):
     """A folder or a database table as tables: every record as landed, valid records, and dead letters."""
 
-    produces = ["asset", "asset_check", "job", "sensor"]
+    produces = ["asset", "asset_check", "job", "schedule", "sensor"]
 
     @property
     def tables(self) -> Sequence[LakeTable[...]]:

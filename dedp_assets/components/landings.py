@@ -134,7 +134,7 @@ class Landed:
 
     @property
     def format(self) -> Csv | JsonLines | Parquet:
-        """Format of the records; the rows of a table are JSON objects, as those of a Parquet file."""
+        """Format of the records; rows of a table are JSON objects, like rows of a Parquet file."""
         return self.stated.format or Parquet()
 
     @property
