@@ -141,6 +141,7 @@ def _asking(landed: Landed, bronze: str, name: str) -> Callable[..., Any]:
             return dg.SkipReason(reason)
         now = context.scheduled_execution_time.astimezone(timezone.utc)
         (column,) = landed.landed
+        key_format = "%Y-%m-%d-%H" if landed.by_hour else "%Y-%m-%d"
         plan = plan_windows(
             lake.ledger(bronze),
             column=column,
@@ -148,9 +149,10 @@ def _asking(landed: Landed, bronze: str, name: str) -> Callable[..., Any]:
             length=_length(landed),
             until=now - timedelta(minutes=source.delay_minutes),
             lookback=1,
-            key_format="%Y-%m-%d-%H" if landed.by_hour else "%Y-%m-%d",
+            key_format=key_format,
         )
-        run_key = f"{bronze}:{{}}@{now:%Y-%m-%d-%H}"
+        # A window that is refused is requested again once in the length of a window.
+        run_key = f"{bronze}:{{}}@{now.strftime(key_format)}"
         return [dg.RunRequest(run_key=run_key.format(k), partition_key=k) for k in plan.partitions[:_MOST_AT_ONCE]]
 
     due.__name__ = name
