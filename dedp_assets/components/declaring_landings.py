@@ -15,6 +15,7 @@ from dedp_assets.components.chaining import validated
 from dedp_assets.components.documents import Document, Path, Unreadable, documents
 from dedp_assets.components.drafts import ROOT, Draft
 from dedp_assets.components.faults import Fault, Misfit, suggestion, unknown
+from dedp_assets.components.landed_sources import misfits
 from dedp_assets.components.landed_tables import tables_of
 from dedp_assets.components.landings import ADDED, COLUMNS, Landed, LandedColumn, Landing
 from dedp_assets.components.making import made
@@ -104,7 +105,9 @@ def draft(document: Document) -> LandingDraft:
     except Misfit as misfit:
         found.faults.append(misfit.fault(document))
         return found
-    if columns is not None:
+    wrong = [each.fault(document) for each in misfits(stated, ROOT, found.attributes.model_fields_set)]
+    found.faults += wrong
+    if columns is not None and not wrong:
         found.landed = Landed(stated, columns)
         _add_tables(found, found.landed)
     return found
@@ -214,6 +217,8 @@ def _of_names(found: LandingDraft, landed: Landed) -> Iterator[Fault]:
 def _of_folder(found: LandingDraft, landed: Landed) -> Iterator[Fault]:
     """Yield the faults of the folder, which lies below the landing zone or anywhere by an absolute path."""
     stated, document = landed.stated, found.document
+    if "folder" not in found.attributes.model_fields_set:
+        return
     if not stated.folder.strip("/ ") or ".." in File(stated.folder).parts:
         yield Fault.at(document, (*ROOT, "folder"), f"folder must be a path of a folder, not {stated.folder!r}")
     if PARTITION in str(File(stated.folder).parent) or (PARTITION in stated.folder and stated.partitions is None):
@@ -264,10 +269,11 @@ def _of_partitions(found: LandingDraft, landed: Landed) -> Iterator[Fault]:
     if stated.event_time and stated.partitions is None:
         sentence = "event_time must be left out without partitions, as all records are one partition then"
         yield Fault.at(document, (*ROOT, "event_time"), sentence)
-    if isinstance(stated.format, Parquet):
+    if isinstance(landed.format, Parquet):
+        what = "Parquet files" if stated.database is None else "a table"
         for name, column in landed.columns.items():
             if column.format:
-                yield found.column_fault(name, "format must be left out of a column of Parquet files", "format")
+                yield found.column_fault(name, f"format must be left out of a column of {what}", "format")
     try:
         _ = landed.ends
     except ConfigError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,23 +17,24 @@ from dedp_assets.components.declaring_landings import attributes, columns_file
 from dedp_assets.components.documents import Document, Unreadable, documents
 from dedp_assets.components.drafts import ROOT
 from dedp_assets.components.faults import Fault
+from dedp_assets.components.inferred_columns import InferredColumn, name_for, text_of_columns
 from dedp_assets.components.kinds import LANDING
-from dedp_assets.components.landings import ADDED
+from dedp_assets.components.landed_sources import misfits
+from dedp_assets.components.landings import Landing
 from dedp_assets.components.making import made
 from dedp_assets.patterns.connectors.formats import Csv, Format, JsonLines, header_of, records_in
 from dedp_assets.patterns.connectors.inferred import Seen
 from dedp_assets.patterns.connectors.landed_files import spark_type
 from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.resources.databases import Database
 from dedp_assets.resources.environments import settings
 from dedp_assets.resources.landing import PARTITION
 
-__all__ = ["infer", "columns_of"]
+__all__ = ["infer", "columns_of", "columns_of_table"]
 
 _MOST_FILES, _MOST_RECORDS = 50, 5_000
 _NOTHING = "null"
-_UNFIT = re.compile(r"[ ,;{}()\n\t=.`\"]")
 _WIDER = (("TINYINT", "SMALLINT", "INT", "BIGINT"), ("FLOAT", "DOUBLE"))
-_WORDS = {"yes", "no", "on", "off", "true", "false", "null", "y", "n"}
 
 
 def infer(folder: Path, *, again: bool = False) -> int:
@@ -75,23 +75,45 @@ def _infer(document: Document, *, again: bool) -> int:
         faults = [Fault.at(document, (*ROOT, "columns"), "columns must be left out, to be inferred")]
     elif file.exists() and not again:
         faults = [Fault(str(file), 1, 1, "", "the columns are written down: --again replaces them")]
-    if faults:
+    landing = None if faults else made(stated, ROOT, {})
+    if landing is not None:
+        faults = [each.fault(document) for each in misfits(landing, ROOT, stated.model_fields_set)]
+    if landing is None or faults:
         for fault in faults:
             print(fault, file=sys.stderr)  # noqa: T201
         return 1
-    landing = made(stated, ROOT, {})
+    whence = landing.database.table if landing.database else landing.folder
+    columns, sentence = columns_of_table(landing.database) if landing.database else _columns_of_folder(landing)
+    if columns:
+        file.write_text(text_of_columns(columns, whence, sentence), encoding="utf-8")
+        sentence = f"{file}: {len(columns)} columns, {sentence}"
+    print(sentence, file=sys.stderr)  # noqa: T201
+    return 0 if columns else 1
+
+
+def _columns_of_folder(landing: Landing) -> tuple[Mapping[str, InferredColumn], str]:
+    """Return the columns of the files in a folder, and a sentence about the sample; none without a file."""
     there = settings().landing / landing.folder
     pattern = there.name.replace(PARTITION, "*")
     there = there.parent if PARTITION in there.name else there
     by_partition = f"{pattern}/*" if PARTITION in landing.folder else "*/*"
     files = _files_of(there, by_partition if landing.partitions is not None else "*")
-    if not files:
-        print(f"no file below {there}: put one there, to see its columns", file=sys.stderr)  # noqa: T201
-        return 1
-    columns, sentence = columns_of(files, landing.format)
-    file.write_text(_written(columns, landing.folder, sentence), encoding="utf-8")
-    print(f"{file}: {len(columns)} columns, {sentence}", file=sys.stderr)  # noqa: T201
-    return 0
+    if not files or landing.format is None:
+        return {}, f"no file below {there}: put one there, to see its columns"
+    return columns_of(files, landing.format)
+
+
+def columns_of_table(source: Database) -> tuple[Mapping[str, InferredColumn], str]:
+    """Return the columns of a database table by name, and a sentence about the sample.
+
+    Raises:
+        PatternError: if the database does not answer, or has no such table.
+    """
+    columns = dict[str, InferredColumn]()
+    for called, found in source.columns().items():
+        remark = "" if found.type != "STRING" or found.is_natural else f"text of {found.kind}"
+        columns[name_for(called, columns)] = InferredColumn(found.type, called, remark=remark)
+    return columns, f"the database's own types of {len(columns)} columns"
 
 
 def _files_of(folder: Path, pattern: str) -> list[Path]:
@@ -101,26 +123,7 @@ def _files_of(folder: Path, pattern: str) -> list[Path]:
     )
 
 
-@dataclass
-class _Column:
-    """A column by the files' evidence.
-
-    Attributes:
-        type: SQL type.
-        called: name in the files.
-        format: date pattern.
-        lacks: whether a file or a record has no such column.
-        remark: what else was seen.
-    """
-
-    type: str
-    called: str
-    format: str = ""
-    lacks: bool = False
-    remark: str = ""
-
-
-def columns_of(files: Sequence[Path], made_of: Format) -> tuple[Mapping[str, _Column], str]:
+def columns_of(files: Sequence[Path], made_of: Format) -> tuple[Mapping[str, InferredColumn], str]:
     """Return the columns of files by name, and a sentence about the sample.
 
     Args:
@@ -155,13 +158,13 @@ class _Evidence:
                 column.add_text(value)
 
 
-def _columns_of_texts(files: Sequence[Path], made_of: Csv | JsonLines) -> tuple[Mapping[str, _Column], str]:
+def _columns_of_texts(files: Sequence[Path], made_of: Csv | JsonLines) -> tuple[Mapping[str, InferredColumn], str]:
     sampled, evidence = _spread(files), _Evidence()
     for file in sampled:
         _add_file(evidence, file, made_of)
     if not evidence.records:
         raise ContractError(f"no record is in {len(sampled)} files: put a file with records there")
-    columns = dict[str, _Column]()
+    columns = dict[str, InferredColumn]()
     for called, seen in evidence.seen.items():
         count, some = seen.misfits()
         kind = seen.type()
@@ -169,7 +172,7 @@ def _columns_of_texts(files: Sequence[Path], made_of: Csv | JsonLines) -> tuple[
         remark = f"{count} of {seen.values} values are no {kind}: {odd}" if count else "" if seen.values else "no value"
         remark = remark or ("leading zeros, or a sign" if seen.kinds["LEADING"] else "")
         lacks = evidence.within[called] < evidence.records
-        columns[_name(called, columns)] = _Column(kind, called, seen.pattern(), lacks, remark)
+        columns[name_for(called, columns)] = InferredColumn(kind, called, seen.pattern(), lacks, remark)
     sentence = f"{len(sampled)} of {len(files)} files, {evidence.records} records"
     return columns, sentence + (f", besides {evidence.strange} lines that are none" if evidence.strange else "")
 
@@ -203,7 +206,7 @@ def _of_json(line: str) -> Mapping[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _columns_of_parquet(files: Sequence[Path]) -> tuple[Mapping[str, _Column], str]:
+def _columns_of_parquet(files: Sequence[Path]) -> tuple[Mapping[str, InferredColumn], str]:
     kinds, records = dict[str, list[str]](), 0
     for file in files:
         try:
@@ -213,12 +216,12 @@ def _columns_of_parquet(files: Sequence[Path]) -> tuple[Mapping[str, _Column], s
         records += opened.metadata.num_rows
         for column in opened.schema_arrow:
             kinds.setdefault(column.name, []).append(_of_arrow(file.name, column.name, column.type))
-    columns = dict[str, _Column]()
+    columns = dict[str, InferredColumn]()
     for called, each in kinds.items():
         some = [kind for kind in each if kind != _NOTHING] or ["STRING"]
         kind = _common(some)
         remark = f"other files have {', '.join(sorted({*some} - {kind}))}" if len({*some}) > 1 else ""
-        columns[_name(called, columns)] = _Column(kind, called, "", len(each) < len(files), remark)
+        columns[name_for(called, columns)] = InferredColumn(kind, called, "", len(each) < len(files), remark)
     return columns, f"{len(files)} of {len(files)} files, {records} records"
 
 
@@ -249,35 +252,3 @@ def _spread(files: Sequence[Path]) -> list[Path]:
     if len(files) <= _MOST_FILES:
         return list(files)
     return [files[round(n * (len(files) - 1) / (_MOST_FILES - 1))] for n in range(_MOST_FILES)]
-
-
-def _name(called: str, taken: Mapping[str, object]) -> str:
-    """Return a name for a column that tables can have, and no other column has."""
-    name = called
-    if _UNFIT.search(called) or not called:
-        name = re.sub(r"\W+", "_", called).strip("_").lower() or f"column_{len(taken) + 1}"
-    if name.lower() in ADDED or name.lower().startswith("__"):
-        name = f"{name}_in_file"
-    others = {each.lower() for each in taken}
-    return name if name.lower() not in others else f"{name}_{len(taken) + 1}"
-
-
-def _written(columns: Mapping[str, _Column], folder: str, sample: str) -> str:
-    lines = [
-        f"# Columns of the records in {folder}, as dedp infer saw them in {sample}.",
-        "# They hold from now on: a record that does not fit is a dead letter. Change what is to be another way.",
-        "columns:",
-    ]
-    for name, column in columns.items():
-        called = column.called if column.called != name else ""
-        stated = {"type": column.type, "called": called, "format": column.format}
-        options = [f"{option}: {_yaml(value)}" for option, value in stated.items() if value]
-        options += ["may_lack: true"] if column.lacks else []
-        remark = "".join(c if c.isprintable() else "?" for c in column.remark)
-        lines.append(f"  {_yaml(name)}: {{{', '.join(options)}}}" + (f"  # {remark}" if remark else ""))
-    return "\n".join(lines) + "\n"
-
-
-def _yaml(text: str) -> str:
-    plain = re.fullmatch(r"[A-Za-z_]\w*(\(\d+(, ?\d+)?\))?", text, re.ASCII) and text.lower() not in _WORDS
-    return text if plain and "," not in text else json.dumps(text, ensure_ascii=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, cast
@@ -11,16 +12,26 @@ import dagster as dg
 from dedp_assets.components.landings import Landed
 from dedp_assets.graph.catalogue.specs import IN_FILE
 from dedp_assets.graph.declare import (
+    About,
+    Gates,
     Inputs,
+    Job,
+    LakeTable,
+    OnDelivery,
+    Reads,
     Request,
+    Runs,
+    Source,
     Step,
     Target,
+    lake_table,
 )
 from dedp_assets.graph.run.history import watermark_of_landings
-from dedp_assets.graph.run.landings import measures_of_landing
+from dedp_assets.graph.run.landings import LANDING_FIGURES, measures_of_landing
 from dedp_assets.patterns.connectors.formats import Csv
-from dedp_assets.patterns.connectors.landed_files import read_landed
+from dedp_assets.patterns.connectors.landed_files import LINES_OF_RECORD, read_landed
 from dedp_assets.patterns.connectors.record_texts import RECORD, as_records
+from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.conversion import exact
 from dedp_assets.patterns.core.names import OUTCOME, identifier
 from dedp_assets.patterns.core.results import WriteResult
@@ -29,10 +40,11 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
-from dedp_assets.patterns.ingestion.full_loader import load_full
+from dedp_assets.patterns.ingestion.full_loader import load_full, volume_guard
+from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
 from dedp_assets.resources import landing as zone
 
-__all__ = ["AHEAD", "GROWTH", "Load", "first_of", "in_file"]
+__all__ = ["AHEAD", "GROWTH", "ON_TIME", "Load", "begin_of", "first_of", "in_file", "job_of"]
 
 _ALLOWED_LATENESS_SECONDS = 15 * 60
 AHEAD = timedelta(days=2)
@@ -40,6 +52,17 @@ AHEAD = timedelta(days=2)
 GROWTH = 100.0
 """A folder without partitions may grow by any delivery; what is gone is more often a mistake."""
 _STATED = "stated_time"
+
+_LINES = Audit(
+    name="lines_keep_their_numbers",
+    of="numbers",
+    sql=f"sum(line_number * ({LINES_OF_RECORD}) + (({LINES_OF_RECORD}) * (({LINES_OF_RECORD}) - 1)) DIV 2)",
+    per="lines",
+    fail_below=1,
+    fail_above=1,
+)
+ON_TIME = Audit(name="most_records_are_on_time", of="late", where="timeliness = 'late'", per="written", warn_above=0.05)
+"""Report of the records that belong to former partitions."""
 
 
 def in_file(function: Any) -> Any:  # noqa: ANN401 - a function
@@ -73,8 +96,51 @@ class Load:
         landed, delivery = self.landed, step.inputs.found
         stated = landed.stated
         paths = landing.paths(stated.folder, delivery)
-        lines = read_landed(into.table.session, paths, stated.format, columns=landed.header)
-        rows, measures = lines.rows, dict[str, str]()
+        lines = read_landed(into.table.session, paths, landed.format, columns=landed.header)
+        written, seen = self._landed(lines.rows, step)
+        # The header of CSV is the first line of its file, and no record.
+        headers = len(lines.count) if isinstance(landed.format, Csv) and landed.format.header else 0
+        into = into.noting({"files": dict(lines.count)}).reading(seen, figures={"lines": lines.checksum - headers})
+        if stated.partitions is None:
+            return load_full(written, into, max_growth=GROWTH)
+        return overwrite_partition(written, into, allow_empty=not delivery.files)
+
+    def declared(self, silver: TableSpec, dead: TableSpec) -> LakeTable[...]:
+        """Declare the table of the records as landed.
+
+        Args:
+            silver: table of the valid records.
+            dead: table of the others.
+        """
+        landed, spec = self.landed, self.spec
+        stated, whole_folder = landed.stated, landed.stated.partitions is None
+        sign = "rest" if stated.settled_minutes is not None else stated.marker
+        source = Source(
+            f"landing/{landed.dataset}",
+            f"Files in {stated.folder}, which {sign} completes.",
+            kinds=("file", type(landed.format).__name__.lower()),
+            owner=stated.about.owner,
+        )
+        timed, guard = ((ON_TIME,) if landed.event else ()), (volume_guard(max_growth=GROWTH) if whole_folder else ())
+        late = [detect_late_data] if landed.event else []
+        return lake_table(
+            spec,
+            reads=Reads(sources=[source], inputs=self.delivered),
+            runs=Runs(
+                stated.partitions, OnDelivery(stated.folder, ends=landed.ends), job=job_of(landed, (spec, silver, dead))
+            ),
+            gates=Gates(
+                (_LINES, *timed, *guard),
+                if_empty="" if whole_folder else "A delivery without a record is refused, unless its marker says so.",
+            ),
+            about=About(owner=stated.about.owner, figures=LANDING_FIGURES),
+            patterns=[load_full if whole_folder else overwrite_partition, plan_ready, *late],
+            code_version=landed.landed_version,
+        )(self.load)
+
+    def _landed(self, rows: Any, step: Step) -> tuple[Any, Any]:  # noqa: ANN401 - frames
+        """Return landed rows with the columns of the table, and the count of the rows."""
+        landed, measures = self.landed, dict[str, str]()
         made = {name: f"CAST({quoted(step.key)} AS {column.type})" for name, column in landed.landed.items()}
         if landed.event:
             rows, measures = self._dated(rows, step), measures_of_landing(OUTCOME)
@@ -82,18 +148,13 @@ class Load:
             made |= {"timeliness": OUTCOME, **dict.fromkeys(landed.event, filed)}
         counted, seen = tally(rows, identity=["source_file", "line_number"], measures=measures)
         written = counted.selectExpr(*[f"{made.get(name, name)} AS {identifier(name)}" for name in self.spec.columns])
-        # The header of CSV is the first line of its file, and no record.
-        headers = len(lines.count) if isinstance(stated.format, Csv) and stated.format.header else 0
-        into = into.noting({"files": dict(lines.count)}).reading(seen, figures={"lines": lines.checksum - headers})
-        if stated.partitions is None:
-            return load_full(written, into, max_growth=GROWTH)
-        return overwrite_partition(written, into, allow_empty=not delivery.files)
+        return written, seen
 
     def _dated(self, rows: Any, step: Step) -> Any:  # noqa: ANN401 - a frame and a split
-        stated, begins = self.landed.stated, _begin(step.key)
+        stated, begins = self.landed.stated, begin_of(step.key)
         watermark = step.inputs.notes["watermark"]
         path = quoted(f"$['{stated.event_time}']")
-        records = as_records(rows, stated.format, self.landed.naming)
+        records = as_records(rows, self.landed.format, self.landed.naming)
         # In a column of its own, because the exact conversion names the text several times.
         records = records.selectExpr("*", f"get_json_object({RECORD}, {path}) AS {_STATED}")
         return detect_late_data(
@@ -106,12 +167,12 @@ class Load:
 
     def _watermark(self, table: Table, key: str) -> datetime | None:
         if self.landed.by_hour:
-            return _begin(key)  # late is what belongs to an hour before that of the delivery
+            return begin_of(key)  # late is what belongs to an hour before that of the delivery
         lateness = _ALLOWED_LATENESS_SECONDS
         return watermark_of_landings(table.ledger, key, column="landed_on", allowed_lateness_seconds=lateness)
 
 
-def _begin(key: str) -> datetime:
+def begin_of(key: str) -> datetime:
     """Return the begin of the day or hour of a partition key."""
     day, hour = key[:10], key[11:]
     return datetime.fromisoformat(day).replace(hour=int(hour or 0), tzinfo=timezone.utc)
@@ -120,3 +181,19 @@ def _begin(key: str) -> datetime:
 def first_of(landed: Landed) -> datetime:
     """Return the begin of the first partition."""
     return cast("dg.TimeWindowPartitionsDefinition", landed.stated.partitions).start.astimezone(timezone.utc)
+
+
+def job_of(landed: Landed, tables: Sequence[TableSpec]) -> Job:
+    """Return the job of a delivery and of the tables that follow.
+
+    Args:
+        landed: the landing.
+        tables: landed records, valid records and dead letters.
+    """
+    bronze, stated = tables[0], landed.stated
+    return Job(
+        f"land_{stated.table.replace('/', '_')}",
+        f"A delivery of {landed.dataset} and what follows from it: {bronze.name}, and {stated.table} of the same "
+        "partition. Records that landed with it and belong to other partitions are brought there by the reconciler.",
+        selection=" or ".join(f'key:"{each.name}"' for each in tables),
+    )

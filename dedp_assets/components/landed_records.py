@@ -85,9 +85,9 @@ class Valid:
     def _judged(self, rows: Any, letters: Any = None) -> Split:  # noqa: ANN401 - frames
         landed, names = self.landed, list(self.landed.columns)
         fields = {name: Field(landed.columns[name].type, event_time=name == landed.stated.event_time) for name in names}
-        raw = ["raw", "raw_bytes", *(["header"] if isinstance(landed.stated.format, Csv) else [])]
+        raw = ["raw", "raw_bytes", *(["header"] if isinstance(landed.format, Csv) else [])]
         found = divert_unprocessable(
-            as_records(rows, landed.stated.format, landed.naming),
+            as_records(rows, landed.format, landed.naming),
             letters,
             payload=RECORD,
             raw=raw,
@@ -113,7 +113,7 @@ class Valid:
                 there += f" OR {identifier(f'{name} text')} IS NOT NULL"
             rules[f"{name} is missing"] = there
         rules[_OTHER_LAYOUT] = f"{LAYOUT} IS NULL"
-        if not isinstance(landed.stated.format, Parquet):
+        if not isinstance(landed.format, Parquet):
             rules["the line is not valid UTF-8"] = "raw_bytes IS NULL"
         return {**rules, **self._rules_of_time()} if landed.event else rules
 

@@ -1,4 +1,4 @@
-"""The component of a landing: a folder of files in YAML, for Dagster and `dg`."""
+"""The component of a landing: a folder of files or a database table in YAML, for Dagster and `dg`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["LandingComponent"]
 
 @dg.scaffold_with(LandingScaffolder)
 class LandingComponent(DeclaredComponent):
-    """A folder of files as tables: every record as landed, valid records, and dead letters."""
+    """A folder or a database table as tables: every record as landed, valid records, and dead letters."""
 
     produces = ["asset", "asset_check", "job", "sensor"]
 

@@ -1,4 +1,4 @@
-"""Records of a landing: the declaration of a folder of files, and the tables that follow."""
+"""Records of a landing: the declaration of a folder or a database table, and the tables that follow."""
 
 from __future__ import annotations
 
@@ -16,18 +16,23 @@ from dedp_assets.patterns.connectors.formats import Csv, JsonLines, Parquet
 from dedp_assets.patterns.connectors.record_texts import BROKEN, LAYOUT, RECORD, Naming
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.error_management.dead_letter import LETTER
+from dedp_assets.resources.databases import Database
 
 __all__ = ["ADDED", "COLUMNS", "Landed", "LandedColumn", "Landing"]
 
 COLUMNS = "columns.yaml"
 """File beside a declaration with the columns, unless the declaration names another or holds the columns itself."""
 _PLACES = {
-    "source_file": Column("STRING", "file it came in", required=True),
-    "line_number": Column("BIGINT", "line in that file, from 1; of a Parquet file the row", required=True),
+    "source_file": Column("STRING", "file or table it came in", required=True),
+    "line_number": Column(
+        "BIGINT", "line in that file, from 1; of a Parquet file the row, of a table a hash of the row", required=True
+    ),
 }
 _REPLAYED = Column("BOOLEAN", "whether it was a dead letter once and replayed after a fix")
 _RAW = {
-    "raw": Column("STRING", "the record as it landed; of a Parquet file as JSON", required=True, personal=True),
+    "raw": Column(
+        "STRING", "the record as it landed; of a Parquet file or table as JSON", required=True, personal=True
+    ),
     "raw_bytes": Column("BINARY", "its bytes, where they are not valid UTF-8", personal=True),
 }
 _HEADER = Column("STRING", "names in the header of its file, as a JSON array", required=True)
@@ -62,14 +67,15 @@ class LandedColumn(Column):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landing:
-    """A folder of files as three tables: landed records, valid records, and dead letters.
+    """A folder or a database table as three tables: landed records, valid records, and dead letters.
 
     Attributes:
         table: table of the valid records, ``layer/dataset``; ``<table>_dead_letter`` holds the others.
+        about: facts for the catalogue.
         folder: folder of the files, below the landing zone or as an absolute path; ``orders/date={partition}`` for
             folders of partitions that are called otherwise than by the partition alone.
         format: format of the files.
-        about: facts for the catalogue.
+        database: instead of a folder, a table of a database.
         columns: columns of the records, or the name of a file beside this one that ``dedp infer`` writes.
         bronze: table of the records as landed; ``bronze/<dataset>`` if empty.
         comment: what one record is.
@@ -89,9 +95,10 @@ class Landing:
     """
 
     table: str
-    folder: str
-    format: Csv | JsonLines | Parquet
     about: About
+    folder: str = ""
+    format: Csv | JsonLines | Parquet | None = None
+    database: Database | None = None
     columns: Mapping[str, LandedColumn] | str = COLUMNS
     bronze: str = ""
     comment: str = ""
@@ -124,6 +131,11 @@ class Landed:
     def dataset(self) -> str:
         """Name of the dataset."""
         return self.stated.table.rpartition("/")[2]
+
+    @property
+    def format(self) -> Csv | JsonLines | Parquet:
+        """Format of the records; the rows of a table are JSON objects, as those of a Parquet file."""
+        return self.stated.format or Parquet()
 
     @property
     def ends(self) -> Ends:
@@ -181,7 +193,7 @@ class Landed:
         """Version of the computation: the stated version, with a digest of all that decides on the rows."""
         stated = self.stated
         columns = {name: asdict(replace(column, comment="")) for name, column in self.columns.items()}
-        facts = [columns, asdict(stated.format), stated.event_time, list(stated.keys), list(stated.order_by)]
+        facts = [columns, asdict(self.format), stated.event_time, list(stated.keys), list(stated.order_by)]
         facts += [stated.keep, dict(stated.rules), stated.new_columns]
         return f"{stated.code_version}-{_digest(facts)}"
 
@@ -190,7 +202,7 @@ class Landed:
         """Version of the reading: of the format, and of the column that dates a record."""
         stated = self.stated
         dated = [stated.event_time, asdict(replace(self.columns[stated.event_time], comment=""))] if self.event else []
-        return f"{stated.code_version}-{_digest([type(stated.format).__name__, asdict(stated.format), dated])}"
+        return f"{stated.code_version}-{_digest([type(self.format).__name__, asdict(self.format), dated])}"
 
     def is_required(self, name: str) -> bool:
         """Return whether a record must have a value: of a required column, a key, or the event time."""
@@ -204,7 +216,7 @@ class Landed:
         """
         stated, when = self.stated, "timeliness"
         what = stated.comment or f"One record of {self.dataset}."
-        raw = {**_RAW, **({"header": _HEADER} if isinstance(stated.format, Csv) else {})}
+        raw = {**_RAW, **({"header": _HEADER} if isinstance(self.format, Csv) else {})}
         timely = {when: Column("STRING", "on_time, late or undated when it landed", technical=True)}
         of_event = {name: replace(column, required=True) for name, column in self.event.items()}
         kept = {name: self._held(name) for name in self.columns}

@@ -45,6 +45,7 @@ __all__ = [
     "home_of",
     "project_root",
     "settings",
+    "variable",
 ]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -138,6 +139,11 @@ def project_root(folder: Path | None = None) -> Path | None:
     """Return the project around a folder (default: working directory), or the checkout; else ``None``."""
     here = (folder or Path.cwd()).absolute()
     return next(filter(_is_project, (here, *here.parents, CHECKOUT)), None)
+
+
+def variable(name: str) -> str:
+    """Return the value of an environment variable that a declaration names; empty if not set."""
+    return os.environ.get(name, "")
 
 
 def apply(variables: Mapping[str, str]) -> None:

@@ -1,26 +1,36 @@
 """The operational database: any PostgreSQL by URL, or the laptop's own server by the announced URL."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import dagster as dg
-import psycopg
-from psycopg.conninfo import conninfo_to_dict
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from dedp_assets.patterns.connectors.postgres import PostgresTable, connected, peek, slot_state
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
+from dedp_assets.patterns.core.extras import optional
 from dedp_assets.resources.announced import announced
 from dedp_assets.resources.environments import Settings, settings
 
-__all__ = ["FOLDER", "HISTORY", "OWN", "Address", "OperationalDatabase", "address", "history_url", "lacking"]
+if TYPE_CHECKING:
+    import psycopg
+    from psycopg import conninfo
+else:
+    psycopg, conninfo = optional("psycopg"), optional("psycopg.conninfo")
+
+__all__ = [
+    "FOLDER", "HISTORY", "OWN", "Address", "OperationalDatabase", "address", "history_url", "lacking", "parsed",
+    "translating",
+]  # fmt: skip
 
 FOLDER = "postgres"
 """Folder of the home in which the laptop's own server keeps everything."""
@@ -153,12 +163,12 @@ class OperationalDatabase(dg.ConfigurableResource[Any]):
             # Without it the driver holds all rows of a connection in memory before the first one is used.
             "fetchsize": _FETCHED,
         }
-        with _translating(name):
+        with translating(name):
             yield session.read.format("jdbc").options(**self.jdbc(), dbtable=name, **shares).load()
 
 
 @contextmanager
-def _translating(name: str) -> Iterator[None]:
+def translating(name: str) -> Iterator[None]:
     """Raise a PostgreSQL error from Spark as a single sentence, without a stack."""
     try:
         yield
@@ -182,7 +192,7 @@ def address(chosen: Settings) -> Address:
         raise NotReady(
             "the operational database is not running: start it with `make up`, or name another by DEDP_POSTGRES"
         )
-    return _parsed(url, "DEDP_POSTGRES")
+    return parsed(url, "DEDP_POSTGRES")
 
 
 def history_url(chosen: Settings) -> str:
@@ -194,7 +204,7 @@ def history_url(chosen: Settings) -> str:
     """
     if chosen.history != OWN:
         if chosen.history:
-            _parsed(chosen.history, "DEDP_HISTORY")
+            parsed(chosen.history, "DEDP_HISTORY")
         return _for_dagster(chosen.history or "")
     if chosen.postgres:
         raise ConfigError("DEDP_HISTORY must be a URL where DEDP_POSTGRES is one, not own: no server of ours runs then")
@@ -213,9 +223,14 @@ def _for_dagster(url: str) -> str:
     return re.sub("^postgres(ql)?://", "postgresql+psycopg2://", url)
 
 
-def _parsed(url: str, variable: str) -> Address:
+def parsed(url: str, variable: str) -> Address:
+    """Return the address in a URL.
+
+    Raises:
+        ConfigError: if it is no URL of a PostgreSQL; the text names the variable and does not repeat the value.
+    """
     try:
-        parameters = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
+        parameters = {name: str(value) for name, value in conninfo.conninfo_to_dict(url).items() if value is not None}
         host, user = parameters.pop("host"), parameters.pop("user")
         port, password = int(parameters.pop("port", "5432")), parameters.pop("password", "")
     except (psycopg.Error, ValueError, KeyError):

@@ -239,12 +239,16 @@ def test_a_landing_and_a_table_that_reads_it_are_declared(folder):
 
 
 def test_the_examples_of_the_page_are_declarations(folder):
-    """The landing, its columns, and the table over it, as they stand there."""
-    landing, columns, gold = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-    root = folder({"trips/defs.yaml": landing, "trips/columns.yaml": columns, "gold/defs.yaml": gold})
+    """The landings, the columns of one, and the table over it, as they stand there."""
+    landing, columns, orders, gold = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    of_orders = "columns:\n  order_id: {type: BIGINT}\n  placed_at: {type: TIMESTAMP}\n"
+    ordered = {"orders/defs.yaml": orders, "orders/columns.yaml": of_orders}
+    root = folder({"trips/defs.yaml": landing, "trips/columns.yaml": columns, "gold/defs.yaml": gold, **ordered})
     found = checked(files_below(root))
     assert found.faults == []
-    assert [table.spec.name for table in found.tables] == ["gold/fares", "bronze/trips", "silver/trips"]
+    assert [table.spec.name for table in found.tables] == [
+        *("gold/fares", "bronze/orders", "silver/orders", "bronze/trips", "silver/trips")
+    ]
 
 
 def test_the_options_of_the_page_are_those_of_the_record():
@@ -311,6 +315,6 @@ def test_the_schema_and_the_sample_hold_the_landing(capsys):
     """For `dg`, and for an editor."""
     schema = LandingComponent.get_model_cls().model_json_schema()
     assert schema["additionalProperties"] is False
-    assert set(schema["required"]) == {"table", "folder", "format", "about"}
+    assert set(schema["required"]) == {"table", "about"}  # what a folder or a table needs is a rule of `dedp check`
     assert main(["schema"]) == 0
     assert "LandingComponent" in capsys.readouterr().out

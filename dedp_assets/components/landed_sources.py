@@ -1,0 +1,66 @@
+"""Sources of a landing: the choice between a folder and a database table, and the loader of each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from dedp_assets.components.documents import Path
+from dedp_assets.components.faults import Misfit
+from dedp_assets.components.landed_databases import TableLoad
+from dedp_assets.components.landed_loads import Load
+from dedp_assets.components.landings import Landed, Landing
+from dedp_assets.patterns.core.schema import TableSpec
+
+__all__ = ["SOURCES", "loader_of", "misfits", "source_of"]
+
+SOURCES: Mapping[str, type[Any]] = {"folder": Load, "database": TableLoad}
+"""Option that names a source -> class of the loader of the records as landed."""
+_OWN = {"folder": ("format", "marker", "settled_minutes"), "database": ()}
+"""Option that names a source -> further options of that source alone."""
+_NEEDED = {"folder": ("format",)}
+
+
+def source_of(stated: Landing) -> str:
+    """Return the option that names the source of a landing; a folder if none does."""
+    return next((name for name in SOURCES if getattr(stated, name)), "folder")
+
+
+def loader_of(landed: Landed, bronze: TableSpec) -> Any:  # noqa: ANN401 - a class of `SOURCES`
+    """Return the loader of the records as landed, which declares their table."""
+    return SOURCES[source_of(landed.stated)](landed, bronze)
+
+
+def misfits(stated: Landing, root: Path, written: Collection[str] | None = None) -> Iterator[Misfit]:
+    """Yield the faults of the choice: no source, two, or an option of another source.
+
+    Args:
+        stated: the landing.
+        root: path of its options.
+        written: names of the options that are written down; by default those with another value than the default.
+    """
+    given = {each.name for each in fields(stated) if getattr(stated, each.name) != each.default}
+    given = given if written is None else set(written)
+    sources = [name for name in SOURCES if name in given]
+    chosen = sources[0] if sources else "folder"
+    for name in (chosen, *_NEEDED.get(chosen, ())):
+        if name not in given:
+            yield Misfit((*root, name), f"{name} is missing")
+    for other in sources[1:]:
+        yield Misfit((*root, other), f"{other} must be left out of a landing with {chosen}")
+    for source, options in _OWN.items():
+        for name in options if source not in sources[:1] and sources else ():
+            if name in given:
+                yield Misfit((*root, name), f"{name} must be left out of a landing with {chosen}")
+    if stated.database is not None:
+        yield from _of_windows(stated, (*root, "database", "column"))
+
+
+def _of_windows(stated: Landing, path: Path) -> Iterator[Misfit]:
+    """Yield the fault of windows without a column, and of a column without windows."""
+    column = stated.database.column if stated.database else ""
+    if stated.partitions is not None and not column:
+        yield Misfit(path, "column is missing: with partitions, it names the timestamp of a row's arrival in the table")
+    elif column and stated.partitions is None:
+        yield Misfit(path, "column must be left out without partitions, as each load reads all rows then")
