@@ -2,11 +2,12 @@
 
 import logging
 import time
+import uuid
 from collections.abc import Collection
 from typing import Any
 
 import dagster as dg
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from pydantic import Field
 
@@ -90,6 +91,25 @@ class Kafka(dg.ConfigurableResource[Any]):
                 if _name(error) not in passing or time.monotonic() > deadline:
                     raise NotReady(self._reason(error)) from None
                 time.sleep(0.2)
+
+    def sample(self, most: int) -> list[bytes]:
+        """Read up to ``most`` of the oldest committed records, without tombstones.
+
+        Raises:
+            ConfigError: without an address.
+            NotReady: if the brokers do not answer, or there is no such topic.
+        """
+        begin = self.describe().begin
+        group = {"group.id": f"dedp-sample-{uuid.uuid4().hex}", "enable.auto.commit": False}
+        reader = Consumer({**client(self.bootstrap), **group, "isolation.level": "read_committed"})
+        try:
+            reader.assign([TopicPartition(self.topic, int(partition), at) for partition, at in begin.items()])
+            found = reader.consume(most, timeout=_ANSWER_SECONDS)
+        except KafkaException as error:
+            raise NotReady(self._reason(error)) from None
+        finally:
+            reader.close()
+        return [value for each in found if not each.error() and (value := each.value()) is not None]
 
     def create(self, *, partitions: int = 2) -> None:
         """Create the topic, unless present, with timestamps set by the broker.
