@@ -137,7 +137,7 @@ class Landed:
 
     @property
     def format(self) -> Csv | JsonLines | Parquet:
-        """Format of the records; the rows of a table are JSON objects, as those of a Parquet file or a topic."""
+        """Format of the records; rows of a table and records of a topic are JSON objects."""
         return self.stated.format or (JsonLines() if self.stated.topic else Parquet())
 
     @property

@@ -70,7 +70,7 @@ class TableColumn:
 
     @property
     def is_natural(self) -> bool:
-        """``True`` if the database's JSON has the value as such, ``False`` if as a text of its own."""
+        """``True`` if the database's JSON has the plain value, ``False`` if a text."""
         kind = self.kind.removesuffix("[]")
         return kind != "bytea" and (kind in _TYPES or TableColumn(kind, required=False).type != "STRING")
 

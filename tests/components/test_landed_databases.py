@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, timezone
 import dagster as dg
 import pytest
 
+from dedp_assets.components.checking import checked
 from dedp_assets.components.inferring import infer
 from dedp_assets.graph.declare import Every
 from dedp_assets.patterns.core.errors import ConfigError
@@ -14,6 +15,7 @@ from dedp_assets.resources.databases import Database
 from tests.components.declarations import faults_in
 from tests.components.landed_project import Project
 
+pytestmark = pytest.mark.budget(40, "a PostgreSQL, and two lakes, of which one has six runs")
 SECRET = "sesame-4711"  # noqa: S105 - of no server
 ORDERS = """
 type: dedp_assets.components.LandingComponent
@@ -68,9 +70,17 @@ def test_a_mistake_is_one_fault_without_the_database(right, wrong, reason):
     assert SECRET not in str(fault)
 
 
-def test_the_declaration_is_valid():
-    """Before it is changed."""
-    assert faults_in(ORDERS) == []
+def test_the_declaration_is_a_source_a_schedule_and_a_job(tmp_path):
+    """The variable is named, and does not have to be set."""
+    (tmp_path / "defs.yaml").write_text(ORDERS)
+    found = checked([tmp_path / "defs.yaml"])
+    assert found.faults == []
+    (made,) = found.definitions.values()
+    assert [each.name for each in made.schedules or ()] == ["silver_orders_from_its_database"]
+    assert [each.name for each in made.jobs or ()] == ["land_silver_orders"]
+    bronze, _ = found.tables
+    (source,) = bronze.reads.sources
+    assert source.description == "Table public.orders of the PostgreSQL database whose URL is in ORDERS_URL."
 
 
 @pytest.fixture
@@ -117,7 +127,6 @@ def test_types_are_those_of_the_database_and_unknown_names_are_sentences(shop, t
         Database("public.orders", "ORDERS_URL", column="price").columns()
 
 
-@pytest.mark.budget(40, "two lakes, of which one has three loads of two tables")
 def test_windows_of_a_table_become_valid_records_and_dead_letters(spark, shop, database, tmp_path):
     """Half-open days; a row that comes late is there after another load, and a refused price is a letter."""
     midnight = datetime(2026, 1, 6, tzinfo=timezone.utc)

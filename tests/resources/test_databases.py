@@ -40,3 +40,6 @@ def test_a_variable_that_is_not_set_or_holds_no_url_is_a_sentence_without_the_va
     monkeypatch.setenv("ORDERS_URL", f"jdbc:{SECRET}")
     assert "ORDERS_URL is no PostgreSQL URL" in source.lacks()
     assert SECRET not in source.lacks()
+    monkeypatch.setenv("ORDERS_URL", f"postgresql://me:{SECRET}@127.0.0.1:1/shop")
+    assert source.lacks().startswith("the database of ORDERS_URL does not answer, or refuses the login")
+    assert SECRET not in source.lacks()
