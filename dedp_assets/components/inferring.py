@@ -22,6 +22,7 @@ from dedp_assets.components.kinds import LANDING
 from dedp_assets.components.landed_sources import misfits
 from dedp_assets.components.landings import Landing
 from dedp_assets.components.making import made
+from dedp_assets.components.topic_source import TopicSource
 from dedp_assets.patterns.connectors.formats import Csv, Format, JsonLines, header_of, records_in
 from dedp_assets.patterns.connectors.inferred import Seen
 from dedp_assets.patterns.connectors.landed_files import spark_type
@@ -30,7 +31,7 @@ from dedp_assets.resources.databases import Database
 from dedp_assets.resources.environments import settings
 from dedp_assets.resources.landing import PARTITION
 
-__all__ = ["infer", "columns_of", "columns_of_table"]
+__all__ = ["infer", "columns_of", "columns_of_table", "columns_of_topic"]
 
 _MOST_FILES, _MOST_RECORDS = 50, 5_000
 _NOTHING = "null"
@@ -82,13 +83,35 @@ def _infer(document: Document, *, again: bool) -> int:
         for fault in faults:
             print(fault, file=sys.stderr)  # noqa: T201
         return 1
-    whence = landing.database.table if landing.database else landing.folder
-    columns, sentence = columns_of_table(landing.database) if landing.database else _columns_of_folder(landing)
+    whence, columns, sentence = _seen(landing)
     if columns:
         file.write_text(text_of_columns(columns, whence, sentence), encoding="utf-8")
         sentence = f"{file}: {len(columns)} columns, {sentence}"
     print(sentence, file=sys.stderr)  # noqa: T201
     return 0 if columns else 1
+
+
+def _seen(landing: Landing) -> tuple[str, Mapping[str, InferredColumn], str]:
+    """Return the name of a source, the columns of the records, and a sentence about the sample."""
+    if landing.database:
+        return landing.database.table, *columns_of_table(landing.database)
+    if landing.topic:
+        return f"topic {landing.topic.name}", *columns_of_topic(landing.topic)
+    return landing.folder, *_columns_of_folder(landing)
+
+
+def columns_of_topic(source: TopicSource) -> tuple[Mapping[str, InferredColumn], str]:
+    """Return the columns of a topic's oldest records by name, and a sentence about the sample.
+
+    Raises:
+        PatternError: if the brokers do not answer, or have no such topic; or no record is an object.
+    """
+    evidence = _Evidence()
+    for text in source.kafka().sample(_MOST_RECORDS):
+        evidence.add_json(text.decode("utf-8", errors="replace"))
+    if not evidence.records:
+        raise ContractError(f"no record of topic {source.name} is a JSON object: let a producer send one")
+    return evidence.columns(), evidence.besides(f"the {evidence.records} oldest records")
 
 
 def _columns_of_folder(landing: Landing) -> tuple[Mapping[str, InferredColumn], str]:
@@ -157,6 +180,30 @@ class _Evidence:
             elif value is not None:
                 column.add_text(value)
 
+    def add_json(self, line: str) -> None:
+        found = _of_json(line)
+        if found is None:
+            self.strange += 1
+        else:
+            self.add(found, texts=False)
+
+    def columns(self) -> Mapping[str, InferredColumn]:
+        columns = dict[str, InferredColumn]()
+        for called, seen in self.seen.items():
+            count, some = seen.misfits()
+            kind = seen.type()
+            odd = ", ".join(repr(each[:20]) for each in some)
+            remark = (
+                f"{count} of {seen.values} values are no {kind}: {odd}" if count else "" if seen.values else "no value"
+            )
+            remark = remark or ("leading zeros, or a sign" if seen.kinds["LEADING"] else "")
+            lacks = self.within[called] < self.records
+            columns[name_for(called, columns)] = InferredColumn(kind, called, seen.pattern(), lacks, remark)
+        return columns
+
+    def besides(self, sampled: str) -> str:
+        return sampled + (f", besides {self.strange} lines that are none" if self.strange else "")
+
 
 def _columns_of_texts(files: Sequence[Path], made_of: Csv | JsonLines) -> tuple[Mapping[str, InferredColumn], str]:
     sampled, evidence = _spread(files), _Evidence()
@@ -164,17 +211,7 @@ def _columns_of_texts(files: Sequence[Path], made_of: Csv | JsonLines) -> tuple[
         _add_file(evidence, file, made_of)
     if not evidence.records:
         raise ContractError(f"no record is in {len(sampled)} files: put a file with records there")
-    columns = dict[str, InferredColumn]()
-    for called, seen in evidence.seen.items():
-        count, some = seen.misfits()
-        kind = seen.type()
-        odd = ", ".join(repr(each[:20]) for each in some)
-        remark = f"{count} of {seen.values} values are no {kind}: {odd}" if count else "" if seen.values else "no value"
-        remark = remark or ("leading zeros, or a sign" if seen.kinds["LEADING"] else "")
-        lacks = evidence.within[called] < evidence.records
-        columns[name_for(called, columns)] = InferredColumn(kind, called, seen.pattern(), lacks, remark)
-    sentence = f"{len(sampled)} of {len(files)} files, {evidence.records} records"
-    return columns, sentence + (f", besides {evidence.strange} lines that are none" if evidence.strange else "")
+    return evidence.columns(), evidence.besides(f"{len(sampled)} of {len(files)} files, {evidence.records} records")
 
 
 def _add_file(evidence: _Evidence, file: Path, made_of: Csv | JsonLines) -> None:

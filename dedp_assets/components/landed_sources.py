@@ -1,4 +1,4 @@
-"""Sources of a landing: the choice between a folder and a database table, and the loader of each."""
+"""Sources of a landing: the choice between folder, database table and topic, and the loaders."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
+import dagster as dg
+
 from dedp_assets.components.documents import Path
 from dedp_assets.components.faults import Misfit
 from dedp_assets.components.landed_databases import TableLoad
 from dedp_assets.components.landed_loads import Load
+from dedp_assets.components.landed_topics import TopicLoad
 from dedp_assets.components.landings import Landed, Landing
 from dedp_assets.patterns.core.schema import TableSpec
 
 __all__ = ["SOURCES", "loader_of", "misfits", "source_of"]
 
-SOURCES: Mapping[str, type[Any]] = {"folder": Load, "database": TableLoad}
+SOURCES: Mapping[str, type[Any]] = {"folder": Load, "database": TableLoad, "topic": TopicLoad}
 """Option that names a source -> class of the loader of the records as landed."""
-_OWN = {"folder": ("format", "marker", "settled_minutes"), "database": ()}
+_OWN = {"folder": ("format", "marker", "settled_minutes"), "database": (), "topic": ()}
 """Option that names a source -> further options of that source alone."""
 _NEEDED = {"folder": ("format",)}
 
@@ -53,14 +56,26 @@ def misfits(stated: Landing, root: Path, written: Collection[str] | None = None)
         for name in options if source not in sources[:1] and sources else ():
             if name in given:
                 yield Misfit((*root, name), f"{name} must be left out of a landing with {chosen}")
-    if stated.database is not None:
-        yield from _of_windows(stated, (*root, "database", "column"))
+    yield from (*_of_windows(stated, (*root, "database", "column")), *_of_topic(stated, root))
 
 
 def _of_windows(stated: Landing, path: Path) -> Iterator[Misfit]:
     """Yield the fault of windows without a column, and of a column without windows."""
-    column = stated.database.column if stated.database else ""
+    if stated.database is None:
+        return
+    column = stated.database.column
     if stated.partitions is not None and not column:
         yield Misfit(path, "column is missing: with partitions, it names the timestamp of a row's arrival in the table")
     elif column and stated.partitions is None:
         yield Misfit(path, "column must be left out without partitions, as each load reads all rows then")
+
+
+def _of_topic(stated: Landing, root: Path) -> Iterator[Misfit]:
+    """Yield the faults of a topic without days, or without the time by which late records are found."""
+    if stated.topic is None:
+        return
+    if not isinstance(stated.partitions, dg.DailyPartitionsDefinition):
+        sentence = "partitions must be daily of a landing with topic: a record lands on the day the broker received it"
+        yield Misfit((*root, "partitions"), sentence)
+    elif not stated.event_time:
+        yield Misfit((*root, "event_time"), "event_time is missing: a landing with topic has one, to find late records")

@@ -1,4 +1,4 @@
-"""The component of a landing: a folder of files or a database table in YAML, for Dagster and `dg`."""
+"""The component of a landing: a folder, a database table or a topic in YAML, for Dagster and `dg`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["LandingComponent"]
 
 @dg.scaffold_with(LandingScaffolder)
 class LandingComponent(DeclaredComponent):
-    """A folder or a database table as tables: every record as landed, valid records, and dead letters."""
+    """A folder, a database table or a topic as tables: records as landed, valid records, dead letters."""
 
     produces = ["asset", "asset_check", "job", "schedule", "sensor"]
 

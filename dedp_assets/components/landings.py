@@ -10,6 +10,7 @@ from typing import Literal
 
 import dagster as dg
 
+from dedp_assets.components.topic_source import TopicSource
 from dedp_assets.graph.declare import About, Gates
 from dedp_assets.patterns.connectors.deliveries import MARKER, Ends
 from dedp_assets.patterns.connectors.formats import Csv, JsonLines, Parquet
@@ -67,7 +68,7 @@ class LandedColumn(Column):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landing:
-    """A folder or a database table as three tables: landed records, valid records, and dead letters.
+    """A folder, a database table or a topic as three tables: landed and valid records, and dead letters.
 
     Attributes:
         table: table of the valid records, ``layer/dataset``; ``<table>_dead_letter`` holds the others.
@@ -76,6 +77,7 @@ class Landing:
             folders of partitions that are called otherwise than by the partition alone.
         format: format of the files.
         database: instead of a folder, a table of a database.
+        topic: instead of a folder, a Kafka topic, whose records are JSON objects.
         columns: columns of the records, or the name of a file beside this one that ``dedp infer`` writes.
         bronze: table of the records as landed; ``bronze/<dataset>`` if empty.
         comment: what one record is.
@@ -99,6 +101,7 @@ class Landing:
     folder: str = ""
     format: Csv | JsonLines | Parquet | None = None
     database: Database | None = None
+    topic: TopicSource | None = None
     columns: Mapping[str, LandedColumn] | str = COLUMNS
     bronze: str = ""
     comment: str = ""
@@ -134,8 +137,8 @@ class Landed:
 
     @property
     def format(self) -> Csv | JsonLines | Parquet:
-        """Format of the records; rows of a table are JSON objects, like rows of a Parquet file."""
-        return self.stated.format or Parquet()
+        """Format of the records; rows of a table and records of a topic are JSON objects."""
+        return self.stated.format or (JsonLines() if self.stated.topic else Parquet())
 
     @property
     def ends(self) -> Ends:

@@ -2,11 +2,12 @@
 
 import logging
 import time
+import uuid
 from collections.abc import Collection
 from typing import Any
 
 import dagster as dg
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from pydantic import Field
 
@@ -21,6 +22,7 @@ __all__ = ["FOLDER", "Kafka", "address", "client", "lacking"]
 FOLDER = "kafka"
 """Folder of the home in which the laptop's own broker keeps everything."""
 
+_VARIABLE = "DEDP_KAFKA"
 _ANSWER_SECONDS = 5
 _TOPIC_EXISTS = "TOPIC_ALREADY_EXISTS"
 _UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PART"
@@ -64,6 +66,7 @@ class Kafka(dg.ConfigurableResource[Any]):
 
     bootstrap: str = Field(default="", description="host:port of a broker; empty: no Kafka.")
     topic: str = Field(default="visits", description="The topic of the visits.")
+    variable: str = Field(default=_VARIABLE, description="The environment variable with the address.")
 
     def describe(self) -> Topic:
         """Read the topic's current state, with the offsets for a reader of committed records.
@@ -73,7 +76,8 @@ class Kafka(dg.ConfigurableResource[Any]):
             NotReady: if the brokers do not answer, or there is no such topic.
         """
         if not self.bootstrap:
-            raise ConfigError("no Kafka is set: name a broker by DEDP_KAFKA=host:port, or land visits as files")
+            sentence = f"no Kafka is set: name a broker by {self.variable}=host:port"
+            raise ConfigError(sentence + (", or land visits as files" if self.variable == _VARIABLE else ""))
         return self._describe(AdminClient(client(self.bootstrap)), _ELECTING)
 
     def _describe(self, admin: AdminClient, passing: Collection[str]) -> Topic:
@@ -85,8 +89,27 @@ class Kafka(dg.ConfigurableResource[Any]):
                     return _held(admin, self.topic)
             except KafkaException as error:
                 if _name(error) not in passing or time.monotonic() > deadline:
-                    raise NotReady(_reason(self.bootstrap, self.topic, error)) from None
+                    raise NotReady(self._reason(error)) from None
                 time.sleep(0.2)
+
+    def sample(self, most: int) -> list[bytes]:
+        """Read up to ``most`` of the oldest committed records, without tombstones.
+
+        Raises:
+            ConfigError: without an address.
+            NotReady: if the brokers do not answer, or there is no such topic.
+        """
+        begin = self.describe().begin
+        group = {"group.id": f"dedp-sample-{uuid.uuid4().hex}", "enable.auto.commit": False}
+        reader = Consumer({**client(self.bootstrap), **group, "isolation.level": "read_committed"})
+        try:
+            reader.assign([TopicPartition(self.topic, int(partition), at) for partition, at in begin.items()])
+            found = reader.consume(most, timeout=_ANSWER_SECONDS)
+        except KafkaException as error:
+            raise NotReady(self._reason(error)) from None
+        finally:
+            reader.close()
+        return [value for each in found if not each.error() and (value := each.value()) is not None]
 
     def create(self, *, partitions: int = 2) -> None:
         """Create the topic, unless present, with timestamps set by the broker.
@@ -100,9 +123,14 @@ class Kafka(dg.ConfigurableResource[Any]):
             admin.create_topics([wanted], request_timeout=_ANSWER_SECONDS)[self.topic].result()
         except KafkaException as error:
             if _name(error) != _TOPIC_EXISTS:
-                raise NotReady(_reason(self.bootstrap, self.topic, error)) from None
+                raise NotReady(self._reason(error)) from None
         # The controller has made it; the broker that is asked next may hear of it a moment later.
         self._describe(admin, (*_ELECTING, _UNKNOWN_TOPIC))
+
+    def _reason(self, error: KafkaException) -> str:
+        if _name(error) == _UNKNOWN_TOPIC:
+            return f"Kafka at {self.bootstrap} has no topic {self.topic}: its first producer makes it"
+        return _silent(self.bootstrap, error, self.variable)
 
 
 def _held(admin: AdminClient, topic: str) -> Topic:
@@ -129,11 +157,5 @@ def _name(error: KafkaException) -> str:
     return cause.name() if isinstance(cause, KafkaError) else ""
 
 
-def _reason(bootstrap: str, topic: str, error: KafkaException) -> str:
-    if _name(error) == _UNKNOWN_TOPIC:
-        return f"Kafka at {bootstrap} has no topic {topic}: its first producer makes it"
-    return _silent(bootstrap, error)
-
-
-def _silent(bootstrap: str, error: KafkaException) -> str:
-    return f"Kafka at {bootstrap} does not answer ({kafka_said(error)[1]}): start it, or correct DEDP_KAFKA"
+def _silent(bootstrap: str, error: KafkaException, variable: str = _VARIABLE) -> str:
+    return f"Kafka at {bootstrap} does not answer ({kafka_said(error)[1]}): start it, or correct {variable}"

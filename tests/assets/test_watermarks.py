@@ -11,13 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dedp_assets.defs.bronze.visits import ALLOWED_LATENESS_SECONDS, VISITS, watermark_before
-from dedp_assets.defs.bronze.visits_stream import STALLED_AFTER, inputs_after
+from dedp_assets.defs.bronze.visits_stream import STALLED_AFTER
+from dedp_assets.graph.run import topics
 from dedp_assets.patterns.delta import Ledger
 from tests.helpers import a_record, write_log
 
 FIRST = date(2026, 1, 5)
 TOLERANCE = timedelta(seconds=ALLOWED_LATENESS_SECONDS)
 COLUMNS = {"raw": "string", "landed_on": "date", "event_date": "date"}
+
+
+def inputs_after(ledger):
+    return topics.inputs_after(ledger, allowed_lateness_seconds=ALLOWED_LATENESS_SECONDS)
 
 
 def day(number):

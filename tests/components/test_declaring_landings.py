@@ -240,14 +240,16 @@ def test_a_landing_and_a_table_that_reads_it_are_declared(folder):
 
 def test_the_examples_of_the_page_are_declarations(folder):
     """The landings, the columns of one, and the table over it, as they stand there."""
-    landing, columns, orders, gold = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    landing, columns, orders, events, gold = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     of_orders = "columns:\n  order_id: {type: BIGINT}\n  placed_at: {type: TIMESTAMP}\n"
-    ordered = {"orders/defs.yaml": orders, "orders/columns.yaml": of_orders}
+    ordered = {"orders/defs.yaml": orders, "orders/columns.yaml": of_orders, "events/defs.yaml": events}
+    ordered["events/columns.yaml"] = "columns:\n  event_id: {type: STRING}\n  happened_at: {type: TIMESTAMP}\n"
     root = folder({"trips/defs.yaml": landing, "trips/columns.yaml": columns, "gold/defs.yaml": gold, **ordered})
     found = checked(files_below(root))
     assert found.faults == []
     assert [table.spec.name for table in found.tables] == [
-        *("gold/fares", "bronze/orders", "silver/orders", "bronze/trips", "silver/trips")
+        *("bronze/events", "silver/events", "gold/fares"),
+        *("bronze/orders", "silver/orders", "bronze/trips", "silver/trips"),
     ]
 
 

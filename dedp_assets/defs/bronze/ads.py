@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from dedp_assets.defs.bronze.visits_stream import inputs_after, newest_by_input, requested
+from dedp_assets.defs.bronze.visits import ALLOWED_LATENESS_SECONDS
 from dedp_assets.graph.declare import (
     About,
     Figure,
@@ -16,12 +16,12 @@ from dedp_assets.graph.declare import (
     Source,
     lake_table,
 )
+from dedp_assets.graph.reconcile.topics import requested
+from dedp_assets.graph.run.topics import ALL_OFFSETS, inputs_after, newest_by_input, result_of
 from dedp_assets.patterns import (
     Audit,
     Column,
-    RowCounts,
     Split,
-    Table,
     TableSpec,
     Target,
     WriteResult,
@@ -30,7 +30,6 @@ from dedp_assets.patterns import (
 from dedp_assets.patterns.connectors.topics import append_available, position, read_topic, resume
 from dedp_assets.patterns.core.conversion import exact
 from dedp_assets.patterns.core.names import OUTCOME
-from dedp_assets.patterns.delta import Commit
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import RETENTION_DAYS, settings
 from dedp_assets.resources.kafka import Kafka
@@ -65,7 +64,7 @@ _AT_ONCE = 500_000
 AUDITS = (
     Audit(name="most_ads_are_on_time", of="late", where="timeliness = 'late'", per="written", warn_above=0.05),
     Audit(name="most_ads_are_dated", of="undated", where="timeliness = 'undated'", per="written", warn_above=0.01),
-    Audit(name="every_offset_is_read_once", of="read", per="offsets", warn_below=1, fail_above=1),
+    ALL_OFFSETS,
 )
 
 
@@ -115,8 +114,8 @@ def ads(into: Target, kafka_ads: Kafka, clock: Clock) -> WriteResult:
     topic = kafka_ads.describe()
     start = resume(position(into.table.ledger, topic), topic, give_up=into.run.approval is not None)
     if start.offsets == topic.end and not start.given_up:
-        return _summed(into.table, [])
-    inputs = inputs_after(into.table.ledger)
+        return result_of(into.table, [])
+    inputs = inputs_after(into.table.ledger, allowed_lateness_seconds=ALLOWED_LATENESS_SECONDS)
     today = clock.now().date()
     records = read_topic(into.table.session, start, bootstrap=kafka_ads.bootstrap, today=today, at_once=_AT_ONCE)
     events = detect_late_data(records, event_time=_PLAUSIBLE, watermark=inputs.watermark)
@@ -139,16 +138,4 @@ def ads(into: Target, kafka_ads: Kafka, clock: Clock) -> WriteResult:
         audits=into.audits,
         measures=newest_by_input(start),
     )
-    return _summed(into.table, commits)
-
-
-def _summed(table: Table, commits: list[Commit]) -> WriteResult:
-    counts = [commit.record.rows for commit in commits if commit.record]
-    return WriteResult(
-        table=table.name,
-        version=commits[-1].version if commits else table.ensure().version,
-        applied=bool(commits),
-        changed=any(commit.changed for commit in commits),
-        reason=f"{len(commits)} micro-batches appended" if commits else "everything of the topic was read",
-        rows=RowCounts(**{name: sum(each[name] for each in counts) for name in ("read", "written", "filtered")}),
-    )
+    return result_of(into.table, commits)

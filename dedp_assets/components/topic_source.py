@@ -1,0 +1,48 @@
+"""Record of a Kafka topic as the source of a landing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.resources.environments import variable
+
+if TYPE_CHECKING:
+    from dedp_assets.resources.kafka import Kafka
+
+__all__ = ["TopicSource"]
+
+_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", re.ASCII)
+_VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSource:
+    """A Kafka topic whose records are JSON objects.
+
+    Attributes:
+        name: name of the topic.
+        brokers: environment variable that holds ``host:port`` of a broker.
+
+    Raises:
+        ConfigError: for a name that no topic or no variable can have.
+    """
+
+    name: str
+    brokers: str
+
+    def __post_init__(self) -> None:
+        if not _TOPIC.fullmatch(self.name):
+            raise ConfigError(f"name must be that of a topic (letters, digits, '.', '_', '-'), not {self.name!r}")
+        if not _VARIABLE.fullmatch(self.brokers):
+            sentence = f"an environment variable that holds host:port, like ORDERS_BROKERS, not {self.brokers!r}"
+            raise ConfigError(f"brokers must be the name of {sentence}")
+
+    def kafka(self) -> Kafka:
+        """Return the topic of the brokers that the variable names now."""
+        # The client of Kafka is in an extra of its own.
+        from dedp_assets.resources.kafka import Kafka  # noqa: PLC0415
+
+        return Kafka(bootstrap=variable(self.brokers), topic=self.name, variable=self.brokers)
