@@ -21,7 +21,7 @@ from dedp_assets.components.landings import ADDED, COLUMNS, Landed, LandedColumn
 from dedp_assets.components.making import made
 from dedp_assets.components.model import Options, create, model_of
 from dedp_assets.graph.declare import LakeTable
-from dedp_assets.patterns.connectors.formats import Parquet
+from dedp_assets.patterns.connectors.formats import Avro, Parquet
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.exact import is_scalar
 from dedp_assets.patterns.core.schema import TableSpec
@@ -90,10 +90,6 @@ def draft(document: Document) -> LandingDraft:
     raw = document.value.get("attributes")
     if not isinstance(raw, dict):
         found.faults.append(Fault.at(document, ROOT, "attributes must be a mapping with table, folder, format ..."))
-        return found
-    if isinstance(raw.get("format"), dict) and "avro" in raw["format"]:
-        sentence = "format must be csv, json_lines or parquet: Avro takes a jar of Spark's that is not among those here"
-        found.faults.append(Fault.at(document, (*ROOT, "format", "avro"), sentence, key=True))
         return found
     found.attributes, faults = validated(attributes(), raw, document, ROOT)
     found.faults += faults
@@ -269,8 +265,8 @@ def _of_partitions(found: LandingDraft, landed: Landed) -> Iterator[Fault]:
     if stated.event_time and stated.partitions is None:
         sentence = "event_time must be left out without partitions, as all records are one partition then"
         yield Fault.at(document, (*ROOT, "event_time"), sentence)
-    if isinstance(landed.format, Parquet):
-        what = "Parquet files" if stated.database is None else "a table"
+    if isinstance(landed.format, Parquet | Avro):
+        what = f"{type(landed.format).__name__} files" if stated.database is None else "a table"
         for name, column in landed.columns.items():
             if column.format:
                 yield found.column_fault(name, f"format must be left out of a column of {what}", "format")

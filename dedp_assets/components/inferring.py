@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from dedp_assets.components.chaining import validated
 from dedp_assets.components.checking import FILES
 from dedp_assets.components.declaring_landings import attributes, columns_file
@@ -23,9 +21,9 @@ from dedp_assets.components.landed_sources import misfits
 from dedp_assets.components.landings import Landing
 from dedp_assets.components.making import made
 from dedp_assets.components.topic_source import TopicSource
+from dedp_assets.components.typed_files import columns_of_typed
 from dedp_assets.patterns.connectors.formats import Csv, Format, JsonLines, header_of, records_in
 from dedp_assets.patterns.connectors.inferred import Seen
-from dedp_assets.patterns.connectors.landed_files import spark_type
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.resources.databases import Database
 from dedp_assets.resources.environments import settings
@@ -34,8 +32,6 @@ from dedp_assets.resources.landing import PARTITION
 __all__ = ["infer", "columns_of", "columns_of_table", "columns_of_topic"]
 
 _MOST_FILES, _MOST_RECORDS = 50, 5_000
-_NOTHING = "null"
-_WIDER = (("TINYINT", "SMALLINT", "INT", "BIGINT"), ("FLOAT", "DOUBLE"))
 
 
 def infer(folder: Path, *, again: bool = False) -> int:
@@ -158,7 +154,7 @@ def columns_of(files: Sequence[Path], made_of: Format) -> tuple[Mapping[str, Inf
     """
     if isinstance(made_of, Csv | JsonLines):
         return _columns_of_texts(files, made_of)
-    return _columns_of_parquet(files)
+    return columns_of_typed(files, made_of)
 
 
 @dataclass
@@ -241,47 +237,6 @@ def _of_json(line: str) -> Mapping[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
-
-
-def _columns_of_parquet(files: Sequence[Path]) -> tuple[Mapping[str, InferredColumn], str]:
-    kinds, records = dict[str, list[str]](), 0
-    for file in files:
-        try:
-            opened = pq.ParquetFile(file)
-        except Exception as error:
-            raise ContractError(f"{file.name} cannot be read as Parquet: {error}") from error
-        records += opened.metadata.num_rows
-        for column in opened.schema_arrow:
-            kinds.setdefault(column.name, []).append(_of_arrow(file.name, column.name, column.type))
-    columns = dict[str, InferredColumn]()
-    for called, each in kinds.items():
-        some = [kind for kind in each if kind != _NOTHING] or ["STRING"]
-        kind = _common(some)
-        remark = f"other files have {', '.join(sorted({*some} - {kind}))}" if len({*some}) > 1 else ""
-        columns[name_for(called, columns)] = InferredColumn(kind, called, "", len(each) < len(files), remark)
-    return columns, f"{len(files)} of {len(files)} files, {records} records"
-
-
-def _of_arrow(file: str, name: str, kind: Any) -> str:  # noqa: ANN401 - pyarrow has no types
-    """Return the SQL type of a column; a time without a zone is one of UTC."""
-    if str(kind) == _NOTHING:
-        return _NOTHING
-    if str(kind).startswith("timestamp"):
-        return "TIMESTAMP"
-    try:
-        return spark_type(kind)
-    except KeyError:
-        raise ContractError(f"{file} has a column {name} of type {kind}, which is not read") from None
-
-
-def _common(kinds: Sequence[str]) -> str:
-    """Return the type that holds the values of all types; text without any other."""
-    if len(set(kinds)) == 1:
-        return kinds[0]
-    for family in _WIDER:
-        if set(kinds) <= set(family):
-            return max(kinds, key=family.index)
-    return "STRING"
 
 
 def _spread(files: Sequence[Path]) -> list[Path]:

@@ -15,7 +15,7 @@ from dedp_assets.graph.declare import (
     same,
     whole,
 )
-from dedp_assets.patterns.connectors.formats import Csv, Parquet
+from dedp_assets.patterns.connectors.formats import Avro, Csv, Parquet
 from dedp_assets.patterns.connectors.record_texts import BROKEN, LAYOUT, RECORD, as_records
 from dedp_assets.patterns.core.instants import timestamp
 from dedp_assets.patterns.core.names import identifier
@@ -113,7 +113,7 @@ class Valid:
                 there += f" OR {identifier(f'{name} text')} IS NOT NULL"
             rules[f"{name} is missing"] = there
         rules[_OTHER_LAYOUT] = f"{LAYOUT} IS NULL"
-        if not isinstance(landed.format, Parquet):
+        if not isinstance(landed.format, Parquet | Avro):
             rules["the line is not valid UTF-8"] = "raw_bytes IS NULL"
         return {**rules, **self._rules_of_time()} if landed.event else rules
 

@@ -13,7 +13,7 @@ import dagster as dg
 from dedp_assets.components.topic_source import TopicSource
 from dedp_assets.graph.declare import About, Gates
 from dedp_assets.patterns.connectors.deliveries import MARKER, Ends
-from dedp_assets.patterns.connectors.formats import Csv, JsonLines, Parquet
+from dedp_assets.patterns.connectors.formats import Avro, Csv, JsonLines, Parquet
 from dedp_assets.patterns.connectors.record_texts import BROKEN, LAYOUT, RECORD, Naming
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.error_management.dead_letter import LETTER
@@ -26,13 +26,13 @@ COLUMNS = "columns.yaml"
 _PLACES = {
     "source_file": Column("STRING", "file or table it came in", required=True),
     "line_number": Column(
-        "BIGINT", "line in that file, from 1; of a Parquet file the row, of a table a hash of the row", required=True
+        "BIGINT", "line in that file, from 1; of Parquet or Avro the row, of a table a hash of the row", required=True
     ),
 }
 _REPLAYED = Column("BOOLEAN", "whether it was a dead letter once and replayed after a fix")
 _RAW = {
     "raw": Column(
-        "STRING", "the record as it landed; of a Parquet file or table as JSON", required=True, personal=True
+        "STRING", "the record as it landed; of Parquet, Avro or a table as JSON", required=True, personal=True
     ),
     "raw_bytes": Column("BINARY", "its bytes, where they are not valid UTF-8", personal=True),
 }
@@ -99,7 +99,7 @@ class Landing:
     table: str
     about: About
     folder: str = ""
-    format: Csv | JsonLines | Parquet | None = None
+    format: Csv | JsonLines | Parquet | Avro | None = None
     database: Database | None = None
     topic: TopicSource | None = None
     columns: Mapping[str, LandedColumn] | str = COLUMNS
@@ -136,7 +136,7 @@ class Landed:
         return self.stated.table.rpartition("/")[2]
 
     @property
-    def format(self) -> Csv | JsonLines | Parquet:
+    def format(self) -> Csv | JsonLines | Parquet | Avro:
         """Format of the records; rows of a table and records of a topic are JSON objects."""
         return self.stated.format or (JsonLines() if self.stated.topic else Parquet())
 

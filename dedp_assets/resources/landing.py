@@ -24,7 +24,7 @@ from dedp_assets.patterns.connectors.deliveries import (
     is_so,
 )
 from dedp_assets.patterns.connectors.files import count_lines
-from dedp_assets.patterns.connectors.formats import digest_whole, is_parquet
+from dedp_assets.patterns.connectors.formats import digest_whole, is_binary
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 
 __all__ = ["PARTITION", "Landing"]
@@ -107,7 +107,7 @@ class Landing(dg.ConfigurableResource[Any]):
     def content(self, dataset: str, delivery: Delivery) -> str:
         """Return the SHA-256 of the delivery's files, by name and bytes, as the identity of the content.
 
-        Lines of a text file are counted by the way; a Parquet file has none.
+        Lines of a text file are counted by the way; a Parquet or Avro file has none.
 
         Raises:
             ContractError: if an engine would skip, misread or die of a file (``connectors.files``).
@@ -117,7 +117,7 @@ class Landing(dg.ConfigurableResource[Any]):
             name = os.fsencode(path.name)
             digest.update(b"%d %b %d " % (len(name), name, path.stat().st_size))
             try:
-                if is_parquet(path.name):
+                if is_binary(path.name):
                     digest_whole(path, seen=digest.update)
                 else:
                     count_lines(path, seen=digest.update)

@@ -56,6 +56,7 @@ attributes:
   code_version: "2"
 """
 VALUE: dict[str, Any] = yaml.load(GOOD.replace("2026-01-05", "'2026-01-05'"), yaml.SafeLoader)
+CSV = GOOD.partition("  format:\n    ")[2].partition("\n")[0]
 FREE = ("columns", "rules")
 ALL = [(path, value) for path, value in parts(VALUE) if path[0] == "attributes" and len(path) > 1]
 OPTIONS = [path for path, _ in ALL if isinstance(path[-1], str) and path[-2] not in FREE]
@@ -134,7 +135,8 @@ WORDS = [
     ("type: DOUBLE,", "type: DOUBLE, format: yyyy,", "format must be left out of a DOUBLE"),
     ("personal: true", "may_lack: true", "may_lack must be left out, as trip_id is required"),
     ("csv: {", "csvs: {", "unknown option csvs: did you mean csv?"),
-    ("csv: {", "avro: {", "format must be csv, json_lines or parquet: Avro takes a jar"),
+    (CSV, "avro: {}", "format must be left out of a column of Avro files"),
+    (CSV, "parquet: {}", "format must be left out of a column of Parquet files"),
     ("delimiter: ;", "delimiter: ;;", "delimiter must be one character, not ';;'"),
     ("quote: \"'\"", "quote: ;", "quote must be another character than delimiter, not ';'"),
     ('escape: "|"', "escape: ;", "escape must be another character than delimiter"),

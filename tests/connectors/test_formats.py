@@ -7,7 +7,16 @@ import gzip
 
 import pytest
 
-from dedp_assets.patterns.connectors.formats import Csv, JsonLines, digest_whole, header_of, parquet_refusal, records_in
+from dedp_assets.patterns.connectors.formats import (
+    Csv,
+    JsonLines,
+    avro_refusal,
+    digest_whole,
+    header_of,
+    is_binary,
+    parquet_refusal,
+    records_in,
+)
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 
 
@@ -58,3 +67,20 @@ def test_a_parquet_file_is_told_by_name_and_digested_whole(tmp_path):
     assert "call it .parquet" in parquet_refusal(tmp_path / "c")
     with pytest.raises(ContractError, match="is empty"):
         digest_whole(tmp_path / "b.parquet", seen=found.append)
+
+
+def test_an_avro_file_is_told_by_name_and_digested_whole(tmp_path):
+    """As a Parquet file is, and neither is taken for the other."""
+    (tmp_path / "a.AVRO").write_bytes(b"Obj\n\n")
+    found = []
+    digest_whole(tmp_path / "a.AVRO", seen=found.append)
+    assert b"".join(found) == b"Obj\n\n"
+    (tmp_path / "b.avro").touch()
+    (tmp_path / "_c.avro").touch()
+    assert avro_refusal(tmp_path / "a.AVRO") == ""
+    assert "call it .parquet" in parquet_refusal(tmp_path / "a.AVRO")
+    assert avro_refusal(tmp_path / "b.avro") == "is empty, which no Avro file is"
+    assert "hidden file" in avro_refusal(tmp_path / "_c.avro")
+    assert [is_binary(name) for name in ("a.avro", "a.parquet", "a.csv")] == [True, True, False]
+    with pytest.raises(ContractError, match=r"b\.avro is empty"):
+        digest_whole(tmp_path / "b.avro", seen=found.append)

