@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 
 import fastavro
 import pyarrow as pa
@@ -103,3 +105,43 @@ def test_avro_files_are_read_by_tasks_of_python(spark, tmp_path):
     ]
     assert dict(lines.count) == {"a b.avro": 2500, "b+%.avro": 2}
     assert read_landed(spark, [tmp_path / "c.avro"], Avro()).rows.count() == 0
+
+
+def test_values_of_avro_are_spelled_as_those_of_parquet(spark, tmp_path):
+    """Character by character, so that a column of text holds the same of both."""
+    day, before = datetime(2026, 1, 5, 9, 0, 0, 1000), datetime(1, 1, 1)  # noqa: DTZ001 - as databases write it
+    values = {
+        "d": (pa.float64(), "double", [1.0, 1e7, 0.001, 9.9e-4, -0.0, 1 / 3, math.nan, -math.inf, 1.5e300, None]),
+        "f": (pa.float32(), "float", [1.0, 1e7, 0.001, 9.9e-4, -0.0, 1 / 3, math.nan, math.inf, 1.5e30, None]),
+        "n": (pa.decimal128(20, 8), logical("bytes", "decimal", precision=20, scale=8),
+              [*map(Decimal, DIGITS)] * 2),
+        "at": (pa.timestamp("us", "UTC"), logical("long", "timestamp-micros"),
+               [day.replace(tzinfo=timezone.utc), None] * 5),
+        "here": (pa.timestamp("us"), logical("long", "local-timestamp-micros"), [day, before] * 5),
+        "on": (pa.date32(), logical("int", "date"), [day.date(), before.date()] * 5),
+        "b": (pa.binary(), "bytes", [b"\xff\xfe\xfd", b""] * 5),
+        "s": (pa.string(), "string", ["é\n\t\"\\/\u2028", ""] * 5),
+        "m": (pa.map_(pa.string(), pa.int32()), {"type": "map", "values": ["null", "int"]}, [{"a b": None}, {}] * 5),
+        "l": (pa.list_(pa.bool_()), {"type": "array", "items": "boolean"}, [[True, False], []] * 5),
+    }  # fmt: skip
+    fields = [{"name": name, "type": ["null", kind]} for name, (_, kind, _) in values.items()]
+    records = [dict(zip(values, row, strict=True)) for row in zip(*(rows for *_, rows in values.values()), strict=True)]
+    with (tmp_path / "a.avro").open("wb") as file:
+        fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, records)
+    columns = {name: pa.array([*map(items, rows)], kind) for name, (kind, _, rows) in values.items()}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    avro, parquet = (landed(read_landed(spark, [tmp_path / name], made)) for name, made in FORMATS)
+    assert [raw for *_, raw in avro] == [raw for *_, raw in parquet]
+
+
+DIGITS = ("1.00000000", "0E-8", "-1E-8", "0.00000100", "123456789.12345678")
+FORMATS = (("a.avro", Avro()), ("a.parquet", Parquet()))
+
+
+def logical(kind, name, **more):
+    return {"type": kind, "logicalType": name, **more}
+
+
+def items(value):
+    """A map as Arrow takes one."""
+    return [*value.items()] if isinstance(value, dict) else value
