@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import random
 
 import pytest
 
@@ -98,6 +99,57 @@ def test_names_and_times_of_files_become_those_of_the_declaration(spark):
     assert found[2][2] == "the record lacks at; no declared column is called d"
     assert found[3] == ("torn", None, None)
     assert found[4][0] == '{"a":1,"id":2}'
+
+
+ODD = [
+    "1.10", "1e2", "-0.0", "1E400", "0." + "1" * 50, "9" * 60, "true", "null", '"1.10"', '":x"', '"x:"', '""',
+    '"\\"\\\\ \\u00e9\\n\\ud83d\\ude00"', "[]", "{}", '[1.10, ":", {"b": [null, 1e2, "a, }"]}]',
+    '{"x": 1.0, "y": {"x": "2:"}}',
+]  # fmt: skip
+"""Values of JSON that a reader may write otherwise than they are."""
+
+
+def as_written(text):
+    """A JSON text with every number as its own text."""
+    return json.loads(text, parse_float=Number, parse_int=Number, parse_constant=Number)
+
+
+class Number(str):
+    """A number as written, which no text equals."""
+
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        return isinstance(other, Number) and str.__eq__(self, other)
+
+
+def test_a_value_is_as_written_under_another_name(spark):
+    """Numbers, texts and what they are in, at any depth: else a column of text would hold another text."""
+    rng = random.Random(5)  # noqa: S311 - seeded values
+    lines = [f'{{"a": {one}, "c" : {rng.choice(ODD)}}}\r' for one in ODD for _ in range(3)]
+    naming = Naming(("id", "at", "c"), called={"id": "a"}, times={"at": ("DATE", "M/d/yyyy")})
+    found = records(spark, lines, JsonLines(), naming)
+    wanted = [{"id": line["a"], "c": line["c"]} for line in map(as_written, lines)]
+    assert [as_written(record) for record, _, _ in found] == wanted
+    assert {row[1:] for row in found} == {(None, None)}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"a": "\\ud800"}',
+        '{"a": 1} {"a": 2}',
+        '{"a": 1} x',
+        '{"a": 1, "a": 2}',
+        '{"a": {"b": 1, "b": 2}}',
+        "[1]",
+        "",
+        "{",
+    ],
+)
+def test_a_record_with_a_fault_stays_as_it_is(spark, line):
+    """The conversion finds the fault; a record that was written anew would have none."""
+    assert records(spark, [line], JsonLines(), Naming(("id",), called={"id": "a"}))[0][0] == line
 
 
 def test_numbers_since_1970_are_times(spark):

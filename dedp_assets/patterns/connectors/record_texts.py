@@ -5,12 +5,13 @@ An exact conversion reads the objects: each value of CSV is a text there, each v
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.connectors.formats import Csv, Format
+from dedp_assets.patterns.core import json_texts
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.rows import quoted
 
@@ -19,12 +20,12 @@ __all__ = ["BROKEN", "EPOCHS", "LAYOUT", "RECORD", "Naming", "as_records"]
 RECORD = "record"
 """Column: the record as a JSON object, by the names of declared columns; NULL for a broken line."""
 BROKEN = "broken"
-"""Column: what is wrong with a line as a whole, or NULL."""
+"""Column: the fault of a malformed line; NULL for a well-formed line."""
 LAYOUT = "layout"
-"""Column: names that the record lacks, or has and the declaration has not; NULL without any."""
+"""Column: names of missing and of undeclared columns in a record, as a sentence; NULL for a declared layout."""
 _LINE, _TOKENS, _NAMES, _HELD = (f"{RESERVED}{name}" for name in ("line", "tokens", "names", "held"))
 EPOCHS = {"epoch_seconds": 1_000_000, "epoch_millis": 1_000}
-"""Pattern of a time that is a number since 1970 -> microseconds of its unit."""
+"""Format of a time as a number since 1970-01-01 UTC -> microseconds per unit of the number."""
 _MOST = {"epoch_seconds": 62_135_596_800, "epoch_millis": 62_135_596_800_000}
 """The years that readers can show."""
 _SPECIAL = r"\.[]{}()*+-?^$|#&~"
@@ -53,16 +54,16 @@ class Naming:
         cases = " ".join(f"WHEN {quoted(there)} THEN {quoted(here)}" for here, there in self.called.items())
         return f"CASE {name} {cases} ELSE {name} END" if cases else name
 
-    def timed(self, key: str, text: str, value: str, made: str) -> str:
+    def timed(self, key: str, text: str, value: str, made: Callable[[str], str] = str) -> str:
         """Write SQL for a value with a time in ISO 8601.
 
         Args:
             key: SQL for the column.
             text: SQL for the text of the value.
             value: SQL for the value as it is.
-            made: SQL for a value of a text, with braces around the place of the text.
+            made: writes SQL for the value of a text, by SQL for the text.
         """
-        cases = " ".join(f"WHEN {quoted(c)} THEN {made.format(_iso(text, *t))}" for c, t in self.times.items())
+        cases = " ".join(f"WHEN {quoted(c)} THEN {made(_iso(text, *t))}" for c, t in self.times.items())
         return f"CASE {key} {cases} ELSE {value} END" if cases else value
 
 
@@ -91,13 +92,17 @@ def as_records(rows: DataFrame, made: Format, naming: Naming) -> DataFrame:
 def _of_json(rows: DataFrame, naming: Naming) -> DataFrame:
     record = "raw"
     if naming.called or naming.times:
-        text = "try_variant_get(e.value, '$', 'string')"
-        value = naming.timed("k", text, "e.value", "CAST({} AS VARIANT)")
-        named = f"transform(array({naming.renamed('e.key')}), k -> struct(k AS k, {value} AS v))[0]"
-        members = f"transform(map_entries(try_cast(try_parse_json(raw) AS MAP<STRING, VARIANT>)), e -> {named})"
-        rows = rows.selectExpr("*", f"{members} AS {_TOKENS}")
-        single = f"size(array_distinct(transform({_TOKENS}, e -> e.k))) = size({_TOKENS})"
-        record = f"coalesce(if({single}, to_json(map_from_entries({_TOKENS})), NULL), raw)"
+        # With marks, so that numbers stay as written; a record with a fault stays as landed, and shows the fault later.
+        line, own = json_texts.marked(json_texts.trimmed("raw")), "xxhash64(raw)"
+        rows = rows.selectExpr("*", f"{json_texts.members(line, own, empty=True)} AS {_TOKENS}")
+        sound = f"{json_texts.fault('raw', _TOKENS)} IS NULL AND try_parse_json(raw) IS NOT NULL"
+        members = f"slice(map_entries({_TOKENS}), 1, size({_TOKENS}) - 1)"
+        named = f"transform({members}, e -> struct({naming.renamed('e.key')} AS k, e.value AS v))"
+        rows = rows.selectExpr("*", f"if({sound}, {named}, NULL) AS {_NAMES}")
+        value = naming.timed("e.k", json_texts.text_of("e.v"), json_texts.written("e.v"), json_texts.quoted_text)
+        parts = f"transform({_NAMES}, e -> concat({json_texts.quoted_text('e.k')}, ':', {value}))"
+        single = f"size(array_distinct(transform({_NAMES}, e -> e.k))) = size({_NAMES})"
+        record = f"coalesce(if({single}, concat('{{', array_join({parts}, ','), '}}'), NULL), raw)"
     return rows.selectExpr("*", f"{record} AS {RECORD}", f"CAST(NULL AS STRING) AS {BROKEN}")
 
 
@@ -112,7 +117,7 @@ def _of_csv(rows: DataFrame, made: Csv, naming: Naming) -> DataFrame:
     values = f"transform({_TOKENS}, t -> {_value(made, 't')})"
     pairs = f"map_from_arrays({_NAMES}, {values})"
     if naming.times:
-        pairs = f"transform_values({pairs}, (k, v) -> {naming.timed('k', 'v', 'v', '{}')})"
+        pairs = f"transform_values({pairs}, (k, v) -> {naming.timed('k', 'v', 'v')})"
     return read.selectExpr("*", f"if({BROKEN} IS NULL, to_json({pairs}), NULL) AS {RECORD}")
 
 

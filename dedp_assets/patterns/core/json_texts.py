@@ -25,10 +25,12 @@ __all__ = [
     "marked",
     "members",
     "options",
+    "quoted_text",
     "repeated",
     "scalar_text",
     "text_of",
     "trimmed",
+    "written",
 ]
 
 END = f"{RESERVED}end"
@@ -107,6 +109,20 @@ def text_of(value: str) -> str:
 def scalar_text(value: str) -> str:
     """Write SQL: text of a marked value other than objects and arrays, as :func:`text_of`."""
     return f"if(startswith({value}, ':'), substr({value}, 2), rtrim(':', {value}))"
+
+
+def written(value: str) -> str:
+    """Write SQL: JSON of a marked value, with numbers as written; ``null`` for NULL."""
+    text = text_of(value)
+    return (
+        f"CASE WHEN {value} IS NULL THEN 'null' WHEN startswith({value}, ':') THEN {quoted_text(text)} ELSE {text} END"
+    )
+
+
+def quoted_text(text: str) -> str:
+    """Write SQL: a text as a JSON string; ``null`` for NULL."""
+    listed = f"to_json(array({text}))"
+    return f"substr({listed}, 2, char_length({listed}) - 2)"
 
 
 def repeated(keys: str, path: str) -> str:
