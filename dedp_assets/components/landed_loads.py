@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, cast
 
 import dagster as dg
+from pyspark.sql import DataFrame
 
 from dedp_assets.components.landings import Landed
 from dedp_assets.graph.catalogue.specs import IN_FILE
@@ -33,6 +34,7 @@ from dedp_assets.patterns.connectors.landed_files import LINES_OF_RECORD, read_l
 from dedp_assets.patterns.connectors.record_texts import RECORD, as_records
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.conversion import exact
+from dedp_assets.patterns.core.json_texts import inner
 from dedp_assets.patterns.core.names import OUTCOME, identifier
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import quoted, tally
@@ -44,14 +46,29 @@ from dedp_assets.patterns.ingestion.full_loader import load_full, volume_guard
 from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
 from dedp_assets.resources import landing as zone
 
-__all__ = ["AHEAD", "GROWTH", "ON_TIME", "Load", "begin_of", "first_of", "in_file", "job_of"]
+__all__ = [
+    "AHEAD",
+    "ALLOWED_LATENESS_SECONDS",
+    "GROWTH",
+    "ON_TIME",
+    "STATED",
+    "Load",
+    "begin_of",
+    "first_of",
+    "in_file",
+    "job_of",
+    "with_stated_time",
+]
 
-_ALLOWED_LATENESS_SECONDS = 15 * 60
+ALLOWED_LATENESS_SECONDS = 15 * 60
+"""Time behind the newest event up to which an event is on time."""
 AHEAD = timedelta(days=2)
 """Longest time between the begin of a delivery's partition and an event in the delivery."""
+# Any delivery may add rows; a loss of rows is more often a mistake.
 GROWTH = 100.0
-"""A folder without partitions may grow by any delivery; what is gone is more often a mistake."""
-_STATED = "stated_time"
+"""Largest factor by which the rows of a source without partitions may grow from one load to the next."""
+STATED = "stated_time"
+"""Column with the text of a record's event time."""
 
 _LINES = Audit(
     name="lines_keep_their_numbers",
@@ -151,25 +168,33 @@ class Load:
         return written, seen
 
     def _dated(self, rows: Any, step: Step) -> Any:  # noqa: ANN401 - a frame and a split
-        stated, begins = self.landed.stated, begin_of(step.key)
         watermark = step.inputs.notes["watermark"]
-        path = quoted(f"$['{stated.event_time}']")
-        records = as_records(rows, self.landed.format, self.landed.naming)
-        # In a column of its own, because the exact conversion names the text several times.
-        records = records.selectExpr("*", f"get_json_object({RECORD}, {path}) AS {_STATED}")
         return detect_late_data(
-            records,
-            event_time=exact(_STATED, "TIMESTAMP"),
+            with_stated_time(rows, self.landed),
+            event_time=exact(STATED, "TIMESTAMP"),
             watermark=datetime.fromisoformat(watermark) if watermark else None,
             earliest=first_of(self.landed),
-            latest=begins + AHEAD,
+            latest=begin_of(step.key) + AHEAD,
         ).rows
 
     def _watermark(self, table: Table, key: str) -> datetime | None:
         if self.landed.by_hour:
             return begin_of(key)  # late is what belongs to an hour before that of the delivery
-        lateness = _ALLOWED_LATENESS_SECONDS
+        lateness = ALLOWED_LATENESS_SECONDS
         return watermark_of_landings(table.ledger, key, column="landed_on", allowed_lateness_seconds=lateness)
+
+
+def with_stated_time(rows: DataFrame, landed: Landed) -> DataFrame:
+    """Return landed rows as records, with the text of each event time in the column :data:`STATED`; lazy.
+
+    Args:
+        rows: landed rows.
+        landed: the landing, with an event time.
+    """
+    records = as_records(rows, landed.format, landed.naming)
+    # By its key and not by a JSON path, which some names cannot stand in. In a column of its own, because the exact
+    # conversion names the text several times.
+    return records.selectExpr("*", f"{inner(RECORD)}[{quoted(landed.stated.event_time)}] AS {STATED}")
 
 
 def begin_of(key: str) -> datetime:

@@ -1,6 +1,6 @@
 """The load of a topic: records as the broker received each, appended after the offsets in the log."""
 
-# Dagster reads the annotations of the sensor's function as objects, not as texts.
+# Without `from __future__ import annotations`: Dagster reads the annotations of a sensor's function.
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,15 @@ from typing import Any, cast
 
 import dagster as dg
 
-from dedp_assets.components.landed_loads import AHEAD, ON_TIME, first_of, in_file
+from dedp_assets.components.landed_loads import (
+    AHEAD,
+    ALLOWED_LATENESS_SECONDS,
+    ON_TIME,
+    STATED,
+    first_of,
+    in_file,
+    with_stated_time,
+)
 from dedp_assets.components.landings import Landed
 from dedp_assets.components.topic_source import TopicSource
 from dedp_assets.graph.catalogue.figures import Figure
@@ -30,13 +38,11 @@ from dedp_assets.graph.declare import (
 from dedp_assets.graph.reconcile.topics import requested
 from dedp_assets.graph.run.landings import LANDING_FIGURES, measures_of_landing
 from dedp_assets.graph.run.topics import ALL_OFFSETS, inputs_after, newest_by_input, result_of
-from dedp_assets.patterns.connectors.record_texts import RECORD, as_records
 from dedp_assets.patterns.connectors.topics import append_available, position, read_topic, resume
 from dedp_assets.patterns.core.conversion import exact
 from dedp_assets.patterns.core.instants import timestamp
 from dedp_assets.patterns.core.names import OUTCOME, identifier
 from dedp_assets.patterns.core.results import Split, WriteResult
-from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
 from dedp_assets.resources.clock import Clock
@@ -46,8 +52,7 @@ from dedp_assets.resources.lake import Lake
 __all__ = ["TopicLoad"]
 
 _AT_ONCE = 500_000
-_TEXT, _STATED = "stated_text", "stated_time"
-_ALLOWED_LATENESS_SECONDS = 15 * 60
+_HAPPENED = "happened_at"
 _FIGURES = {**LANDING_FIGURES, "offsets": Figure(kind="hidden")}
 
 
@@ -111,7 +116,7 @@ class TopicLoad:
             return result_of(into.table, [])
         today = clock.now().date()
         rows = read_topic(into.table.session, start, bootstrap=kafka.bootstrap, today=today, at_once=_AT_ONCE)
-        inputs = inputs_after(into.table.ledger, allowed_lateness_seconds=_ALLOWED_LATENESS_SECONDS)
+        inputs = inputs_after(into.table.ledger, allowed_lateness_seconds=ALLOWED_LATENESS_SECONDS)
         dated = self._dated(rows, inputs.watermark)
         made = {"timeliness": OUTCOME, **dict.fromkeys(self.landed.event, "to_date(event_time)")}
         columns = [f"{made.get(name, name)} AS {identifier(name)}" for name in self.spec.columns]
@@ -128,13 +133,10 @@ class TopicLoad:
         return result_of(into.table, commits)
 
     def _dated(self, rows: Any, watermark: datetime | None) -> Any:  # noqa: ANN401 - frames
-        landed, path = self.landed, quoted(f"$['{self.landed.stated.event_time}']")
-        records = as_records(rows, landed.format, landed.naming)
-        # In columns of their own, because expressions name text and time several times.
-        records = records.selectExpr("*", f"get_json_object({RECORD}, {path}) AS {_TEXT}")
-        records = records.selectExpr("*", f"{exact(_TEXT, 'TIMESTAMP')} AS {_STATED}")
-        first, latest = timestamp(first_of(landed)), f"landed_on + INTERVAL {AHEAD.days} DAYS"
-        plausible = f"if({_STATED} BETWEEN {first} AND {latest}, {_STATED}, NULL)"
+        # In a column of its own, because the condition names the time several times.
+        records = with_stated_time(rows, self.landed).selectExpr("*", f"{exact(STATED, 'TIMESTAMP')} AS {_HAPPENED}")
+        first, latest = timestamp(first_of(self.landed)), f"landed_on + INTERVAL {AHEAD.days} DAYS"
+        plausible = f"if({_HAPPENED} BETWEEN {first} AND {latest}, {_HAPPENED}, NULL)"
         return detect_late_data(records, event_time=plausible, watermark=watermark).rows
 
     def _polled(self) -> Callable[..., dg.SensorResult | dg.SkipReason]:

@@ -191,7 +191,7 @@ attributes:
   folder: clicks
   format: {json_lines: {}}
   partitions: {hourly: {start: 2026-01-05}}
-  event_time: at
+  event_time: o'clock
   settled_minutes: 0
   keys: [id]
   order_by: [version]
@@ -199,7 +199,7 @@ attributes:
   about: {owner: "team:data"}
   columns:
     id: {type: STRING}
-    at: {type: TIMESTAMP}
+    o'clock: {type: TIMESTAMP, called: at}
     version: {type: INT, called: Version}
     user: {type: "STRUCT<id: BIGINT, tags: ARRAY<STRING>>"}
     amount: {type: "DECIMAL(10,2)", may_lack: true}

@@ -131,7 +131,7 @@ def test_columns_are_inferred_from_the_oldest_records(orders):
     """Written down beside the declaration, as those of files are."""
     assert orders.inferred == 0
     text = (orders.root / "sampled/columns.yaml").read_text()
-    assert "the 6 oldest records, besides 1 lines that are none" in text
+    assert "the 6 oldest records, besides 1 malformed lines" in text
     assert "placed: {type: BIGINT}" in text
     assert "url: {type: STRING, may_lack: true}" in text
 
