@@ -289,7 +289,7 @@ _EXTRAS = {
     ),
     **dict.fromkeys(("up", "demo", "work", "history"), "local"),
 }
-"""Command -> the extra with what the command needs; the others do with the core."""
+"""Command -> extra with the packages of the command; the core has the packages of all other commands."""
 _COMPUTING = ("demo", "run", "approve")
 _BESIDE = (*_COMPUTING, "work", "status", "letters", "versions", "verify")
 _COMMANDS = {

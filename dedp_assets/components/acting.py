@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any
@@ -11,9 +10,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from dedp_assets.components.attributes import ListInSchema
-from dedp_assets.components.chaining import validated
+from dedp_assets.components.chaining import begin, validated
 from dedp_assets.components.documents import Document, Path
-from dedp_assets.components.drafts import ROOT, Draft
+from dedp_assets.components.drafts import ROOT, Draft, faults_of_name
 from dedp_assets.components.faults import Fault, Misfit, suggestion, unknown
 from dedp_assets.components.making import made, object_named, parameters_of
 from dedp_assets.components.model import Options, PythonName, create, field_of, help_of, options_of
@@ -29,7 +28,6 @@ _STATED = ("name", "tables", "when", "owner", "description")
 """Attributes of :class:`Upkeep` that a file states as they are."""
 _FROM_TABLE = ("into", "table", "ledger")
 _GIVEN = "given"
-_NAME = re.compile(r"\w+/\w+", re.ASCII)
 
 
 @cache
@@ -89,13 +87,8 @@ def _model(operation: Operation, *, partly: bool) -> type[Options]:
 
 def draft(document: Document) -> Draft:
     """Validate the attributes of a document."""
-    found = Draft(document, faults=list(map(Fault.of, document.faults)))
-    raw = document.value.get("attributes")
-    if not isinstance(raw, dict):
-        found.faults.append(Fault.at(document, ROOT, "attributes must be a mapping with name, tables, actions ..."))
-        return found
-    found.attributes, faults = validated(attributes(), raw, document, ROOT)
-    found.faults += faults
+    found = Draft(document)
+    begin(found, attributes(), "name, tables, actions")
     return found
 
 
@@ -130,9 +123,7 @@ def _stated(found: Draft, specs: Mapping[str, TableSpec | None]) -> tuple[dict[s
                 stated[name] = made(getattr(found.attributes, name), (*ROOT, name), specs)
             except Misfit as misfit:
                 faults.append(misfit.fault(found.document))
-    if not _NAME.fullmatch(found.name):
-        sentence = f"name must be layer/dataset, not {found.name!r}"
-        faults.append(Fault.at(found.document, (*ROOT, "name"), sentence))
+    faults += faults_of_name(found.document, "name", found.name)
     if isinstance(stated.get("tables"), tuple) and not stated["tables"]:
         faults.append(Fault.at(found.document, (*ROOT, "tables"), "tables must be a list of tables, or all"))
     return stated, faults

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pyspark.sql import DataFrame
 
 from dedp_assets.components.documents import Document, Path
+from dedp_assets.components.drafts import ROOT, Draft
 from dedp_assets.components.faults import Fault, Misfit, faults_of, suggestion, unknown
 from dedp_assets.components.making import made, object_named, parameters_of
 from dedp_assets.components.model import inside, models_in
@@ -22,7 +23,7 @@ from dedp_assets.patterns.core.options import require_options
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
 
-__all__ = ["Known", "steps_of", "validated"]
+__all__ = ["Known", "begin", "steps_of", "validated"]
 
 _BESIDE = ("as", "from")
 _OF_ROWS = ("identity", "keys", "order_by", "entity")
@@ -62,7 +63,11 @@ class Known:
         return [*([ROWS] if self.rows else []), *self.upstream, *self.named, *([owned] if owned else [])]
 
     def columns_of(self, name: str) -> Mapping[str, Any] | None:
-        """Return the columns of an upstream table by name, or ``None`` for an earlier result."""
+        """Return the columns of an upstream table by name.
+
+        Returns:
+            The columns; ``None`` for the name of an earlier result, whose columns only a run knows.
+        """
         return self.upstream[name].columns if name in self.upstream else None
 
     def is_split(self, name: str) -> bool:
@@ -91,6 +96,28 @@ def validated(model: type[BaseModel], raw: Any, document: Document, path: Path) 
     except ValidationError as error:
         known = {(*path, *where): names for where, names in _names(model, raw)}
         return None, faults_of(error.errors(include_url=False), document, path, known)
+
+
+def begin(found: Draft, model: type[BaseModel], options: str) -> Any:  # noqa: ANN401 - any mapping
+    """Validate the attributes of a draft, and note the faults of the document and of the attributes.
+
+    Args:
+        found: the draft.
+        model: model of the attributes.
+        options: names of the first attributes, for the fault of a document without a mapping.
+
+    Returns:
+        The attributes as written, also if they have faults; ``None`` if they are no mapping.
+    """
+    document = found.document
+    found.faults += map(Fault.of, document.faults)
+    raw = document.value.get("attributes")
+    if not isinstance(raw, dict):
+        found.faults.append(Fault.at(document, ROOT, f"attributes must be a mapping with {options} ..."))
+        return None
+    found.attributes, faults = validated(model, raw, document, ROOT)
+    found.faults += faults
+    return raw
 
 
 def steps_of(raw: Sequence[Any], document: Document, path: Path, known: Known) -> tuple[list[Step], list[Fault]]:

@@ -125,11 +125,14 @@ def _with_own_names(
 
 
 def completed(found: Draft, specs: Mapping[str, TableSpec | None]) -> tuple[Any, dg.Definitions | None, list[Fault]]:
-    """Return declaration and definitions of a draft, or ``None`` and the faults.
+    """Make the declaration and the definitions of a draft.
 
     Args:
         found: the draft.
         specs: every declared table by name; ``None`` for one whose declaration cannot be read.
+
+    Returns:
+        Declaration, definitions and faults; for a faulty draft the definitions are ``None``.
     """
     kind = KINDS[found.type]
     declaration, faults = kind.declare(found, specs)

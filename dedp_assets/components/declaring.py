@@ -8,9 +8,9 @@ from functools import cache
 from typing import Any
 
 from dedp_assets.components.attributes import RECORDS, PatternName, attributes
-from dedp_assets.components.chaining import Known, steps_of, validated
+from dedp_assets.components.chaining import Known, begin, steps_of, validated
 from dedp_assets.components.documents import Document, Path
-from dedp_assets.components.drafts import ROOT, Draft
+from dedp_assets.components.drafts import ROOT, Draft, fault_of_rule
 from dedp_assets.components.faults import Fault, Misfit, unknown
 from dedp_assets.components.making import made
 from dedp_assets.components.model import Options, create
@@ -29,13 +29,10 @@ _COLUMNS = ("partition_by", "key", "one_channel_per")
 
 def draft(document: Document) -> Draft:
     """Validate the attributes of a document, and make the declared tables."""
-    found = Draft(document, faults=list(map(Fault.of, document.faults)))
-    raw = document.value.get("attributes")
-    if not isinstance(raw, dict):
-        found.faults.append(Fault.at(document, ROOT, "attributes must be a mapping with table, reads, steps ..."))
+    found = Draft(document)
+    raw = begin(found, attributes(), "table, reads, steps")
+    if raw is None:
         return found
-    found.attributes, faults = validated(attributes(), raw, document, ROOT)
-    found.faults += faults
     # What reads the tables is not blamed for a fault elsewhere in their declaration.
     stated = found.attributes or validated(_tables_alone(), _only_tables(raw), document, ROOT)[0]
     try:
@@ -73,7 +70,7 @@ def declare(found: Draft, specs: Mapping[str, TableSpec | None]) -> tuple[LakeTa
     except Misfit as misfit:
         return None, [misfit.fault(found.document)]
     except ConfigError as error:
-        return None, [_located(error, found.document)]
+        return None, [fault_of_rule(error, found.document)]
 
 
 def _records(found: Draft, specs: Mapping[str, TableSpec | None]) -> tuple[dict[str, Any], list[Fault]]:
@@ -227,12 +224,3 @@ def _columns_of_facts(found: Draft, records: Mapping[str, Any]) -> list[Fault]:
                 sentence = unknown("upstream column", source, theirs)
                 faults.append(Fault.at(found.document, (*path, column, number), sentence))
     return faults
-
-
-def _located(error: ConfigError, document: Document) -> Fault:
-    """Return the fault of a rule of declarations, at the option named first in the sentence."""
-    sentence = str(error)
-    words = sentence.partition(": ")[2] or sentence
-    option = words.partition(" ")[0].rpartition(".")[2].strip(",=:")
-    places = [path for path in document.marks if path and path[-1] == option and path[:1] == ROOT]
-    return Fault.at(document, min(places, key=len, default=ROOT), sentence)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -11,9 +10,9 @@ from pathlib import Path as File
 import dagster as dg
 from pydantic import Field
 
-from dedp_assets.components.chaining import validated
+from dedp_assets.components.chaining import begin, validated
 from dedp_assets.components.documents import Document, Path, Unreadable, documents
-from dedp_assets.components.drafts import ROOT, Draft
+from dedp_assets.components.drafts import ROOT, Draft, fault_of_rule, faults_of_name
 from dedp_assets.components.faults import Fault, Misfit, suggestion, unknown
 from dedp_assets.components.landed_sources import misfits
 from dedp_assets.components.landed_tables import tables_of
@@ -29,7 +28,6 @@ from dedp_assets.resources.landing import PARTITION
 
 __all__ = ["LandingDraft", "attributes", "columns_file", "declare", "draft"]
 
-_NAME = re.compile(r"\w+/\w+", re.ASCII)
 _NESTED = ("STRUCT<", "ARRAY<", "MAP<")
 _TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ")
 _SCALARS = (
@@ -86,13 +84,8 @@ def _columns_alone() -> type[Options]:
 
 def draft(document: Document) -> LandingDraft:
     """Validate the attributes of a document and the columns, and make the declared tables."""
-    found = LandingDraft(document, faults=list(map(Fault.of, document.faults)))
-    raw = document.value.get("attributes")
-    if not isinstance(raw, dict):
-        found.faults.append(Fault.at(document, ROOT, "attributes must be a mapping with table, folder, format ..."))
-        return found
-    found.attributes, faults = validated(attributes(), raw, document, ROOT)
-    found.faults += faults
+    found = LandingDraft(document)
+    begin(found, attributes(), "table, folder, format")
     if found.attributes is None:
         return found
     columns = _columns(found)
@@ -127,18 +120,22 @@ def declare(
     try:
         return tables_of(found.landed), []
     except ConfigError as error:
-        return None, [_located(error, found.document)]
+        return None, [fault_of_rule(error, found.document)]
 
 
 def columns_file(document: Document) -> File:
-    """Return the file that holds the columns of a landing, beside the file of the declaration."""
+    """Return the path of the columns' file of a landing, in the folder of the declaration."""
     stated = document.value.get("attributes")
     named = stated.get("columns", COLUMNS) if isinstance(stated, dict) else COLUMNS
     return File(document.file).parent / (named if isinstance(named, str) else COLUMNS)
 
 
 def _columns(found: LandingDraft) -> Mapping[str, LandedColumn] | None:
-    """Return the columns of the document or of the columns' file; ``None`` for columns with faults."""
+    """Return the declared columns of the document or of the columns' file, and note faults.
+
+    Returns:
+        The columns; ``None`` for columns with faults.
+    """
     stated = found.attributes.columns
     document, path, models = found.document, (*ROOT, "columns"), stated
     if "columns" not in found.attributes.model_fields_set or isinstance(stated, str):
@@ -191,7 +188,7 @@ def _add_tables(found: LandingDraft, landed: Landed) -> None:
     try:
         found.tables = landed.specs()
     except ConfigError as error:
-        found.faults.append(_located(error, found.document))
+        found.faults.append(fault_of_rule(error, found.document))
 
 
 def _of_names(found: LandingDraft, landed: Landed) -> Iterator[Fault]:
@@ -199,8 +196,8 @@ def _of_names(found: LandingDraft, landed: Landed) -> Iterator[Fault]:
     stated, document = landed.stated, found.document
     for option in ("table", "bronze"):
         name = getattr(stated, option)
-        if (name or option == "table") and not _NAME.fullmatch(name):
-            yield Fault.at(document, (*ROOT, option), f"{option} must be layer/dataset, not {name!r}")
+        if name or option == "table":
+            yield from faults_of_name(document, option, name)
     if stated.bronze == stated.table:
         yield Fault.at(document, (*ROOT, "bronze"), f"bronze must be another table than {stated.table}")
     for option in ("keys", "order_by"):
@@ -273,13 +270,4 @@ def _of_partitions(found: LandingDraft, landed: Landed) -> Iterator[Fault]:
     try:
         _ = landed.ends
     except ConfigError as error:
-        yield _located(error, document)
-
-
-def _located(error: ConfigError, document: Document) -> Fault:
-    """Return the fault of a rule of declarations, at the option named first in the sentence."""
-    sentence = str(error)
-    words = (sentence.partition(": ")[2] or sentence).split(" ")
-    option = words[0].rpartition(".")[2].strip(",=:")
-    places = [path for path in document.marks if path and path[-1] == option and path[:1] == ROOT]
-    return Fault.at(document, min(places, key=len, default=ROOT), sentence)
+        yield fault_of_rule(error, document)

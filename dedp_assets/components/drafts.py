@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from dedp_assets.components.documents import Document, Path
 from dedp_assets.components.faults import Fault
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import TableSpec
 
-__all__ = ["ROOT", "Draft"]
+__all__ = ["ROOT", "Draft", "fault_of_rule", "faults_of_name"]
 
 ROOT: Path = ("attributes",)
 """Path of the attributes in a document."""
+_NAME = re.compile(r"\w+/\w+", re.ASCII)
 
 
 @dataclass
@@ -50,6 +53,21 @@ class Draft:
             yield name, (*ROOT, "name")
         for number, spec in enumerate(self.tables):
             yield spec.name, (*ROOT, "table", "name") if number == 0 else (*ROOT, "beside", number - 1, "name")
+
+
+def fault_of_rule(error: ConfigError, document: Document) -> Fault:
+    """Return the fault of a declaration that breaks a rule, at the option that the sentence names first."""
+    sentence = str(error)
+    words = sentence.partition(": ")[2] or sentence
+    option = words.partition(" ")[0].rpartition(".")[2].strip(",=:")
+    places = [path for path in document.marks if path and path[-1] == option and path[:1] == ROOT]
+    return Fault.at(document, min(places, key=len, default=ROOT), sentence)
+
+
+def faults_of_name(document: Document, option: str, name: str) -> Iterator[Fault]:
+    """Yield the fault of a name of a table or an asset that is not ``layer/dataset``."""
+    if not _NAME.fullmatch(name):
+        yield Fault.at(document, (*ROOT, option), f"{option} must be layer/dataset, not {name!r}")
 
 
 def _text(value: Any, *path: str | int) -> str:  # noqa: ANN401 - any document

@@ -111,7 +111,7 @@ def columns_of_topic(source: TopicSource) -> tuple[Mapping[str, InferredColumn],
 
 
 def _columns_of_folder(landing: Landing) -> tuple[Mapping[str, InferredColumn], str]:
-    """Return the columns of the files in a folder, and a sentence about the sample; none without a file."""
+    """Return the columns of the files in a folder, and a sentence about the sample or the missing files."""
     there = settings().landing / landing.folder
     pattern = there.name.replace(PARTITION, "*")
     there = there.parent if PARTITION in there.name else there
@@ -166,22 +166,24 @@ class _Evidence:
     records: int = 0
     strange: int = 0
 
-    def add(self, record: Mapping[str, Any], *, texts: bool) -> None:
-        self.records += 1
-        for name, value in record.items():
-            column = self.seen.setdefault(name, Seen())
-            self.within[name] = self.within.get(name, 0) + 1
-            if not texts:
-                column.add_json(value)
-            elif value is not None:
+    def add_json(self, line: str) -> None:
+        """Add the members of a JSON object."""
+        for column, value in self._columns_of(_of_json(line)):
+            column.add_json(value)
+
+    def add_values(self, values: Sequence[str], names: Sequence[str], made_of: Csv) -> None:
+        """Add the values of a CSV record."""
+        for column, value in self._columns_of(_of_csv(values, names, made_of)):
+            if value is not None:
                 column.add_text(value)
 
-    def add_json(self, line: str) -> None:
-        found = _of_json(line)
-        if found is None:
-            self.strange += 1
-        else:
-            self.add(found, texts=False)
+    def _columns_of(self, record: Mapping[str, Any] | None) -> Iterator[tuple[Seen, Any]]:
+        """Count a record; yield the evidence of each column with the record's value."""
+        self.records += record is not None
+        self.strange += record is None
+        for name, value in (record or {}).items():
+            self.within[name] = self.within.get(name, 0) + 1
+            yield self.seen.setdefault(name, Seen()), value
 
     def columns(self) -> Mapping[str, InferredColumn]:
         columns = dict[str, InferredColumn]()
@@ -198,7 +200,7 @@ class _Evidence:
         return columns
 
     def besides(self, sampled: str) -> str:
-        return sampled + (f", besides {self.strange} lines that are none" if self.strange else "")
+        return sampled + (f", besides {self.strange} malformed lines" if self.strange else "")
 
 
 def _columns_of_texts(files: Sequence[Path], made_of: Csv | JsonLines) -> tuple[Mapping[str, InferredColumn], str]:
@@ -217,11 +219,10 @@ def _add_file(evidence: _Evidence, file: Path, made_of: Csv | JsonLines) -> None
     for number, record in enumerate(records_in(file, made_of)):
         if number >= _MOST_RECORDS:
             return
-        found = _of_csv(record, names, made_of) if isinstance(made_of, Csv) else _of_json(record)
-        if found is None:
-            evidence.strange += 1
+        if isinstance(made_of, Csv):
+            evidence.add_values(record, names, made_of)
         else:
-            evidence.add(found, texts=isinstance(made_of, Csv))
+            evidence.add_json(record)
 
 
 def _of_csv(values: Sequence[str], names: Sequence[str], made_of: Csv) -> Mapping[str, str | None] | None:

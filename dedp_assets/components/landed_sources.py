@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import fields
 from typing import Any
 
 import dagster as dg
@@ -26,7 +25,7 @@ _NEEDED = {"folder": ("format",)}
 
 
 def source_of(stated: Landing) -> str:
-    """Return the option that names the source of a landing; a folder if none does."""
+    """Return the kind of a landing's source: ``folder``, ``database`` or ``topic``."""
     return next((name for name in SOURCES if getattr(stated, name)), "folder")
 
 
@@ -35,26 +34,24 @@ def loader_of(landed: Landed, bronze: TableSpec) -> Any:  # noqa: ANN401 - a cla
     return SOURCES[source_of(landed.stated)](landed, bronze)
 
 
-def misfits(stated: Landing, root: Path, written: Collection[str] | None = None) -> Iterator[Misfit]:
+def misfits(stated: Landing, root: Path, written: Collection[str]) -> Iterator[Misfit]:
     """Yield the faults of the choice: no source, two, or an option of another source.
 
     Args:
         stated: the landing.
         root: path of its options.
-        written: names of the options that are written down; by default those with another value than the default.
+        written: names of the options that are written down.
     """
-    given = {each.name for each in fields(stated) if getattr(stated, each.name) != each.default}
-    given = given if written is None else set(written)
-    sources = [name for name in SOURCES if name in given]
+    sources = [name for name in SOURCES if name in written]
     chosen = sources[0] if sources else "folder"
     for name in (chosen, *_NEEDED.get(chosen, ())):
-        if name not in given:
+        if name not in written:
             yield Misfit((*root, name), f"{name} is missing")
     for other in sources[1:]:
         yield Misfit((*root, other), f"{other} must be left out of a landing with {chosen}")
     for source, options in _OWN.items():
         for name in options if source not in sources[:1] and sources else ():
-            if name in given:
+            if name in written:
                 yield Misfit((*root, name), f"{name} must be left out of a landing with {chosen}")
     yield from (*_of_windows(stated, (*root, "database", "column")), *_of_topic(stated, root))
 

@@ -29,7 +29,7 @@ _FEW_TWICE = Audit(
 
 
 def tables_of(landed: Landed) -> tuple[LakeTable[...], LakeTable[...]]:
-    """Declare the tables of a landing: landed records, and valid records with dead letters beside.
+    """Declare the bronze table of a landing, and the silver table with the dead letters.
 
     Raises:
         ConfigError: for what the graph cannot declare.

@@ -21,9 +21,5 @@ __all__ = ["LandingComponent"]
 class LandingComponent(DeclaredComponent):
     """A folder, a database table or a topic as tables: records as landed, valid records, dead letters."""
 
+    declared: Sequence[LakeTable[...]] | None
     produces = ["asset", "asset_check", "job", "schedule", "sensor"]
-
-    @property
-    def tables(self) -> Sequence[LakeTable[...]]:
-        """The declared tables; none if the declaration has faults."""
-        return self.declared or ()

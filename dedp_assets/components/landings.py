@@ -22,7 +22,7 @@ from dedp_assets.resources.databases import Database
 __all__ = ["ADDED", "COLUMNS", "Landed", "LandedColumn", "Landing"]
 
 COLUMNS = "columns.yaml"
-"""File beside a declaration with the columns, unless the declaration names another or holds the columns itself."""
+"""Default name of the file with the columns, beside the declaration."""
 _PLACES = {
     "source_file": Column("STRING", "file or table it came in", required=True),
     "line_number": Column(
@@ -41,7 +41,7 @@ ADDED = frozenset([
     *_PLACES, *_RAW, "header", "timeliness", "landed_on", "landed_in", "event_date", "event_hour", "filed_under",
     "reason", "error_class", "error_stage", "occurred_at", "was_dead_lettered", RECORD, BROKEN, LAYOUT,
 ])  # fmt: skip
-"""Columns that the tables and their computation have besides those of the records."""
+"""Names of the technical columns of the tables and of their computation, which no record's column may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class Landed:
 
     @property
     def landed(self) -> Mapping[str, Column]:
-        """Column of the delivery; none without partitions."""
+        """Name -> column of the delivery's day or hour; empty for a landing without partitions."""
         if self.stated.partitions is None:
             return {}
         if self.by_hour:
@@ -161,7 +161,7 @@ class Landed:
 
     @property
     def event(self) -> Mapping[str, Column]:
-        """Column with the day or hour of the event; none without an event time."""
+        """Name -> column of the event's day or hour; empty for a landing without an event time."""
         if not self.stated.event_time:
             return {}
         what = f"of {self.stated.event_time}; NULL if that is unreadable or not plausible"

@@ -38,13 +38,9 @@ def maintenance_of(upkeep: Upkeep) -> dg.Definitions:
     start = OnRequest() if isinstance(upkeep.when, OnPlan) else upkeep.when
     description = upkeep.description or f"Maintenance of {upkeep.name}."
     job = Job(f"maintain_{_plain(upkeep.name)}", description, selection=f'key:"{upkeep.name}"')
-    declared = LakeJob(_nothing, job, start)
+    declared = LakeJob(None, job, start)
     sensors = [_sensor(upkeep, upkeep.when, declared)] if isinstance(upkeep.when, OnPlan) else []
     return dg.Definitions.merge(starting([declared]), dg.Definitions(assets=[_asset(upkeep)], sensors=sensors))
-
-
-def _nothing() -> None:
-    """Do nothing; the job computes the asset."""
 
 
 def _plain(name: str) -> str:
@@ -91,19 +87,21 @@ def _checks(upkeep: Upkeep) -> list[dg.AssetCheckSpec]:
         dg.AssetCheckSpec(name, asset=upkeep.name.split("/"), description=action.operation.summary)
         for action in upkeep.actions
         if action.operation.kind == "inspect"
-        for name in ([action.label] if upkeep.tables == "all" else [_check(t.name, action) for t in upkeep.tables])
+        for name in (
+            [action.label] if upkeep.tables == "all" else [_check(t.name, action.label) for t in upkeep.tables]
+        )
     ]
 
 
-def _check(table: str, action: Action) -> str:
-    return f"{_plain(table)}_{action.label}"
+def _check(table: str, label: str) -> str:
+    return f"{_plain(table)}_{label}"
 
 
 def _results(upkeep: Upkeep, done: list[Done], known: set[str]) -> Iterator[dg.AssetCheckResult]:
     """Yield the result of each check, also of an inspection that was not reached."""
     found: dict[str, dict[str, Finding]] = {}
     for each in done:
-        name = each.action if upkeep.tables == "all" else f"{_plain(each.table)}_{each.action}"
+        name = each.action if upkeep.tables == "all" else _check(each.table, each.action)
         if isinstance(each.result, Finding):
             found.setdefault(name, {})[each.table] = each.result
     for name in sorted(known):

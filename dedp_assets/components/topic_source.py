@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.resources.environments import variable
+from dedp_assets.resources.environments import is_variable, variable
 
 if TYPE_CHECKING:
     from dedp_assets.resources.kafka import Kafka
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 __all__ = ["TopicSource"]
 
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", re.ASCII)
-_VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ class TopicSource:
     def __post_init__(self) -> None:
         if not _TOPIC.fullmatch(self.name):
             raise ConfigError(f"name must be that of a topic (letters, digits, '.', '_', '-'), not {self.name!r}")
-        if not _VARIABLE.fullmatch(self.brokers):
+        if not is_variable(self.brokers):
             sentence = f"an environment variable that holds host:port, like ORDERS_BROKERS, not {self.brokers!r}"
             raise ConfigError(f"brokers must be the name of {sentence}")
 

@@ -21,10 +21,10 @@ _WIDER = (("TINYINT", "SMALLINT", "INT", "BIGINT"), ("FLOAT", "DOUBLE"))
 
 
 def columns_of_typed(files: Sequence[Path], made_of: Parquet | Avro) -> tuple[Mapping[str, InferredColumn], str]:
-    """Return the columns of files by name, and a sentence about the sample.
+    """Return the columns of Parquet or Avro files by name, and a sentence about the sample.
 
     Args:
-        files: all files.
+        files: all files, whose schemas are read.
         made_of: format of the files.
 
     Raises:

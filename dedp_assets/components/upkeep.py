@@ -21,7 +21,7 @@ from dedp_assets.resources.lake import Lake
 __all__ = ["FACTS", "Action", "At", "Done", "OnPlan", "Upkeep"]
 
 FACTS = ("table", "ledger", "lake", "now")
-"""Names of what a function of the user may take: the table, its log, the lake, and the start of the run."""
+"""Parameter names of user functions: the table, the log of the table, the lake, and the start time of the run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,11 @@ def _folder(chosen: Settings) -> Path:
 
 
 def _own(chosen: Settings) -> Address | None:
-    """Return the server's address by ``postmaster.pid``; ``None`` for a stopped or starting server."""
+    """Return the address of the home's own server, by ``postmaster.pid``.
+
+    Returns:
+        The address; ``None`` for a server that is stopped or still starting.
+    """
     folder = _folder(chosen)
     try:
         lines = (folder / "data" / "postmaster.pid").read_text().splitlines()

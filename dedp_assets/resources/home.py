@@ -64,7 +64,11 @@ def hold(settings: Settings, platform: Running) -> Iterator[None]:
 
 
 def running(settings: Settings) -> Running | None:
-    """Return the platform that holds the lock of the home, or ``None`` while the lock is free."""
+    """Return the platform that runs in the home, by the lock of the home.
+
+    Returns:
+        The platform; ``None`` while the lock is free.
+    """
     try:
         with (settings.home / _FILE).open() as file:
             return None if _lock(file.fileno(), shared=True) else _read_running(settings.home / _FILE)

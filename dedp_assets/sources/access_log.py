@@ -71,12 +71,15 @@ class Log:
 
 
 def visit_of(line: str, number: int, *, log: str = "") -> str | None:
-    """Convert an access log line to a visit event in JSON; ``None`` for a connection with no request.
+    """Convert an access log line to a visit event in JSON.
 
     Args:
         line: the line, in any of the formats but W3C, which needs the lines before it.
         number: its number in the log.
         log: what the log is called, if there are several.
+
+    Returns:
+        The event; ``None`` for a line of a connection without a request.
     """
     _, found = Lines().read(line)
     return _visit(found, number, log) if isinstance(found, Request) else None

@@ -86,7 +86,7 @@ AUDITS = (
     code_version="1",
 )
 def partner_visits(landed: Pinned, into: Target) -> WriteResult:
-    """Convert one event date's partner records to common columns, and keep each record as it was delivered."""
+    """Convert the partner records of one event date to common columns, with the delivered record in a column."""
     common = wrap_records(landed.rows(), computed={"partner": "partner", **SHAPES}, by="partner")
     rows = common.selectExpr(
         "*",

@@ -23,13 +23,14 @@ class LakeJob:
     """A declared Dagster job of a single op, or over selected assets: a stream, or the upkeep of a table.
 
     Attributes:
-        function: the op of a job without a selection; its parameters are the op's context and resources by name.
+        function: the op, whose parameters are the op's context and resources by name; ``None`` for a job over the
+            assets that ``job`` selects.
         job: the job.
         when: what starts it.
         pool: pool of the op: that of the table that it writes.
     """
 
-    function: Callable[..., None]
+    function: Callable[..., None] | None
     job: Job
     when: Every | Polls | OnRequest
     pool: str = ""
@@ -53,7 +54,7 @@ def lake_job(job: Job, when: Every | Polls, *, pool: str = "") -> Callable[[Call
 def job_of(declared: Declared) -> Any:  # noqa: ANN401 - Dagster does not export the type of a job over assets
     """Make the job that the starts of a declaration request."""
     job = declared.job
-    if isinstance(declared, LakeJob) and not job.selection:
+    if isinstance(declared, LakeJob) and declared.function is not None:
         op = dg.op(name=declared.function.__name__, pool=declared.pool or None)(declared.function)
         return dg.GraphDefinition(name=job.name, node_defs=[op]).to_job(description=job.description)
     tables = declared.tables if isinstance(declared, LakeTable) else ()

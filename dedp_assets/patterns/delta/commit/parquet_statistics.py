@@ -62,7 +62,11 @@ def _describe(footer: Any, place: int, column: str, found: dict[str, dict[str, A
 
 
 def _bound(value: object) -> object:
-    """Convert a Parquet minimum or maximum to an equal JSON value; ``None`` where JSON has none."""
+    """Convert a Parquet minimum or maximum to the equal JSON value.
+
+    Returns:
+        The JSON value; ``None`` for a value without an equal one in JSON.
+    """
     if isinstance(value, datetime):
         if value.tzinfo is None:
             return value.isoformat(timespec="microseconds")

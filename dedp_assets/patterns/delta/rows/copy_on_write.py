@@ -95,7 +95,10 @@ def rewrite(table: TableHandle, change: RowChange, request: ChangeRequest) -> Wr
 
 
 def _publish(table: TableHandle, change: RowChange, request: ChangeRequest, prepared: _Prepared) -> WriteResult | None:
-    """Commit the staged change; return the result, or ``None`` after a commit of another writer.
+    """Commit the staged change, unless another writer committed first.
+
+    Returns:
+        The result of the write; ``None`` if another writer committed first.
 
     Raises:
         _Outdated: if others changed what the change depends on, or removed what was staged.
