@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from dedp_assets import project as projects
 from dedp_assets.project import project
 from dedp_assets.resources import environments
 from dedp_assets.resources.environments import CHECKOUT, settings
@@ -121,4 +120,3 @@ def test_the_case_study_is_refused_elsewhere(elsewhere):
     stated(elsewhere)
     with pytest.raises(ValueError, match="the demo belongs to the case study: run this in a checkout of it, not in "):
         project().require_case_study("the demo")
-    assert projects.CHECKOUT == CHECKOUT

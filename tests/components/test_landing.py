@@ -17,7 +17,7 @@ def test_faults_of_attributes_do_not_reach_dagster(stated):
     """The location would not load; they wait for the component."""
     made = TypeAdapter(LandingComponent.get_model_cls()).validate_python(stated)
     component = LandingComponent.load(made, dg.ComponentTree.for_test().load_context)
-    assert component.tables == ()
+    assert component.declared is None
     (asset,) = component.build_defs(None).assets
     assert "This table is not loaded" in next(iter(asset.specs)).description
 
@@ -33,7 +33,7 @@ def test_attributes_in_no_file_make_the_tables():
     }
     made = TypeAdapter(LandingComponent.get_model_cls()).validate_python(attributes)
     component = LandingComponent.load(made, dg.ComponentTree.for_test().load_context)
-    assert [table.spec.name for table in component.tables] == ["bronze/orders", "silver/orders"]
+    assert [table.spec.name for table in component.declared] == ["bronze/orders", "silver/orders"]
 
 
 def test_a_scaffolded_file_lacks_its_columns_alone(tmp_path):

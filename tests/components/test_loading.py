@@ -15,8 +15,8 @@ from dedp_assets.components.loading import load
 from dedp_assets.components.model import Options
 from dedp_assets.components.table import TableComponent
 from dedp_assets.graph.declare import Inputs, Request
+from dedp_assets.location import lake_resources
 from dedp_assets.resources.environments import CHECKOUT
-from resources import resources
 
 TABLE = """
 type: dedp_assets.components.TableComponent
@@ -96,7 +96,7 @@ def project(tmp_path, monkeypatch, request):
 
 def resolved(definitions):
     """The specs of all assets, with the resources that they need."""
-    return list(dg.Definitions.merge(definitions, dg.Definitions(resources=resources())).resolve_all_asset_specs())
+    return list(dg.Definitions.merge(definitions, dg.Definitions(resources=lake_resources())).resolve_all_asset_specs())
 
 
 def keys(definitions):
@@ -252,7 +252,7 @@ def test_a_landing_loads_as_its_tables(project):
     loaded = load(root)
     assert [str(fault) for fault in loaded.faults] == []
     assert {each.spec.name for each in loaded.tables} == {"bronze/orders", "silver/orders", "gold/orders"}
-    whole = dg.Definitions.merge(loaded.definitions, dg.Definitions(resources=resources()))
+    whole = dg.Definitions.merge(loaded.definitions, dg.Definitions(resources=lake_resources()))
     names = {key.to_user_string() for key in whole.resolve_asset_graph().get_all_asset_keys()}
     assert {"silver/orders_dead_letter", "silver/orders_dead_letter_replay", "bronze/orders"} <= names
     assert whole.resolve_job_def("land_silver_orders")

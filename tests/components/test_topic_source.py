@@ -127,7 +127,7 @@ def test_columns_that_are_not_written_down_are_seen_in_the_topic(tmp_path, monke
     assert "run dedp infer" in fault.message
     assert infer(tmp_path) == 0
     written = (tmp_path / "columns.yaml").read_text()
-    assert "topic shop.orders-1, as dedp infer saw them in the 2 oldest records, besides 1 lines" in written
+    assert "topic shop.orders-1, as dedp infer saw them in the 2 oldest records, besides 1 malformed lines" in written
     assert "amount: {type: BIGINT, may_lack: true}" in written
     assert checked(files_below(tmp_path)).faults == []
 
