@@ -9,7 +9,7 @@ import dagster as dg
 
 from dedp_assets.resources.environments import settings
 
-__all__ = ["DAILY", "WEEKLY", "daily", "hourly", "static", "weekly"]
+__all__ = ["DAILY", "HOURLY", "WEEKLY", "daily", "hourly", "static", "weekly"]
 
 _FIRST = settings().first_day
 
@@ -55,6 +55,9 @@ def static(keys: Sequence[str]) -> dg.StaticPartitionsDefinition:
 
 DAILY = daily()
 """One partition a day, from the platform's first one."""
+
+HOURLY = hourly()
+"""One partition an hour, from the platform's first day."""
 
 WEEKLY = weekly()
 """One partition a week, from the platform's first one."""
