@@ -1,4 +1,4 @@
-"""``dedp cost``: the cost of the commits by table, day and cause, the dearest first; of a named table by partition, too."""
+"""``dedp cost``: the cost of commits by table, day and cause, the dearest first; of a named table also by partition."""
 
 from __future__ import annotations
 
@@ -110,13 +110,12 @@ def spent(table: str, commits: Iterable[Commit], *, by_partition: bool, since: d
         if record is None or (since and day < since):
             continue
         partition = slice_name(record.partition) if by_partition else ""
-        measured = record.cost is not None and record.cost.seconds is not None
-        groups.setdefault((partition, day, record.cause), []).append(
-            (measured, _cost_of(commit, record.cost or Cost()))
-        )
+        told = record.cost or Cost()
+        group = groups.setdefault((partition, day, record.cause), [])
+        group.append((told.seconds is not None, _cost_of(commit, told)))
     return [
-        Spent(table, *group, len(costs), sum(measured for measured, _ in costs), total(each for _, each in costs))
-        for group, costs in groups.items()
+        Spent(table, *key, len(costs), sum(measured for measured, _ in costs), total(each for _, each in costs))
+        for key, costs in groups.items()
     ]
 
 
@@ -129,14 +128,8 @@ def _cost_of(commit: Commit, told: Cost) -> Cost:
 
 
 def _dearest(each: Spent) -> tuple[object, ...]:
-    return (
-        -(each.cost.seconds or 0),
-        -(each.cost.bytes_written or 0),
-        each.table,
-        each.day,
-        each.partition,
-        each.cause,
-    )
+    of = each.cost
+    return (-(of.seconds or 0), -(of.bytes_written or 0), each.table, each.day, each.partition, each.cause)
 
 
 def _print(found: list[Spent], *, as_json: bool) -> None:

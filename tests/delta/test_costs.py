@@ -19,7 +19,11 @@ from dedp_assets.patterns.idempotency.transactional_writer import TableRows, pub
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish
 from tests.helpers import a_run
 
-pytestmark = [pytest.mark.spark, pytest.mark.both]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.both,
+    pytest.mark.budget(40, "each kind of write once, and one by Delta's own statement"),
+]
 
 DAYS = TableSpec("gold/days", {"n": Column("BIGINT"), "day": Column("STRING")}, partition_by=("day",))
 MONDAY = {"day": "mon"}
@@ -165,14 +169,12 @@ def test_the_same_rows_again_cost_time_and_write_nothing(spark, days):
 
 
 def test_a_write_that_stages_nothing_has_no_figure_of_an_engine(spark, days):
-    """A partition is emptied, and what was there restored."""
+    """A partition is emptied."""
     overwrite(days, spark)
     days.clear(partition=MONDAY, provenance=run(2))
     cost = cost_of(days)
     assert not cost.told.keys() & ENGINE
     assert cost.files_written == 0
-    days.restore(1, provenance=run(3))
-    assert cost_of(days).seconds > 0
 
 
 def test_a_note_for_another_process_carries_the_cost_of_the_stage(spark, days):

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar
 from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.observing import SPARK_ERRORS
 
-__all__ = ["Meter", "monotonic"]
+__all__ = ["Meter", "monotonic", "used_by_jobs"]
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class Meter:
             yield
         finally:
             context.removeJobTag(tag)
-        self._engine += _used(context, tag)
+        self._engine += used_by_jobs(context, tag)
 
     def cost(self) -> Cost:
         """Return the cost up to now; the time since the last phase is committing, or staging before the lock."""
@@ -93,7 +93,7 @@ class Meter:
         self._lapped = now
 
 
-def _used(context: Any, tag: str) -> Cost:  # noqa: ANN401 - a classic context
+def used_by_jobs(context: Any, tag: str) -> Cost:  # noqa: ANN401 - a classic context
     """Add up the tasks of the jobs with a tag; an empty cost where a later Spark keeps its account elsewhere."""
     with suppress(*SPARK_ERRORS, AttributeError):
         bus, tracker, store = _account_of(context)
