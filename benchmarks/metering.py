@@ -1,7 +1,7 @@
 """The measurement of a write's cost against the write that it measures.
 
-Ours: what a publish does to know its cost: the clock, a tag for the jobs, the driver's account of the tasks, and the record
-with the cost as JSON. Theirs: the whole publish, measured.
+Ours: what a publish does to know its cost: the clock, a tag for the jobs, the driver's account of the tasks, and the
+record with the cost as JSON. Theirs: the whole publish, measured.
 
 Fair, because each measurement reads the account of a job like the publish's, and that of no job on top; both sides are
 in one process and session. For orientation, a line shows a publish that is measured against the same one without: two
