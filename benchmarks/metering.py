@@ -51,8 +51,6 @@ def run(*, quick: bool) -> list[Row]:
 
 
 def _measure(session: SparkSession, home: Path, count: int) -> list[Row]:
-    with _tagged(session):
-        session.range(count).write.parquet(str(home / f"job-{count}"))
     metered, bare = (Table(_SPEC, home / f"{kind}-{count}", session) for kind in ("metered", "bare"))
     numbers = itertools.count()
 
@@ -67,15 +65,22 @@ def _measure(session: SparkSession, home: Path, count: int) -> list[Row]:
         with _unmeasured():
             publish(bare)
 
-    def alone(_: int) -> None:
+    def job(number: int) -> None:
+        tag = f"{_TAG}-{number}"
+        session.sparkContext.addJobTag(tag)
+        session.range(count).write.parquet(str(home / f"job-{count}-{number}"))
+        session.sparkContext.removeJobTag(tag)
+
+    def alone(number: int) -> None:
         for _each in range(_TIMES):
-            _measurement(session)
+            _measurement(session, f"{_TAG}-{number}")
 
     sides = interleave(
         {"the measurement": alone, "a publish": ours, "a publish without": without},
         rounds=7,
         warm_up=3,
         repeats=5 if count < 100_000 else 1,
+        before=job,
         counters=Counters(session),
     )
     many, whole, unmeasured = sides
@@ -87,23 +92,16 @@ def _measure(session: SparkSession, home: Path, count: int) -> list[Row]:
     ]
 
 
-def _measurement(session: SparkSession) -> None:
+def _measurement(session: SparkSession, tag: str) -> None:
     """Do what a publish does to know its cost."""
     meter = Meter()
     with meter.jobs(session):
         pass
-    used = used_by_jobs(session.sparkContext, _TAG)
+    used = used_by_jobs(session.sparkContext, tag)
     assert used.cpu_seconds
     with meter.waiting(nullcontext()):
         for _ in meter.trying([True]):
             CommitRecord.of(_RUN, content="").costing(meter.cost() + used).to_json()
-
-
-@contextmanager
-def _tagged(session: SparkSession) -> Iterator[None]:
-    session.sparkContext.addJobTag(_TAG)
-    yield
-    session.sparkContext.removeJobTag(_TAG)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""``dedp cost``: the cost of commits by table, day and cause, the dearest first; of a named table also by partition."""
+"""``dedp cost``: cost of commits by table, day and cause; of a named table by partition, too."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SHOWN: dict[str, Callable[[Cost], float | None]] = {
     "MB written": lambda of: None if of.bytes_written is None else of.bytes_written / _MB,
     "attempts": lambda of: of.attempts,
 }
-"""Heading -> figure, ``None`` if nobody told it."""
+"""Heading -> figure, ``None`` if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,13 @@ class Spent:
     cost: Cost
 
     def as_dict(self) -> dict[str, Any]:
-        """Return JSON values; a figure that nobody told is absent."""
+        """Return JSON values; unknown figures are absent."""
         named = {"table": self.table, "partition": self.partition, "day": self.day.isoformat(), "cause": self.cause}
-        return {**named, "commits": self.commits, "measured": self.measured, "cost": self.cost.told}
+        return {**named, "commits": self.commits, "measured": self.measured, "cost": self.cost.known}
 
 
 def cost(settings: Settings, table: str = "", *, since: date | None = None, as_json: bool = False) -> int:
-    """Print the cost of the commits of every table, or of one by partition; refuse damaged logs at the end.
+    """Print the cost of commits by table, or of one table by partition; refuse damaged logs.
 
     Args:
         settings: where everything is.
@@ -75,7 +75,7 @@ def cost(settings: Settings, table: str = "", *, since: date | None = None, as_j
 
     Raises:
         ConfigError: if there is no such table.
-        ContractError: if logs are damaged, after everything else was told.
+        ContractError: if logs are damaged, after everything else was printed.
     """
     lake = Lake(root=str(settings.lakehouse), engine=SparkEngine())
     names = lake.names(replicas=True)
@@ -96,7 +96,7 @@ def cost(settings: Settings, table: str = "", *, since: date | None = None, as_j
 
 
 def spent(table: str, commits: Iterable[Commit], *, by_partition: bool, since: date | None = None) -> list[Spent]:
-    """Sum up the costs of commits with a record by day and cause, and by partition where it is asked for.
+    """Sum up the costs of commits with a record by day and cause, and by partition on request.
 
     Args:
         table: name of the table.
@@ -110,21 +110,21 @@ def spent(table: str, commits: Iterable[Commit], *, by_partition: bool, since: d
         if record is None or (since and day < since):
             continue
         partition = slice_name(record.partition) if by_partition else ""
-        told = record.cost or Cost()
+        known = record.cost or Cost()
         group = groups.setdefault((partition, day, record.cause), [])
-        group.append((told.seconds is not None, _cost_of(commit, told)))
+        group.append((known.seconds is not None, _cost_of(commit, known)))
     return [
         Spent(table, *key, len(costs), sum(measured for measured, _ in costs), total(each for _, each in costs))
         for key, costs in groups.items()
     ]
 
 
-def _cost_of(commit: Commit, told: Cost) -> Cost:
-    """Return the cost of a commit; what its record could not know yet of the files, they say themselves."""
-    if told.files_written is not None:
-        return told
+def _cost_of(commit: Commit, known: Cost) -> Cost:
+    """Return the cost of a commit, with the added files by the log where the record lacks the files."""
+    if known.files_written is not None:
+        return known
     files = len(commit.files_added)
-    return replace(told, files_written=files, rows_written=commit.rows_added, bytes_written=commit.bytes_added)
+    return replace(known, files_written=files, rows_written=commit.rows_added, bytes_written=commit.bytes_added)
 
 
 def _dearest(each: Spent) -> tuple[object, ...]:
@@ -150,7 +150,7 @@ def _print(found: list[Spent], *, as_json: bool) -> None:
 
 
 def _cells(of: Cost) -> Iterator[str]:
-    """Yield the figures as text; empty if nobody told one."""
+    """Yield the figures as text; an unknown figure is empty."""
     for figure in _SHOWN.values():
         value = figure(of)
         yield "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"

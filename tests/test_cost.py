@@ -168,11 +168,11 @@ def test_sums_are_those_of_a_plain_model(found, by_partition, since):
             continue
         key = (slice_name(record.partition) if by_partition else "", day, record.cause)
         sums = expected.setdefault(key, {})
-        told = dict(record.cost.told) if record.cost else {}
-        if "files_written" not in told:
-            told |= {"files_written": 2, "rows_written": 2, "bytes_written": commit.bytes_added}
-        for name, value in told.items():
+        known = dict(record.cost.known) if record.cost else {}
+        if "files_written" not in known:
+            known |= {"files_written": 2, "rows_written": 2, "bytes_written": commit.bytes_added}
+        for name, value in known.items():
             sums[name] = sums.get(name, 0) + value
     summed = spent("t", found, by_partition=by_partition, since=since)
-    assert {(each.partition, each.day, each.cause): each.cost.told for each in summed} == expected
+    assert {(each.partition, each.day, each.cause): each.cost.known for each in summed} == expected
     assert sum(each.commits for each in summed) == sum(not since or c.timestamp.date() >= since for c in found)

@@ -39,10 +39,10 @@ def test_each_second_of_a_write_belongs_to_one_phase(clock):
     with meter.waiting(clock.lock(2)):
         for last in meter.trying([False, False, True]):
             clock.now += 1
-            told = meter.cost()
+            found = meter.cost()
             if not last:
                 clock.now += 0.5
-    assert told == Cost(seconds=9.0, staging_seconds=3.0, waiting_seconds=2.0, committing_seconds=4.0, attempts=3)
+    assert found == Cost(seconds=9.0, staging_seconds=3.0, waiting_seconds=2.0, committing_seconds=4.0, attempts=3)
 
 
 def test_a_stage_without_a_publish_has_no_attempt_and_no_wait(clock):
@@ -57,7 +57,7 @@ def test_an_engine_without_an_account_tells_nothing(clock):
     meter = Meter()
     with meter.jobs(object()):
         clock.now += 1
-    assert meter.cost().told.keys() == {"seconds", "staging_seconds"}
+    assert meter.cost().known.keys() == {"seconds", "staging_seconds"}
 
 
 class Driver:

@@ -225,5 +225,5 @@ def test_a_sum_of_costs_has_the_figures_that_anybody_told(found):
     """Each figure is the sum of those that were told, and absent if nobody told it."""
     added = total(found)
     for name in (*SECONDS, *COUNTS, "bytes_spilled"):
-        told = [getattr(cost, name) for cost in found if getattr(cost, name) is not None]
-        assert getattr(added, name) == (pytest.approx(sum(told)) if told else None)
+        known = [getattr(cost, name) for cost in found if getattr(cost, name) is not None]
+        assert getattr(added, name) == (pytest.approx(sum(known)) if known else None)

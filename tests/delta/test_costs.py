@@ -106,8 +106,8 @@ def test_every_kind_of_write_has_its_cost(spark, written, write):
     """Phases lie within the total, and what was written is what the commit adds."""
     days, version = written[0], written[1][write]
     cost, commit = cost_of(days, version), days.ledger.commit(version)
-    told = EVERY | WRITTEN | {"files_read", "bytes_read"} | ({"rows_read"} if commit.record.counted else set())
-    assert cost.told.keys() == told | (ENGINE if hasattr(spark, "_jsparkSession") else set())
+    known = EVERY | WRITTEN | {"files_read", "bytes_read"} | ({"rows_read"} if commit.record.counted else set())
+    assert cost.known.keys() == known | (ENGINE if hasattr(spark, "_jsparkSession") else set())
     assert cost.seconds >= cost.waiting_seconds + cost.staging_seconds + cost.committing_seconds - 1e-5
     assert cost.staging_seconds > 0
     assert cost.attempts == 1
@@ -173,7 +173,7 @@ def test_a_write_that_stages_nothing_has_no_figure_of_an_engine(spark, days):
     overwrite(days, spark)
     days.clear(partition=MONDAY, provenance=run(2))
     cost = cost_of(days)
-    assert not cost.told.keys() & ENGINE
+    assert not cost.known.keys() & ENGINE
     assert cost.files_written == 0
 
 
@@ -199,6 +199,6 @@ def test_a_table_that_only_spark_writes_tells_what_was_before_the_commit(spark, 
     overwrite(fed, spark)
     merge(fed, spark)
     cost = cost_of(fed)
-    assert cost.told.keys() >= EVERY
-    assert not cost.told.keys() & WRITTEN
+    assert cost.known.keys() >= EVERY
+    assert not cost.known.keys() & WRITTEN
     assert fed.ledger.commit(fed.ledger.version()).bytes_added > 0

@@ -165,8 +165,8 @@ def _of_commit(
 
 def _cost_of(record: CommitRecord) -> dict[str, float]:
     """Return the cost of a commit as figures that Dagster plots, such as ``cost/bytes written``."""
-    told = record.cost.told if record.cost else {}
-    return {f"cost/{name.replace('_', ' ')}": value for name, value in told.items()}
+    known = record.cost.known if record.cost else {}
+    return {f"cost/{name.replace('_', ' ')}": value for name, value in known.items()}
 
 
 def _rows_by_value(owned: Mapping[str, str], held: Mapping[Partition, FileStats]) -> dict[str, dg.MetadataValue[Any]]:

@@ -122,7 +122,7 @@ class Pinned:
         return sum(stats.rows for stats in self._statistics())
 
     def size(self) -> Cost:
-        """Return files and bytes of the partitions by the table's log: what a run reads at most."""
+        """Return files and bytes of the partitions by the table's log: the most that a run reads."""
         mine = self._statistics()
         return Cost(files_read=sum(stats.files for stats in mine), bytes_read=sum(stats.bytes for stats in mine))
 

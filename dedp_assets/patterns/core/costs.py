@@ -1,6 +1,6 @@
 """The cost of a write: seconds, CPU, and rows, files and bytes read and written.
 
-Every figure is optional: one that nobody told is absent, and never 0.
+Every figure is optional: an unknown one is absent, and never 0.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ COST_NOTE = f"{RESERVED}cost"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """The cost of a write, or of several; a figure is ``None`` if nobody told it.
+    """Cost of a write, or of several writes; an unknown figure is ``None``.
 
     Attributes:
-        seconds: time within the write up to the commit record, in seconds; what callers did in between is not in it.
+        seconds: time within the write up to the commit record, in seconds, without what callers did in between.
         waiting_seconds: wait for the table's lock, in seconds.
         staging_seconds: Spark's work before the commit and the audits, in seconds.
         committing_seconds: decision, conflicts and commits up to the record of the last one, in seconds.
@@ -58,8 +58,8 @@ class Cost:
         return Cost(**sums)
 
     @property
-    def told(self) -> dict[str, Any]:
-        """The figures that were told, by name."""
+    def known(self) -> dict[str, Any]:
+        """The known figures by name."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     @classmethod

@@ -30,7 +30,7 @@ _REMEMBERED = 90
 
 
 def monotonic() -> float:
-    """Return seconds of a clock that nobody sets; only differences mean anything."""
+    """Return the seconds of a clock that only runs forward; differences alone have a meaning."""
     return time.monotonic()
 
 
@@ -45,14 +45,14 @@ class Meter:
 
     @contextmanager
     def waiting(self, lock: AbstractContextManager[object]) -> Iterator[None]:
-        """Enter ``lock`` for the block, and count the wait; the time before it is staging."""
+        """Enter ``lock`` for the block, and count the wait; the time before the wait is staging."""
         self._lap("staging")
         with lock:
             self._lap("waiting")
             yield
 
     def trying(self, attempts: Iterable[T]) -> Iterator[T]:
-        """Count each of the attempts to commit; the time that a failed one took is committing."""
+        """Count the attempts to commit; the time of a failed attempt is committing."""
         for attempt in attempts:
             if self._attempts:
                 self._lap("committing")
@@ -61,7 +61,7 @@ class Meter:
 
     @contextmanager
     def jobs(self, session: Any) -> Iterator[None]:  # noqa: ANN401 - the two kinds of session share no type
-        """Add what the Spark jobs of the block used, where the session's engine tells it."""
+        """Add CPU and spilled bytes of the block's Spark jobs, if the engine has an account of tasks."""
         context = session.sparkContext if hasattr(session, "_jsparkSession") else None
         if context is None:
             yield
@@ -75,7 +75,7 @@ class Meter:
         self._engine += used_by_jobs(context, tag)
 
     def cost(self) -> Cost:
-        """Return the cost up to now; the time since the last phase is committing, or staging before the lock."""
+        """Return the cost up to now; the last phase is committing, or staging before the lock."""
         self._lap("committing" if "waiting" in self._spent else "staging")
         spent = {phase: round(seconds, 6) for phase, seconds in self._spent.items()}
         return self._engine + Cost(
@@ -94,7 +94,7 @@ class Meter:
 
 
 def used_by_jobs(context: Any, tag: str) -> Cost:  # noqa: ANN401 - a classic context
-    """Add up the tasks of the jobs with a tag; an empty cost where a later Spark keeps its account elsewhere."""
+    """Add up the tasks of the jobs with a tag; without a complete account the cost is empty."""
     with suppress(*SPARK_ERRORS, AttributeError):
         bus, tracker, store = _account_of(context)
         bus.waitUntilEmpty(_LISTENERS_MS)
@@ -110,6 +110,6 @@ def used_by_jobs(context: Any, tag: str) -> Cost:  # noqa: ANN401 - a classic co
 
 @lru_cache(maxsize=1)
 def _account_of(context: Any) -> tuple[Any, Any, Any]:  # noqa: ANN401 - as above
-    """Return the listener bus, status tracker and status store of a driver: each a call of the JVM."""
+    """Return the listener bus, status tracker and status store of a driver: one JVM call each."""
     scala = context._jsc.sc()
     return scala.listenerBus(), scala.statusTracker(), scala.statusStore()

@@ -222,7 +222,7 @@ class CommitRecord:
             replay=provenance.replay,
             notes=provenance.notes,
             at=_utc(provenance.at),
-            cost=provenance.read if provenance.read.told else None,
+            cost=provenance.read if provenance.read.known else None,
         )
         return record.stored()
 
@@ -237,7 +237,7 @@ class CommitRecord:
         return partition.keys() == self.partition.keys() and any(key in partition.values() for key in pending)
 
     def costing(self, cost: Cost) -> CommitRecord:
-        """Return this record with ``cost`` added to its cost, and the rows read that it accounts for."""
+        """Return this record with ``cost`` added, and with the rows read by the row accounting."""
         spent = (self.cost or Cost()) + cost
         return replace(self, cost=replace(spent, rows_read=self.rows["read"]) if self.counted else spent)
 
@@ -250,7 +250,7 @@ class CommitRecord:
         payload = {"dedp": 1, **_plain(self)}
         del payload["cost"]
         if self.cost is not None:
-            payload["notes"][COST_NOTE] = self.cost.told
+            payload["notes"][COST_NOTE] = self.cost.known
         return json.dumps(payload, allow_nan=False, separators=(",", ":"))
 
     def stored(self) -> CommitRecord:

@@ -143,7 +143,7 @@ def _publish(table: TableHandle, change: RowChange, request: ChangeRequest, prep
 
 
 def _rewritten(files: Sequence[KeyedFile]) -> Cost:
-    """Return the cost of files whose rows were written again: they were read first."""
+    """Return the cost of reading the files whose rows are rewritten."""
     return Cost(files_read=len(files), bytes_read=sum(file["size_bytes"] for file, _ in files))
 
 

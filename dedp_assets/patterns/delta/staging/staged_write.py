@@ -73,7 +73,7 @@ class StagedWrite:
         append: bool = False,
         meter: Meter | None = None,
     ) -> StagedWrite:
-        """Make the write of accepted rows; the record names the stage, and what ``meter`` measured of it."""
+        """Make the write of accepted rows; the record names stage and cost."""
         noted = replace(provenance, notes={**provenance.notes, "stage": stage.store.name})
         record = judged.record(noted, owned)
         return cls(table, stage, record.costing(meter.cost()) if meter else record, judged.findings, append)
