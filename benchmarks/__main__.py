@@ -23,6 +23,7 @@ from dedp_assets.resources.environments import CHECKOUT, child_environment, sett
 
 NAMES = (
     "publish",
+    "metering",
     "appends",
     "step",
     "ticks",

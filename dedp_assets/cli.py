@@ -1,4 +1,4 @@
-"""The command line ``dedp``: new, setup, demo, up, status, letters, verify, check, adopt, run ...
+"""The command line ``dedp``: new, setup, demo, up, status, cost, letters, verify, check, run ...
 
 A command is a function of its own module, imported when it is called.
 """
@@ -88,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     work.add_argument("--steps", type=int, default=1, help="how many steps of the seeded workload (default 1)")
     status = commands.add_parser("status", help="what needs somebody, then what each table's log says by partition")
     status.add_argument("--json", action="store_true", help="the same for programs")
+    _add_cost(commands)
     commands.add_parser(
         "letters", help="dead letters of every table, by status and error class, without starting Spark"
     )
@@ -128,6 +129,14 @@ def _add_up(commands: Any) -> None:  # noqa: ANN401 - argparse does not export t
     up.add_argument("--database-port", type=int, default=0, help="port of PostgreSQL (default: a free one)")
     up.add_argument("--kafka-port", type=int, default=9092, help="port of Kafka; its controller takes the next one")
     up.add_argument("--services-port", type=int, default=8800, help="port of the HTTP services (default 8800)")
+
+
+def _add_cost(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
+    """Add the command for the cost of commits."""
+    cost = commands.add_parser("cost", help="what commits cost by table, day and cause, without starting Spark")
+    cost.add_argument("table", nargs="?", default="", help="layer/dataset, by partition (default: all tables)")
+    cost.add_argument("--since", type=date.fromisoformat, metavar="DAY", help="first UTC day of commits to count")
+    cost.add_argument("--json", action="store_true", help="the same for programs, with every figure")
 
 
 def _add_files(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
@@ -217,6 +226,12 @@ def _status(chosen: argparse.Namespace) -> int:
     return status(settings(), as_json=chosen.json)
 
 
+def _cost(chosen: argparse.Namespace) -> int:
+    from dedp_assets.cost import cost  # noqa: PLC0415
+
+    return cost(settings(), chosen.table, since=chosen.since, as_json=chosen.json)
+
+
 def _letters(_: argparse.Namespace) -> int:
     from dedp_assets.letters import letters  # noqa: PLC0415
 
@@ -285,13 +300,13 @@ def _approve(chosen: argparse.Namespace) -> int:
 
 _EXTRAS = {
     **dict.fromkeys(
-        ("status", "letters", "verify", "versions", "infer", "check", "schema", "run", "approve"), "dagster"
+        ("status", "cost", "letters", "verify", "versions", "infer", "check", "schema", "run", "approve"), "dagster"
     ),
     **dict.fromkeys(("up", "demo", "work", "history"), "local"),
 }
 """Command -> extra with the packages of the command; the core has the packages of all other commands."""
 _COMPUTING = ("demo", "run", "approve")
-_BESIDE = (*_COMPUTING, "work", "status", "letters", "versions", "verify")
+_BESIDE = (*_COMPUTING, "work", "status", "cost", "letters", "versions", "verify")
 _COMMANDS = {
     "new": _new,
     "setup": _setup,
@@ -299,6 +314,7 @@ _COMMANDS = {
     "up": _up,
     "work": _work,
     "status": _status,
+    "cost": _cost,
     "letters": _letters,
     "versions": _versions,
     "verify": _verify,

@@ -6,6 +6,7 @@ import pytest
 from dedp_assets.graph.catalogue.specs import asset_spec
 from dedp_assets.graph.run.batches import Inputs, Work
 from dedp_assets.graph.run.runner import run
+from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Table
 from tests.helpers import EVENTS, NOW, a_record, write_log
@@ -57,3 +58,23 @@ def test_a_merge_shows_no_counts_of_rows(reported, verdict, shown):
     done = reported(rows=none, verdict=verdict, findings=(MANY, KEPT))
     (made,) = done.asset_materializations_for_node("events")
     assert ("rows read" in made.metadata) == shown
+
+
+def test_a_cost_is_shown_in_figures_that_plot(reported):
+    """Each that was told is a number of its own; the others are no zeros."""
+    cost = Cost(seconds=2.5, cpu_seconds=1.25, files_written=2, bytes_written=4_000, attempts=1)
+    (made,) = reported(findings=(MANY, KEPT), cost=cost).asset_materializations_for_node("events")
+    shown = {name: value.value for name, value in made.metadata.items() if name.startswith("cost/")}
+    assert shown == {
+        "cost/seconds": 2.5,
+        "cost/cpu seconds": 1.25,
+        "cost/files written": 2,
+        "cost/bytes written": 4_000,
+        "cost/attempts": 1,
+    }
+
+
+def test_a_commit_that_nobody_measured_shows_no_cost(reported):
+    """As commits of earlier releases."""
+    (made,) = reported(findings=(MANY, KEPT)).asset_materializations_for_node("events")
+    assert not [name for name in made.metadata if name.startswith("cost/")]

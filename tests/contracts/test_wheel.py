@@ -55,7 +55,7 @@ for command in sys.argv[1:]:
 """
 NEEDS = {
     "dagster": [
-        *("status", "letters", "verify", "versions x/y", "infer x", "check", "schema", "run x/y"),
+        *("status", "cost", "letters", "verify", "versions x/y", "infer x", "check", "schema", "run x/y"),
         "approve x/y --by A --because b",
     ],
     "local": ["up", "demo", "work", "history"],

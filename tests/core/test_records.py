@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dedp_assets.patterns.core.costs import Cost, total
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import Approval, CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import BY_NAME, Finding
@@ -167,3 +168,62 @@ def test_a_pattern_signs_a_provenance_once():
     signed = a_run().by("ingestion.full_loader")
     assert isinstance(signed, Provenance)
     assert signed.by("idempotency.data_overwrite").pattern == "ingestion.full_loader"
+
+
+SECONDS = ("seconds", "waiting_seconds", "staging_seconds", "committing_seconds", "cpu_seconds")
+COUNTS = ("rows_read", "files_read", "bytes_read", "rows_written", "files_written", "bytes_written", "attempts")
+costs = st.builds(
+    Cost,
+    **{name: st.none() | st.floats(0, 1e9) for name in SECONDS},
+    **{name: st.none() | st.integers(0) for name in COUNTS},
+)
+BEFORE_COSTS = {
+    "dedp", "asset", "run_id", "code_version", "pattern", "cause", "inputs", "partition", "sequence", "verdict", "rows",
+    "figures", "findings", "fingerprint", "channel", "approval", "replay", "notes", "at",
+}  # fmt: skip
+
+
+@given(costs, mappings)
+def test_a_cost_reads_back_and_leaves_the_notes_as_they_are(cost, notes):
+    """What was told comes back, what was not stays absent, and nobody finds the cost among the notes."""
+    stored = a_record("silver/events", DAY, cost=cost, notes=notes).stored()
+    assert stored.cost == cost
+    assert stored.notes == a_record("silver/events", DAY, notes=notes).stored().notes
+
+
+def test_a_record_without_a_cost_reads_back_without_one():
+    """As records were written before there were costs."""
+    old = a_record("silver/events", DAY).to_json()
+    assert "cost" not in old
+    assert CommitRecord.from_json(old).cost is None
+
+
+def test_a_record_with_a_cost_has_no_field_that_earlier_releases_refuse():
+    """They read the cost as one of the notes."""
+    payload = json.loads(a_record("silver/events", DAY, cost=Cost(seconds=1.5)).to_json())
+    assert payload.keys() == BEFORE_COSTS
+    assert payload["notes"] == {"__dedp_cost": {"seconds": 1.5}}
+
+
+def test_fields_and_figures_of_later_releases_are_passed_over():
+    """A record with more than is known here reads back as what is known."""
+    record = a_record("silver/events", DAY, cost=Cost(seconds=1.5))
+    payload = json.loads(record.to_json())
+    payload |= {"mood": "good", "notes": {"__dedp_cost": {"seconds": 1.5, "kilowatt_hours": 2}}}
+    read = CommitRecord.from_json(json.dumps(payload))
+    assert read == record
+    assert read.cost == record.cost
+
+
+def test_two_records_of_one_write_are_equal_whatever_they_cost():
+    """A retry is told by what it writes, not by how long it took."""
+    assert a_record("t", DAY, cost=Cost(seconds=1.0)) == a_record("t", DAY, cost=Cost(seconds=2.0))
+
+
+@given(st.lists(costs, max_size=5))
+def test_a_sum_of_costs_has_the_figures_that_anybody_told(found):
+    """Each figure is the sum of those that were told, and absent if nobody told it."""
+    added = total(found)
+    for name in (*SECONDS, *COUNTS, "bytes_spilled"):
+        known = [getattr(cost, name) for cost in found if getattr(cost, name) is not None]
+        assert getattr(added, name) == (pytest.approx(sum(known)) if known else None)

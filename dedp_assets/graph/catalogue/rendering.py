@@ -11,7 +11,7 @@ import dagster as dg
 
 from dedp_assets.graph.catalogue.figures import Figure, labelled, shown
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.records import slice_name
+from dedp_assets.patterns.core.records import CommitRecord, slice_name
 from dedp_assets.patterns.core.results import BY_NAME, Finding, WriteResult
 from dedp_assets.patterns.delta import Commit, FileStats, Partition, Table
 
@@ -156,10 +156,17 @@ def _of_commit(
     return {
         **metadata,
         "cause": record.cause,
+        **_cost_of(record),
         **({f"rows {name}": count for name, count in record.rows.items()} if record.counted else {}),
         **_rows_by_value(owned, held),
         **labelled({name: value for name, value in record.figures.items() if name not in record.rows}, known),
     }
+
+
+def _cost_of(record: CommitRecord) -> dict[str, float]:
+    """Return the cost of a commit as figures that Dagster plots, such as ``cost/bytes written``."""
+    known = record.cost.known if record.cost else {}
+    return {f"cost/{name.replace('_', ' ')}": value for name, value in known.items()}
 
 
 def _rows_by_value(owned: Mapping[str, str], held: Mapping[Partition, FileStats]) -> dict[str, dg.MetadataValue[Any]]:

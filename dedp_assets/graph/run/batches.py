@@ -21,6 +21,7 @@ from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.graph.run.run_tags import CAUSE, event_attributes, goal_of, is_forced, provenance_of, unchanged
 from dedp_assets.graph.run.staleness import is_computed_from
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.costs import total
 from dedp_assets.patterns.core.errors import AuditFailed, ContractError, PatternError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
@@ -204,7 +205,8 @@ def _compute(context: dg.AssetExecutionContext, work: Work, step: Step) -> Did:
         context.log.warning(f"{work.target.name} {step.key} is computed again: {because}")
         step = replace(step, provenance=replace(step.provenance, cause="repair"))
         _clear_lost(work, step, lost)
-    result = work.build(step)
+    read = total(pinned.size() for pinned in step.inputs.pinned)
+    result = work.build(replace(step, provenance=replace(step.provenance, read=read)))
     if lost and (still := [lost_files_message(t.name, files) for t in lost if (files := _lost(t, step))]):
         raise ContractError(f"{'; '.join(still)}, and they cannot be computed again: put them back from a backup")
     return _did(work, step, result, because=(because or asked) if finished else because)

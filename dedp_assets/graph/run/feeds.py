@@ -12,8 +12,9 @@ from functools import cache
 
 from pyspark.sql import DataFrame
 
+from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.errors import NotReady
-from dedp_assets.patterns.delta import Bounds, KeyedFile, Partition, Table, TableState, candidates
+from dedp_assets.patterns.delta import Bounds, FileStats, KeyedFile, Partition, Table, TableState, candidates
 
 __all__ = ["Feed", "Pinned", "by_event", "day_to_week", "hour_to_day", "pin", "same", "whole"]
 
@@ -118,9 +119,16 @@ class Pinned:
 
     def count(self) -> int:
         """Count the rows by the table's log, without a scan."""
+        return sum(stats.rows for stats in self._statistics())
+
+    def size(self) -> Cost:
+        """Return files and bytes of the partitions by the table's log: the most that a run reads."""
+        mine = self._statistics()
+        return Cost(files_read=sum(stats.files for stats in mine), bytes_read=sum(stats.bytes for stats in mine))
+
+    def _statistics(self) -> list[FileStats]:
         held = self.table.ledger.state(self.version).statistics().items()
-        mine = [stats for values, stats in held if any(p.items() <= dict(values).items() for p in self.partitions)]
-        return sum(stats.rows for stats in mine)
+        return [stats for values, stats in held if any(p.items() <= dict(values).items() for p in self.partitions)]
 
 
 @cache

@@ -14,6 +14,7 @@ from datetime import datetime, timezone
 from numbers import Integral, Real
 from typing import Any
 
+from dedp_assets.patterns.core.costs import COST_NOTE, Cost
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.results import Finding, RowCounts
@@ -120,6 +121,7 @@ class Provenance:
             instead of refused.
         at: when the run started; the library reads no clock.
         notes: further facts for the ledger, JSON values.
+        read: files and bytes of the pinned inputs by their logs, as far as these tell.
 
     Raises:
         ConfigError: for a value of another type; a time needs a zone.
@@ -137,6 +139,7 @@ class Provenance:
     replay: bool = False
     at: datetime | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
+    read: Cost = field(default_factory=Cost, compare=False)
 
     def __post_init__(self) -> None:
         require_types(self)
@@ -158,6 +161,7 @@ class CommitRecord:
         figures: every number measured while the rows were staged.
         fingerprint: order-free digest of the written rows, to tell a retry from other data.
         at: when the run started, ISO 8601 in UTC; empty if nobody said.
+        cost: cost of the write; ``None`` if nobody measured it. Two records of one write are equal whatever they cost.
     """
 
     asset: str
@@ -178,6 +182,7 @@ class CommitRecord:
     replay: bool = False
     notes: Mapping[str, Any] = field(default_factory=dict)
     at: str = ""
+    cost: Cost | None = field(default=None, compare=False)
 
     @property
     def counted(self) -> bool:
@@ -217,6 +222,7 @@ class CommitRecord:
             replay=provenance.replay,
             notes=provenance.notes,
             at=_utc(provenance.at),
+            cost=provenance.read if provenance.read.known else None,
         )
         return record.stored()
 
@@ -230,13 +236,22 @@ class CommitRecord:
         pending = self.notes.get("execution", {}).get("pending", ())
         return partition.keys() == self.partition.keys() and any(key in partition.values() for key in pending)
 
+    def costing(self, cost: Cost) -> CommitRecord:
+        """Return this record with ``cost`` added, and with the rows read by the row accounting."""
+        spent = (self.cost or Cost()) + cost
+        return replace(self, cost=replace(spent, rows_read=self.rows["read"]) if self.counted else spent)
+
     def to_json(self) -> str:
         """Return the record as the JSON text stored in the commit.
 
         JSON has no number for infinity and for what is none: they are the texts ``Infinity``, ``-Infinity`` and
         ``NaN``. Bytes are hexadecimal digits, sets are lists in order, and what else JSON does not know is its text.
         """
-        return json.dumps({"dedp": 1, **_plain(self)}, allow_nan=False, separators=(",", ":"))
+        payload = {"dedp": 1, **_plain(self)}
+        del payload["cost"]
+        if self.cost is not None:
+            payload["notes"][COST_NOTE] = self.cost.known
+        return json.dumps(payload, allow_nan=False, separators=(",", ":"))
 
     def stored(self) -> CommitRecord:
         """Return the record as read back from the log, with plain JSON values only."""
@@ -252,4 +267,9 @@ class CommitRecord:
         if not isinstance(payload, dict) or payload.pop("dedp", None) != 1:
             return None
         payload["findings"] = tuple(payload["findings"])
-        return cls(**payload)
+        cost = Cost.read(payload.get("notes", {}).pop(COST_NOTE, None))
+        return cls(**{name: value for name, value in payload.items() if name in _FIELDS}, cost=cost)
+
+
+_FIELDS = {each.name for each in fields(CommitRecord)} - {"cost"}
+"""Fields by their names in JSON; others are those of a later release."""

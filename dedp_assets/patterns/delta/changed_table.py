@@ -12,6 +12,7 @@ from dedp_assets.patterns.core.audits import Audit, not_empty, require_passed
 from dedp_assets.patterns.core.columns import require_rows
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.meeting import as_held
+from dedp_assets.patterns.core.metering import Meter
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once
@@ -104,16 +105,16 @@ class ChangedTable(DeclaredTable):
             [(1, 'Ada L.')]
         """
         require_rows(self.name, source)
-        state = self.ensure()
+        meter, state = Meter(), self.ensure()
         owned = require_partition(self.name, state, partition or {})
         merge = Merge(tuple(keys), tuple(clauses), on, null_keys, owned, unusable or {}, whole, self.spec.key)
         require_merge_by_key(self.spec, merge)
         source = merge.checked(self.name, state, source)
         guards = (not_empty("source", allow_empty=allow_empty),) if whole else ()
         with evaluated_once(source.select("*")) as rows:
-            seen = profile_merge(self.spec, merge, rows, state)
+            seen = meter.jobs(rows.sparkSession)(profile_merge)(self.spec, merge, rows, state)
             change = Merging(merge, rows, seen, merge.statement(self.name, state), self.store, self.spec)
-            request = ChangeRequest(owned, provenance, audits, self._execution(execution), find_base, since)
+            request = ChangeRequest(owned, provenance, audits, self._execution(execution), find_base, since, meter)
             if not (why := file_exchange.only_spark_changes(state)):
                 return rewrite(self, change, replace(request, audits=(*guards, *audits)))
             require_passed(self.name, guards, {"source": seen.rows}, provenance.approval)
@@ -167,16 +168,16 @@ class ChangedTable(DeclaredTable):
             SchemaMismatch: if ``compute`` makes other columns than the table's.
         """
         require_rows(self.name, source)
-        state = self.ensure()
+        meter, state = Meter(), self.ensure()
         require_own_key(self.spec, identity)
         if why := file_exchange.only_spark_changes(state):
             raise ConfigError(f"{self.name} has {why}: rows of it cannot be computed anew, merge into it instead")
         held = [field for field in held_types(state).fields if field.name.lower() in map(str.lower, keys)]
         source = as_held(source, StructType(held), self.name)
         with evaluated_once(source.select("*")) as rows:
-            profile = profile_keys(self.name, rows, keys)
+            profile = meter.jobs(rows.sparkSession)(profile_keys)(self.name, rows, keys)
             change = Recomputing(tuple(keys), tuple(identity), rows, compute, profile, self.store, tuple(aside))
-            return rewrite(self, change, ChangeRequest({}, provenance, audits))
+            return rewrite(self, change, ChangeRequest({}, provenance, audits, meter=meter))
 
     @in_range
     def delete(
@@ -216,14 +217,15 @@ class ChangedTable(DeclaredTable):
             ConfigError: if a vacuum removed files of that version, or the table is append-only or closed.
         """
         statement = f"RESTORE TABLE delta.`{self.store.address}` TO VERSION AS OF {version}"
-        record = CommitRecord.of(provenance, content=statement)
-        with table_lock(self.store):
+        record, meter = CommitRecord.of(provenance, content=statement), Meter()
+        with meter.waiting(table_lock(self.store)):
             if gone := missing_files(self.store, self.ledger.state(version)):
                 raise self._vacuumed(version, gone)
             require_replaceable(self.name, self.ledger.state())
             file_exchange.raise_generation(self.ledger, lambda: self.session)
             before = self.ledger.version()
-            settings = {"spark.databricks.delta.commitInfo.userMetadata": record.to_json()}
+            noted = record.costing(meter.cost()).to_json()
+            settings = {"spark.databricks.delta.commitInfo.userMetadata": noted}
             with private(self.session, settings) as own:
                 own.sql(statement)
             return spark_dml.committed(self, before, record)

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.columns import require_rows
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.metering import Meter
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead
@@ -99,6 +100,7 @@ class StagedTable(ChangedTable):
                 that counts a column by itself.
             SchemaMismatch: if the rows' columns are not the table's.
         """
+        meter = Meter()
         require_rows(self.name, rows)
         require_whole(self.spec, partition or {}, append=append)
         split, state = Split.of(rows, keep), self.ensure()
@@ -113,12 +115,13 @@ class StagedTable(ChangedTable):
         accounting = Accounting.of(self.name, parts, state, owned, audits, repeated=REPEATED if same else "")
         hashes = {**parts.hashes, **same}
         measuring = Measuring(accounting.measures(), accounting.asked(), accounting.landed(), hashes).along(tally)
-        stage = stage_rows(split, layout_of(self, state, owned), measuring=measuring, keep=keep, also=also)
+        with meter.jobs(split.rows.sparkSession):
+            stage = stage_rows(split, layout_of(self, state, owned), measuring=measuring, keep=keep, also=also)
         with discarded_if_unjudged(stage):
             judged = accounting.judge(stage.observed, provenance.approval)
         if judged.refused:
             raise refusal(self, owned, judged, stage, stage.read())
-        return StagedWrite.of(self, stage, judged, owned, provenance, append=append)
+        return StagedWrite.of(self, stage, judged, owned, provenance, append=append, meter=meter)
 
     def _without_rows(
         self, owned: Mapping[str, str], provenance: Provenance, *, append: bool = False, since: int | None = None

@@ -8,6 +8,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from dedp_assets.patterns.core.errors import Conflict, NotReady, TransactionReused
+from dedp_assets.patterns.core.metering import Meter
 from dedp_assets.patterns.delta import Ledger, transaction_id
 from dedp_assets.patterns.delta.commit import file_exchange, idempotency, spark_writer
 from dedp_assets.patterns.delta.log.transactions import generation_id
@@ -177,7 +178,7 @@ def test_a_commit_with_transaction_and_record_replaces_just_its_partition(events
     neighbour = {"event_date": "2026-01-06"}
     ledger = events({"changed": [DAY, neighbour]})
     state, wanted = ledger.state(), record().stored()
-    stage_commit.commit_files(state, empty_stage(ledger.store), wanted, decide(ledger, wanted))
+    stage_commit.commit_files(state, empty_stage(ledger.store), wanted, decide(ledger, wanted), Meter())
     assert set(ledger.state().statistics()) == {tuple(neighbour.items())}
     assert (ledger.version(), ledger.commit(2).record, ledger.state().transaction(APP)) == (2, wanted, 5)
 
@@ -189,7 +190,7 @@ def test_a_commit_that_lost_the_race_is_a_conflict(events):
     decision = decide(ledger, wanted)
     events({"changed": [DAY]})
     with pytest.raises(Conflict, match="another writer changed the table first"):
-        stage_commit.commit_files(state, empty_stage(ledger.store), wanted, decision)
+        stage_commit.commit_files(state, empty_stage(ledger.store), wanted, decision, Meter())
     assert ledger.version() == 2
 
 
@@ -197,7 +198,7 @@ def test_an_equal_rewrite_commits_no_file(events):
     """Record and transaction move on, the rows stay, nobody downstream sees a change."""
     ledger = events(commit())
     wanted = record(code_version="2").stored()
-    stage_commit.commit_files(ledger.state(), empty_stage(ledger.store), wanted, decide(ledger, wanted))
+    stage_commit.commit_files(ledger.state(), empty_stage(ledger.store), wanted, decide(ledger, wanted), Meter())
     assert (ledger.changes(since=1), ledger.latest(DAY).record) == ((2, {}), wanted)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from dedp_assets.defs.silver.visits import BY_EVENT_DATE
 from dedp_assets.graph.run.feeds import Pinned, day_to_week, hour_to_day, pin, same, whole
+from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
@@ -68,6 +69,7 @@ def test_the_newest_change_is_pinned_and_not_the_newest_commit_about_the_day(tmp
     table = upstream(tmp_path, {"changed": [DAY], "record": a_record("silver/x", DAY)}, rerun, {"changed": [OTHER]})
     pinned = pin(table, same("event_date"), "2026-01-05")
     assert (pinned.version, pinned.changed, pinned.count()) == (3, 1, 1)
+    assert pinned.size() == Cost(files_read=1, bytes_read=100)
     assert pin(table, whole(), "").changed == 3
     assert pin(table, day_to_week("event_date"), "2026-01-05").count() == 2
 

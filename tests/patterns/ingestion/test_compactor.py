@@ -134,6 +134,13 @@ def test_hundreds_of_tiny_appends_become_one_file_a_day(events):
     commit = last_commit(events)
     assert (commit.operation, commit.changed, commit.maintenance.run_id) == ("OPTIMIZE", frozenset(), "run-7")
     assert (commit.maintenance.pattern, commit.maintenance.figures) == ("ingestion.compactor", result.figures)
+    cost = commit.maintenance.cost
+    assert (cost.files_read, cost.bytes_read, cost.files_written, cost.rows_written, cost.attempts) == (
+        *(200, size),
+        *(2, 200, 1),
+    )
+    assert cost.bytes_written == commit.bytes_added
+    assert cost.seconds >= cost.staging_seconds > 0
     raw = (events.location / "_delta_log" / f"{commit.version:020d}.json").read_text().splitlines()
     moved = [file for line in raw for kind, file in json.loads(line).items() if kind in ("add", "remove")]
     assert (len(moved), {file["dataChange"] for file in moved}) == (202, {False})

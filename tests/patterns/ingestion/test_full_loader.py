@@ -283,6 +283,7 @@ def test_the_former_dataset_stays_readable_and_can_be_restored(devices, snapshot
     bad = load_full(snapshot(A="oops", B="oops"), devices.target(run))
     assert labels(devices, good.version) == {"A": "a1", "B": "b1"}
     restored = devices.restore(good.version, provenance=a_run(cause="rollback"))
+    assert devices.ledger.commit(restored.version).record.cost.seconds > 0
     assert labels(devices) == {"A": "a1", "B": "b1"}
     assert labels(devices, bad.version) == {"A": "oops", "B": "oops"}
     assert devices.ledger.commit(restored.version).record.cause == "rollback"

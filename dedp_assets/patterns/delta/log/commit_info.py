@@ -34,6 +34,7 @@ class Commit:
         files_added: data files the commit added.
         files_past: files that only the past needs from here on: data files it removed, and its change data.
         rows_added: rows in those files by their statistics, in rows.
+        bytes_added: size of those files, in bytes.
         metrics: Delta's operation metrics, as written (strings).
         parameters: Delta's operation parameters, as written.
     """
@@ -49,6 +50,7 @@ class Commit:
     files_past: tuple[str, ...] = ()
     maintenance: CommitRecord | None = None
     rows_added: int = 0
+    bytes_added: int = 0
     metrics: Mapping[str, str] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
 

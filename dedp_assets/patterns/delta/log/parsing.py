@@ -37,6 +37,7 @@ class _File(NamedTuple):
     kind: str
     path: str
     rows: int
+    size: int
     changed: Partition | None
 
 
@@ -45,7 +46,8 @@ def _files(action: Mapping[str, Any]) -> Iterator[_File]:
         if kind in _FILES and file:
             rows = json.loads(file.get("stats") or "{}").get("numRecords", 0) if kind == "add" else 0
             changes = kind != "cdc" and file.get("dataChange", True)
-            yield _File(kind, file["path"], rows, _values(file) if changes else None)
+            size = file.get("size") or 0
+            yield _File(kind, file["path"], rows, size, _values(file) if changes else None)
 
 
 def changed_partitions(raw: bytes, naming: Callable[[], Naming]) -> frozenset[Partition]:
@@ -149,6 +151,7 @@ def parse_commit(version: int, raw: bytes, naming: Callable[[], Naming]) -> Comm
         files_added=tuple([file.path for file in added]),
         files_past=tuple([file.path for file in files if file.kind != "add"]),
         rows_added=sum(file.rows for file in added),
+        bytes_added=sum(file.size for file in added),
         metrics=info.get("operationMetrics") or {},
         parameters=info.get("operationParameters") or {},
     )

@@ -16,7 +16,9 @@ from urllib.parse import unquote
 
 from deltalake.transaction import AddAction
 
+from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.errors import Conflict, ContractError
+from dedp_assets.patterns.core.metering import Meter
 from dedp_assets.patterns.core.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import WriteResult
@@ -76,9 +78,10 @@ def rewrite(
     inside = not any(lies_outside(file["path"]) for _, file in _each(files))
     if not (inside and file_exchange.serves(state)):
         return _optimise_in_place(table, files, record, settings)
-    stage = new_stage(table.store)
+    stage, meter = new_stage(table.store), Meter()
     try:
-        rewritten = _rewritten(table, state, stage, files, settings)
+        with meter.jobs(table.session):
+            rewritten = _rewritten(table, state, stage, files, settings)
     except Exception as error:
         stage.discard()
         if not isinstance(error, SPARK_ERRORS):
@@ -86,7 +89,7 @@ def rewrite(
         raise ContractError(
             f"{table.name}: its small files cannot be merged, nothing was exchanged. {error}"
         ) from error
-    return _exchange(table, stage, record, rewritten)
+    return _exchange(table, stage, record, rewritten, meter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +139,12 @@ def _same_rows(table: str, rewritten: _Rewritten) -> _Rewritten:
     return rewritten
 
 
-def _exchange(table: Table, stage: Stage, record: CommitRecord, rewritten: Sequence[_Rewritten]) -> WriteResult:
+def _exchange(
+    table: Table, stage: Stage, record: CommitRecord, rewritten: Sequence[_Rewritten], meter: Meter
+) -> WriteResult:
     """Commit rewritten files in place of small files, except in partitions that another writer changed."""
-    with turn(table.store):
-        for last in attempts():
+    with meter.waiting(turn(table.store)):
+        for last in meter.trying(attempts()):
             now = table.ledger.state()
             active = {file["path"] for file in now.files()} if file_exchange.serves(now) else set()
             kept = [part for part in rewritten if all(file["path"] in active for file in part.old)]
@@ -152,7 +157,8 @@ def _exchange(table: Table, stage: Stage, record: CommitRecord, rewritten: Seque
             record = replace(record, figures=figures, notes={**record.notes, "gave_way": gave_way})
             try:
                 require_files(table.store, [(unquote(a["path"]), a["size"]) for p in kept for a in p.new])
-                commits.write(table.store, now.version + 1, [commits.info(record, "OPTIMIZE", now, moved), *actions])
+                spent = record.costing(meter.cost() + _files_cost(kept))
+                commits.write(table.store, now.version + 1, [commits.info(spent, "OPTIMIZE", now, moved), *actions])
                 break
             except Conflict as error:
                 if last or isinstance(error, FilesGone):
@@ -160,6 +166,18 @@ def _exchange(table: Table, stage: Stage, record: CommitRecord, rewritten: Seque
                     raise
         replace(stage, adds=tuple(_staged(add) for part in kept for add in part.new)).finish()
     return _compacted(table.name, now.version + 1, figures, gave_way)
+
+
+def _files_cost(kept: Sequence[_Rewritten]) -> Cost:
+    """Return the cost of files read and written."""
+    old, new = [file for part in kept for file in part.old], [add for part in kept for add in part.new]
+    return Cost(
+        files_read=len(old),
+        bytes_read=sum(file["size_bytes"] for file in old),
+        rows_written=sum(json.loads(add["stats"])["numRecords"] for add in new),
+        files_written=len(new),
+        bytes_written=sum(add["size"] for add in new),
+    )
 
 
 def _optimise_in_place(table: Table, files: Files, record: CommitRecord, settings: Mapping[str, str]) -> WriteResult:

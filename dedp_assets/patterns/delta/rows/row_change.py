@@ -10,6 +10,7 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.metering import Meter
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.delta.handle import TableHandle
 from dedp_assets.patterns.delta.log.table_state import KeyedFile, TableState
@@ -69,6 +70,7 @@ class ChangeRequest:
         execution: the execution that it is, of those that all change the whole table.
         find_base: finds the snapshot whose rows are changed.
         since: version of the table that the change was computed from, if it was.
+        meter: what the change has cost so far.
     """
 
     owned: Mapping[str, str]
@@ -77,6 +79,7 @@ class ChangeRequest:
     execution: Mapping[str, str] = field(default_factory=dict)
     find_base: FindBase = newest_snapshot
     since: int | None = None
+    meter: Meter = field(default_factory=Meter)
 
     @property
     def about(self) -> Mapping[str, str]:

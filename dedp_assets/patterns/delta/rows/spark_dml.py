@@ -72,16 +72,16 @@ def run(
             "visible: give no audits, or overwrite the partition"
         )
     require_lock(table.store)
-    record = request.record(content)
+    record, meter = request.record(content), request.meter
     if applied := idempotency.decide(table.ledger, table.ledger.state(), record).applied:
         return idempotency.already_applied(table.name, record, applied)
     stage = new_stage(table.store)
     try:
         if source is not None:
-            source.write.parquet(stage.store.address)
+            meter.jobs(source.sparkSession)(source.write.parquet)(stage.store.address)
         written = [(file.path, file.size_bytes) for file in stage.store.files() if file.path.endswith(".parquet")]
-        with table_lock(table.store):
-            for last in attempts():
+        with meter.waiting(table_lock(table.store)):
+            for last in meter.trying(attempts()):
                 state = table.ledger.state()
                 decision = idempotency.decide(table.ledger, state, record)
                 if decision.applied:
@@ -91,7 +91,7 @@ def run(
                 if _ran(
                     table,
                     statement,
-                    spark_writer.sql_settings(record, decision),
+                    spark_writer.sql_settings(record.costing(meter.cost()), decision),
                     source,
                     stage.store.address,
                     last=last,

@@ -7,13 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 
 from deltalake.transaction import AddAction
 
+from dedp_assets.patterns.core.metering import Meter
 from dedp_assets.patterns.core.records import CommitRecord
 from dedp_assets.patterns.delta.commit import file_exchange
 from dedp_assets.patterns.delta.commit.commits import Operation
 from dedp_assets.patterns.delta.commit.idempotency import Decision
 from dedp_assets.patterns.delta.log.partition_values import Partition
 from dedp_assets.patterns.delta.log.table_state import TableState
-from dedp_assets.patterns.delta.staging.stages import Stage
+from dedp_assets.patterns.delta.staging.stages import Stage, written
 
 __all__ = ["commit_files"]
 
@@ -23,6 +24,7 @@ def commit_files(
     stage: Stage,
     record: CommitRecord,
     decision: Decision,
+    meter: Meter,
     *,
     append: bool = False,
     only: Collection[Partition] | None = None,
@@ -34,6 +36,7 @@ def commit_files(
         stage: the staged files, which are not committed if the partition holds the same rows already.
         record: goes into the commit as its user metadata.
         decision: transaction id and version.
+        meter: what the write has cost so far.
         append: keep the partition's present files.
         only: replace just these partitions among the ones the write owns.
 
@@ -64,7 +67,7 @@ def commit_files(
         state,
         adds,
         gone,
-        record=record,
+        record=record.costing(meter.cost() + written(adds)),
         decision=decision,
         operation=operation,
         data_change=change,

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError
+from dedp_assets.patterns.core.metering import Meter
 from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.partitions import from_folder, to_folder
@@ -70,10 +71,12 @@ class StagedWrite:
         provenance: Provenance,
         *,
         append: bool = False,
+        meter: Meter | None = None,
     ) -> StagedWrite:
-        """Make the write of accepted rows; the record names the stage."""
+        """Make the write of accepted rows; the record names stage and cost."""
         noted = replace(provenance, notes={**provenance.notes, "stage": stage.store.name})
-        return cls(table, stage, judged.record(noted, owned), judged.findings, append)
+        record = judged.record(noted, owned)
+        return cls(table, stage, record.costing(meter.cost()) if meter else record, judged.findings, append)
 
     @classmethod
     def of_note(cls, table: TableHandle, note: Mapping[str, Any]) -> StagedWrite:
@@ -138,10 +141,10 @@ class StagedWrite:
                 another writer does not yield, or somebody removed what was staged.
             ContractError: if the rows' partition belongs to another channel.
         """
-        table = self.table
-        differing = self._compare(after)
-        with turn(table.store):
-            for last in attempts():
+        table, meter = self.table, Meter()
+        differing = self._compare(after, meter)
+        with meter.waiting(turn(table.store)):
+            for last in meter.trying(attempts()):
                 state = table.ledger.state()
                 decision = self._decide(state, after)
                 if decision.applied:
@@ -151,7 +154,7 @@ class StagedWrite:
                 require_untouched(table, self.record.partition if held is None else held, since)
                 self._require_channel(state)
                 try:
-                    changed = self._commit(state, decision, differing)
+                    changed = self._commit(state, decision, differing, meter)
                     break
                 except (Conflict, *SPARK_ERRORS) as error:
                     if last or not spark_writer.is_conflict(error):
@@ -203,19 +206,20 @@ class StagedWrite:
             self.stage.discard()
             raise
 
-    def _commit(self, state: TableState, decision: idempotency.Decision, differing: _Differing | None) -> bool:
+    def _commit(
+        self, state: TableState, decision: idempotency.Decision, differing: _Differing | None, meter: Meter
+    ) -> bool:
         if not decision.same_rows:
             self._require_staged()
         if not file_exchange.serves(state):
             location = self.table.store.address
             rows = self.stage.read() if self.stage.session else self.table.read(version=state.version).limit(0)
-            spark_writer.commit_by_spark(
-                rows, self.record, decision, location=location, state=state, append=self.append
-            )
+            record = self.record.costing(meter.cost())
+            spark_writer.commit_by_spark(rows, record, decision, location=location, state=state, append=self.append)
             return not decision.same_rows
         # What was compared is not what is replaced, if another writer was here meanwhile: then nothing is kept.
         only = differing.partitions if differing and differing.files == self._replaced(state) else None
-        stage_commit.commit_files(state, self.stage, self.record, decision, append=self.append, only=only)
+        stage_commit.commit_files(state, self.stage, self.record, decision, meter, append=self.append, only=only)
         return not decision.same_rows
 
     def _require_staged(self) -> None:
@@ -226,7 +230,7 @@ class StagedWrite:
             self.stage.discard()
             raise
 
-    def _compare(self, after: int | None) -> _Differing | None:
+    def _compare(self, after: int | None, meter: Meter) -> _Differing | None:
         """Compare staged and stored rows by partition, in Spark jobs and without the lock."""
         state = self.table.ledger.state()
         finer = set(state.partition_columns) - set(self.record.partition)
@@ -235,7 +239,8 @@ class StagedWrite:
         decision = self._decide(state, after)
         if decision.applied or decision.same_rows or decision.repair or not decision.rewrite or self._lost(state):
             return None
-        return _Differing(self._replaced(state), frozenset(self._differing(state)))
+        with meter.jobs(self.table.session):
+            return _Differing(self._replaced(state), frozenset(self._differing(state)))
 
     def _replaced(self, state: TableState) -> frozenset[str]:
         """List the active files of the owned partition."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
@@ -18,6 +18,7 @@ from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier, select_list
 from dedp_assets.patterns.core.partitions import quoted
@@ -27,7 +28,7 @@ from dedp_assets.patterns.delta.storage.coordination import has_lock
 from dedp_assets.patterns.delta.storage.locations import Located, literal_path
 from dedp_assets.patterns.delta.storage.store import Claim, Store, require
 
-__all__ = ["STAGE", "Stage", "claim_of", "empty_stage", "new_stage", "rows_of"]
+__all__ = ["STAGE", "Stage", "claim_of", "empty_stage", "new_stage", "rows_of", "written"]
 
 STAGE = "staged-"
 """What begins the names of stages' folders."""
@@ -150,3 +151,8 @@ def empty_stage(table: Store) -> Stage:
 def rows_of(add: AddAction) -> int:
     """Return the row count of a staged file, from the statistics in the add action."""
     return int(json.loads(add.stats)["numRecords"])
+
+
+def written(adds: Collection[AddAction]) -> Cost:
+    """Return the cost of added files: rows, files and bytes written."""
+    return Cost(rows_written=sum(map(rows_of, adds)), files_written=len(adds), bytes_written=sum(a.size for a in adds))
