@@ -21,6 +21,7 @@ variable               meaning                                                  
 ``DEDP_ADS_TOPIC``     the topic of the ads that were shown                        ``ads``
 ``DEDP_TICK_SECONDS``  how often the most frequent sensors look; others less often ``5``
 ``DEDP_LOOK_SECONDS``  how long such a tick goes on looking; ``dedp up`` takes 24  ``0``: it looks once
+``DEDP_RUNS_AT_ONCE``  how many runs of Dagster's queue work at the same time     ``2``, for two cores
 ``DEDP_FIRST_DAY``     first daily partition, ``YYYY-MM-DD``                       30 days before the data
 =====================  ==========================================================  =========================
 """
@@ -80,6 +81,7 @@ class Settings:
     ads_topic: str = "ads"
     tick_seconds: int = 5
     look_seconds: int = 0
+    runs_at_once: int = 2
     stated_first_day: date | None = None
 
     @property
@@ -132,6 +134,7 @@ def settings() -> Settings:
         ads_topic=env.get("DEDP_ADS_TOPIC") or "ads",
         tick_seconds=_seconds(env, "DEDP_TICK_SECONDS", 5),
         look_seconds=_seconds(env, "DEDP_LOOK_SECONDS", 0, least=0),
+        runs_at_once=_number(env, "DEDP_RUNS_AT_ONCE", 2),
         stated_first_day=_date(env, "DEDP_FIRST_DAY"),
     )
 
@@ -197,6 +200,13 @@ def _seconds(env: Mapping[str, str], name: str, default: int, *, least: int = 1)
     value = env.get(name) or str(default)
     if not value.isdecimal() or int(value) < least:
         raise ValueError(f"{name}={value} is not offered; choose a whole number of seconds from {least} on")
+    return int(value)
+
+
+def _number(env: Mapping[str, str], name: str, default: int) -> int:
+    value = env.get(name) or str(default)
+    if not value.isdecimal() or int(value) < 1:
+        raise ValueError(f"{name} must be a whole number from 1 on, not {value}")
     return int(value)
 
 
