@@ -9,6 +9,7 @@ variable               meaning                                                  
 ``DEDP_SPARK_MASTER``  Spark master of an embedded engine                          ``local[*]``
 ``DEDP_DRIVER_MEMORY`` its heap                                                    ``2g``
 ``DEDP_POSTGRES``      URL of the operational database                             one in ``$DEDP_HOME``
+``DEDP_POSTGRES_TLS``  of the one in ``$DEDP_HOME``: ``required`` takes TLS only  ``off``
 ``DEDP_HISTORY``       Dagster's runs and events: ``own``, the PostgreSQL of      SQLite in ``$DEDP_HOME``
                        ``dedp up``, or the URL of a PostgreSQL database
 ``DEDP_JAVA``          ``auto``: Java 17+ if found; ``bundled``: the wheel's       ``auto``
@@ -59,6 +60,9 @@ RETENTION_DAYS = 30
 Jit = Literal["full", "quick", "steady"]
 """How much an engine compiles: ``full`` queries and hot code, ``steady`` hot code, ``quick`` as little as possible."""
 
+Tls = Literal["off", "required"]
+"""How the laptop's own PostgreSQL is reached: by plain connections, or by TLS only."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -73,6 +77,7 @@ class Settings:
     jit: Jit
     java_home: Path | None
     postgres: str | None = field(default=None, repr=False)
+    postgres_tls: Tls = "off"
     history: str | None = field(default=None, repr=False)
     masking_key: str | None = field(default=None, repr=False)
     kafka: str | None = None
@@ -126,6 +131,7 @@ def settings() -> Settings:
         jit=cast("Jit", _choice(env, "DEDP_JIT", get_args(Jit))),
         java_home=Path(java_home) if java_home else None,
         postgres=env.get("DEDP_POSTGRES") or None,
+        postgres_tls=cast("Tls", _choice(env, "DEDP_POSTGRES_TLS", get_args(Tls))),
         history=env.get("DEDP_HISTORY") or None,
         masking_key=env.get("DEDP_MASKING_KEY") or None,
         kafka=env.get("DEDP_KAFKA") or None,

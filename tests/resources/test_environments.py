@@ -30,6 +30,7 @@ VARIABLES = (
     "DEDP_SPARK_MASTER",
     "DEDP_DRIVER_MEMORY",
     "DEDP_JAVA",
+    "DEDP_POSTGRES_TLS",
     "DEDP_KAFKA",
     "DEDP_KAFKA_TOPIC",
     "DEDP_SERVICES",
@@ -57,7 +58,7 @@ def test_nothing_set_means_the_documented_defaults(bare):
     """Each default is what the table at the top of the module says."""
     chosen = settings()
     assert (chosen.home, chosen.cache) == (CHECKOUT / ".dedp", CHECKOUT / ".dedp" / "cache")
-    assert (chosen.remote, chosen.java_home, chosen.postgres) == (None, None, None)
+    assert (chosen.remote, chosen.java_home, chosen.postgres, chosen.postgres_tls) == (None, None, None, "off")
     assert (chosen.kafka, chosen.kafka_topic, chosen.ads_topic, chosen.services) == (None, "visits", "ads", None)
     assert (chosen.master, chosen.driver_memory, chosen.java, chosen.jit) == ("local[*]", "2g", "auto", "full")
 
@@ -80,6 +81,7 @@ def test_an_empty_variable_counts_as_not_set(bare):
         ("DEDP_JIT", "quick", "jit"),
         ("DEDP_JIT", "steady", "jit"),
         ("DEDP_POSTGRES", "postgresql://reader@db.example/shop", "postgres"),
+        ("DEDP_POSTGRES_TLS", "required", "postgres_tls"),
         ("DEDP_KAFKA", "kafka.example:9092", "kafka"),
         ("DEDP_KAFKA_TOPIC", "clicks", "kafka_topic"),
         ("DEDP_SERVICES", "http://services.example", "services"),
@@ -100,6 +102,7 @@ def test_each_variable_decides_its_setting_only(bare, name, value, field):
         ("DEDP_JIT", "x", "full, quick, steady"),
         ("DEDP_JAVA", "17", "auto, bundled"),
         ("DEDP_JIT", "Quick", "full, quick, steady"),
+        ("DEDP_POSTGRES_TLS", "on", "off, required"),
     ],
 )
 def test_a_value_that_is_not_offered_is_refused_with_the_choices(bare, name, value, choices):
