@@ -17,7 +17,7 @@ from dedp_assets.patterns.delta import Adoption, adoption_of
 __all__ = ["adopt", "as_python", "in_file"]
 
 _WIDTH = 120
-_OPTIONS = ("comment", "one_channel_per", "properties", "key", "executed_by", "adopted")
+_OPTIONS = ("comment", "one_channel_per", "properties", "key", "executed_by", "event_time", "adopted")
 _TO_WRITE = (
     "reads: upstream tables in the place of no_inputs, like `tables: {silver/visits: {same: {column: event_date}}}`",
     "steps: your query in the place of the placeholder, which has no rows, so that a run of it is refused",

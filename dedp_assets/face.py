@@ -21,8 +21,9 @@ _SHARED = {
     "core.audits": ("Audit",),
     "core.errors": (),
     "core.records": ("Approval", "Provenance"),
-    "core.results": ("Finding", "Plan", "RowCounts", "Split", "WriteResult"),
+    "core.results": ("Access", "Finding", "Plan", "RowCounts", "Split", "WriteResult"),
     "core.rows": ("RowsRead", "tally"),
+    "core.secret": ("Secret",),
     "core.schema": ("Column", "TableSpec"),
     "delta": ("Delete", "Insert", "Ledger", "Table", "Target", "Update"),
 }

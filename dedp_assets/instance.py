@@ -55,12 +55,13 @@ def configuration(settings: Settings, *, in_postgres: Mapping[str, str] | str | 
     """Write the configuration of Dagster's instance, with the run history in files or in PostgreSQL.
 
     Args:
-        settings: decide the folder of the files.
+        settings: decide the folder of the files, and how many runs work at the same time.
         in_postgres: the URL of a database, or the variable that holds it; ``None`` for files.
     """
-    # Who opens the instance by its folder need not have the variable.
+    # Who opens the instance by its folder need not have the variable; Dagster takes no variable for a number of runs.
     stated = CONFIGURATION.read_text()
     stated = stated.replace("{env: DAGSTER_HOME}", json.dumps(str(settings.dagster_home)))
+    stated = stated.replace("max_concurrent_runs: 2 ", f"max_concurrent_runs: {settings.runs_at_once} ")
     if in_postgres is None:
         return stated
     storage = {"storage": {"postgres": {"postgres_url": in_postgres}}}

@@ -145,6 +145,9 @@ def logs(draw):
     by = [field_of(f"by {n}", draw(PARTITIONS)) for n in range(draw(st.integers(0, 2)))]
     checks = draw(st.dictionaries(WORDS, TEXTS, max_size=2).filter(lambda d: len({k.lower() for k in d}) == len(d)))
     ours = draw(DECLARED)
+    times = [each["name"] for each in [*fields, *by] if each["type"] in ("date", "timestamp", "timestamp_ntz")]
+    if times and draw(st.booleans()):
+        ours["event_time"] = draw(st.sampled_from(times))
     stored = {"dedp.declaration": json.dumps(ours, sort_keys=True)} if ours else {}
     properties = draw(st.dictionaries(WORDS.filter(lambda key: not key.startswith("delta.")), TEXTS, max_size=3))
     more = draw(st.sampled_from([{}, {"delta.appendOnly": "true"}, {"delta.checkpointInterval": "7"}]))
@@ -205,6 +208,7 @@ ORDERS = TableSpec(
 
 # Not in the log; a declaration can say it:
 # - key: the columns that tell its rows apart
+# - event_time: the column with the time at which the event of a row happened
 # - order: the column that says which of two changes of a row is newer (order_by of a merge)
 # - personal: which columns are personal data (Column(..., personal=True))
 # - owner, readers and greatest age (About(owner=..., used_by=..., fresh_hours=...) of a table of the graph)

@@ -297,7 +297,7 @@ def _go_on(step: Step, known: Known, *, last: bool) -> None:
         if step.result in (*known.values, *known.targets):
             raise Misfit((*step.path, "as"), f"as must be a name of its own, not {step.result}, which is there already")
         known.named[step.result] = returned is Split
-    if kind in ("inspect", "plan") or step.name == "account":
+    if step.is_aside:
         return
     known.tallied = known.tallied or step.name == "tally"
     known.split = returned is Split

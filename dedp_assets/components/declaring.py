@@ -23,7 +23,7 @@ from dedp_assets.patterns.core.schema import TableSpec
 __all__ = ["declare", "draft"]
 
 _TABLES = ("table", "beside")
-_COLUMNS = ("partition_by", "key", "one_channel_per")
+_COLUMNS = ("partition_by", "key", "one_channel_per", "event_time")
 """Options of a table declaration that name columns of the declared table."""
 
 

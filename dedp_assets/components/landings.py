@@ -230,18 +230,21 @@ class Landed:
                 stated.table,
                 {**kept, **of_event, **_PLACES, **self.landed, "was_dead_lettered": _REPLAYED},
                 partition_by=by,
+                event_time=stated.event_time,
                 comment=f"{what} Typed, validated{' and deduplicated' if stated.keys else ''}.",
             ),
             TableSpec(
                 stated.bronze or f"bronze/{self.dataset}",
                 {**raw, **_PLACES, **(timely if self.event else {}), **self.landed, **self.event},
                 partition_by=(*self.landed, *self.event),
+                event_time="event_date" if "event_date" in self.event else "",
                 comment="One row per landed record, malformed ones included.",
             ),
             TableSpec(
                 f"{stated.table}_dead_letter",
                 {**raw, **_PLACES, **self.landed, **self.event, **LETTER, **({"filed_under": filed} if by else {})},
                 partition_by=("filed_under",) if by else (),
+                event_time="occurred_at" if stated.event_time else "",
                 comment="One row per landed record that could not be processed, with every rule it broke.",
             ),
         )

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from dedp_assets.components.model import Name, Options, PythonName, create, field_of, help_of, options_of, stands_for
 from dedp_assets.graph.declare import Pinned
 from dedp_assets.patterns.catalog import KINDS, Pattern, patterns
-from dedp_assets.patterns.core.results import Finding, Plan, Split
+from dedp_assets.patterns.core.results import Access, Finding, Plan, Split
 from dedp_assets.patterns.core.rows import tally
 from dedp_assets.patterns.delta import Ledger, Table, Target
 
@@ -43,6 +43,7 @@ class Beside(Name):
 
 stands_for(Plan, lambda: Earlier)
 stands_for(Finding, lambda: Earlier)
+stands_for(Access, lambda: Earlier)
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Operation:
     Attributes:
         name: key of the step.
         function: what the step calls.
-        kind: ``transform``, ``write``, ``inspect`` or ``plan``.
+        kind: ``transform``, ``write``, ``inspect``, ``plan`` or ``access``.
         summary: what it promises.
     """
 
@@ -69,6 +70,11 @@ class Operation:
     def returns(self) -> Any:  # noqa: ANN401 - a type
         """Type of the result."""
         return self._hints.get("return")
+
+    @property
+    def is_aside(self) -> bool:
+        """``True`` if the result is no rows: the next step takes the rows of the step before."""
+        return self.kind in ("inspect", "plan", "access") or self.name == "account"
 
     @cached_property
     def data(self) -> Mapping[str, Role]:
@@ -172,4 +178,4 @@ def _role(name: str, kinds: tuple[Any, ...], *, first: bool) -> Role:
         return "table"
     if {DataFrame, Split} & set(kinds):
         return "rows" if first else "earlier"
-    return "earlier" if {Finding, Plan} & set(kinds) else "object"
+    return "earlier" if {Access, Finding, Plan} & set(kinds) else "object"

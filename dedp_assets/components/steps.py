@@ -59,7 +59,7 @@ class Step:
     @property
     def is_aside(self) -> bool:
         """``True`` if the next step takes the rows of the step before, and not the result."""
-        return self.operation is not None and (self.name == "account" or self.operation.kind in ("inspect", "plan"))
+        return self.operation is not None and self.operation.is_aside
 
 
 @dataclass(frozen=True)

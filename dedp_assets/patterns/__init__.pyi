@@ -12,6 +12,7 @@ from dedp_assets.patterns.core.errors import SchemaMismatch as SchemaMismatch
 from dedp_assets.patterns.core.errors import TransactionReused as TransactionReused
 from dedp_assets.patterns.core.records import Approval as Approval
 from dedp_assets.patterns.core.records import Provenance as Provenance
+from dedp_assets.patterns.core.results import Access as Access
 from dedp_assets.patterns.core.results import Finding as Finding
 from dedp_assets.patterns.core.results import Plan as Plan
 from dedp_assets.patterns.core.results import RowCounts as RowCounts
@@ -21,6 +22,7 @@ from dedp_assets.patterns.core.rows import RowsRead as RowsRead
 from dedp_assets.patterns.core.rows import tally as tally
 from dedp_assets.patterns.core.schema import Column as Column
 from dedp_assets.patterns.core.schema import TableSpec as TableSpec
+from dedp_assets.patterns.core.secret import Secret as Secret
 from dedp_assets.patterns.delta import Delete as Delete
 from dedp_assets.patterns.delta import Insert as Insert
 from dedp_assets.patterns.delta import Ledger as Ledger

@@ -16,11 +16,18 @@ from typing import Any, get_type_hints
 from pyspark.sql import DataFrame
 
 import dedp_assets.patterns as library
-from dedp_assets.patterns.core.results import Finding, Plan, Split, WriteResult
+from dedp_assets.patterns.core.results import Access, Finding, Plan, Split, WriteResult
 
 __all__ = ["KINDS", "Pattern", "patterns"]
 
-KINDS = {DataFrame: "transform", Split: "transform", WriteResult: "write", Finding: "inspect", Plan: "plan"}
+KINDS = {
+    DataFrame: "transform",
+    Split: "transform",
+    WriteResult: "write",
+    Finding: "inspect",
+    Plan: "plan",
+    Access: "access",
+}
 """What a pattern's main function returns -> its kind."""
 _ROOMS = {"core", "delta", "connectors"}
 
@@ -31,7 +38,7 @@ class Pattern:
 
     Attributes:
         id: ``chapter.module``.
-        kind: ``transform``, ``write``, ``inspect`` or ``plan``, from the main function's return type.
+        kind: ``transform``, ``write``, ``inspect``, ``plan`` or ``access``, from the main function's return type.
         function: the main function, the first name of the module's ``__all__``.
         options: keyword-only parameters of the main function, by name.
         summary: the module's first line.

@@ -9,6 +9,7 @@ variable               meaning                                                  
 ``DEDP_SPARK_MASTER``  Spark master of an embedded engine                          ``local[*]``
 ``DEDP_DRIVER_MEMORY`` its heap                                                    ``2g``
 ``DEDP_POSTGRES``      URL of the operational database                             one in ``$DEDP_HOME``
+``DEDP_POSTGRES_TLS``  of the one in ``$DEDP_HOME``: ``required`` takes TLS only  ``off``
 ``DEDP_HISTORY``       Dagster's runs and events: ``own``, the PostgreSQL of      SQLite in ``$DEDP_HOME``
                        ``dedp up``, or the URL of a PostgreSQL database
 ``DEDP_JAVA``          ``auto``: Java 17+ if found; ``bundled``: the wheel's       ``auto``
@@ -21,6 +22,7 @@ variable               meaning                                                  
 ``DEDP_ADS_TOPIC``     the topic of the ads that were shown                        ``ads``
 ``DEDP_TICK_SECONDS``  how often the most frequent sensors look; others less often ``5``
 ``DEDP_LOOK_SECONDS``  how long such a tick goes on looking; ``dedp up`` takes 24  ``0``: it looks once
+``DEDP_RUNS_AT_ONCE``  how many runs of Dagster's queue work at the same time     ``2``, for two cores
 ``DEDP_FIRST_DAY``     first daily partition, ``YYYY-MM-DD``                       30 days before the data
 =====================  ==========================================================  =========================
 """
@@ -58,6 +60,9 @@ RETENTION_DAYS = 30
 Jit = Literal["full", "quick", "steady"]
 """How much an engine compiles: ``full`` queries and hot code, ``steady`` hot code, ``quick`` as little as possible."""
 
+Tls = Literal["off", "required"]
+"""How the laptop's own PostgreSQL is reached: by plain connections, or by TLS only."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -72,6 +77,7 @@ class Settings:
     jit: Jit
     java_home: Path | None
     postgres: str | None = field(default=None, repr=False)
+    postgres_tls: Tls = "off"
     history: str | None = field(default=None, repr=False)
     masking_key: str | None = field(default=None, repr=False)
     kafka: str | None = None
@@ -80,6 +86,7 @@ class Settings:
     ads_topic: str = "ads"
     tick_seconds: int = 5
     look_seconds: int = 0
+    runs_at_once: int = 2
     stated_first_day: date | None = None
 
     @property
@@ -124,6 +131,7 @@ def settings() -> Settings:
         jit=cast("Jit", _choice(env, "DEDP_JIT", get_args(Jit))),
         java_home=Path(java_home) if java_home else None,
         postgres=env.get("DEDP_POSTGRES") or None,
+        postgres_tls=cast("Tls", _choice(env, "DEDP_POSTGRES_TLS", get_args(Tls))),
         history=env.get("DEDP_HISTORY") or None,
         masking_key=env.get("DEDP_MASKING_KEY") or None,
         kafka=env.get("DEDP_KAFKA") or None,
@@ -132,6 +140,7 @@ def settings() -> Settings:
         ads_topic=env.get("DEDP_ADS_TOPIC") or "ads",
         tick_seconds=_seconds(env, "DEDP_TICK_SECONDS", 5),
         look_seconds=_seconds(env, "DEDP_LOOK_SECONDS", 0, least=0),
+        runs_at_once=_number(env, "DEDP_RUNS_AT_ONCE", 2),
         stated_first_day=_date(env, "DEDP_FIRST_DAY"),
     )
 
@@ -197,6 +206,13 @@ def _seconds(env: Mapping[str, str], name: str, default: int, *, least: int = 1)
     value = env.get(name) or str(default)
     if not value.isdecimal() or int(value) < least:
         raise ValueError(f"{name}={value} is not offered; choose a whole number of seconds from {least} on")
+    return int(value)
+
+
+def _number(env: Mapping[str, str], name: str, default: int) -> int:
+    value = env.get(name) or str(default)
+    if not value.isdecimal() or int(value) < 1:
+        raise ValueError(f"{name} must be a whole number from 1 on, not {value}")
     return int(value)
 
 

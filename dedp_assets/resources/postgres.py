@@ -209,7 +209,8 @@ def history_url(chosen: Settings) -> str:
     if chosen.postgres:
         raise ConfigError("DEDP_HISTORY must be a URL where DEDP_POSTGRES is one, not own: no server of ours runs then")
     if url := announced(chosen.home / FOLDER):
-        return _for_dagster(f"{url.rpartition('/')[0]}/{HISTORY}")
+        # What may follow the database is how its server is to be verified.
+        return _for_dagster(re.sub(r"/\w+(?=\?|$)", f"/{HISTORY}", url, count=1))
     raise NotReady("the run history is in a PostgreSQL (DEDP_HISTORY=own) that is not running: start it with `make up`")
 
 

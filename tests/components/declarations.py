@@ -31,6 +31,7 @@ attributes:
       views: {type: BIGINT, comment: visits of the page, required: true}
     partition_by: [event_date]
     key: [event_date, page]
+    event_time: event_date
     checks: {views_are_there: views > 0}
     properties: {delta.appendOnly: "false"}
   beside:

@@ -58,13 +58,13 @@ def is_run_as_action(operation: Operation) -> bool:
     """Whether the arguments come from a table or from the user at the run, and from no step."""
     roles = set(operation.data.values())
     by_itself = operation.name in acting.actions() and roles != {"object"}
-    return not roles & {"rows", "table"} and (by_itself or operation.kind in ("plan", "inspect"))
+    return not roles & {"rows", "table"} and (by_itself or operation.kind in ("plan", "inspect", "access"))
 
 
 def _as_step(operation: Operation, given: Mapping[str, Any]) -> Any:
     stated, pinned, beside = _arguments(operation, given)
     into = next((given[name] for name, role in operation.data.items() if role == "into"), _NOWHERE)
-    aside = operation.kind in ("inspect", "plan")
+    aside = operation.is_aside
     step: dict[str, Any] = {operation.name: stated, **({"as": "found"} if aside else {})}
     step |= {"from": FIRST} if FIRST in pinned else {}
     last = {"python": f"tests.components.in_yaml:keep_{'found' if aside else 'rows'}"}

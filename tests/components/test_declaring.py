@@ -160,6 +160,7 @@ WORDS = [
     ("references: [silver/users]", "references: [silver/user]", "unknown table silver/user: did you mean"),
     ("partition_by: [event_date]\n    key", "partition_by: [evnt_date]\n    key", "unknown column evnt_date: did you"),
     ("key: [event_date, page]", "key: [event_date, pag]", "unknown column pag: did you mean page?"),
+    ("event_time: event_date", "event_time: event_dat", "unknown column event_dat: did you mean event_date?"),
     ("column: event_date", "column: event_dat", "unknown partition column of silver/visits event_dat: did you mean"),
     ("derived: {views: [visit_id]}", "derived: {viws: [visit_id]}", "unknown column viws: did you mean views?"),
     ("derived: {views: [visit_id]}", "derived: {views: [visit]}", "unknown upstream column visit: did you mean"),
@@ -241,6 +242,8 @@ RULES = [
      "steps.6.as"),
     ("reports: {soon", "reports: {every_visit_is_counted", "must have names of their own", "gates.audits"),
     ("type: DATE, comment: UTC day, required", "type: DOUBLE, comment: UTC day, required", "cannot be", "table"),
+    ("event_time: event_date", "event_time: views", "event_time must be a column of type TIMESTAMP or DATE, not views",
+     "table.event_time"),
     ("    - tally: {identity: [visit_id], keep: valid}\n      from: parts\n", "", "takes rows, not a split", "steps.3"),
     (GOOD[GOOD.index("    - quality.audit_w") :], "", "the last step must write the table", "steps.6"),
 ]  # fmt: skip

@@ -36,6 +36,33 @@ def test_attributes_in_no_file_make_the_tables():
     assert [table.spec.name for table in component.declared] == ["bronze/orders", "silver/orders"]
 
 
+@pytest.mark.parametrize(
+    ("partitions", "stated", "expected"),
+    [
+        ({"daily": {}}, {"event_time": "at"}, {"bronze": "event_date", "silver": "at", "letters": "occurred_at"}),
+        ({"hourly": {}}, {"event_time": "at"}, {"bronze": "", "silver": "at", "letters": "occurred_at"}),
+        ({"daily": {}}, {}, {"bronze": "", "silver": "", "letters": ""}),
+    ],
+    ids=["days", "hours", "none"],
+)
+def test_the_tables_of_a_landing_declare_its_event_time(partitions, stated, expected):
+    """Each by its own column: the record's, the day it is filed under, the letter's; an hour is a text, and no time."""
+    attributes = {
+        "table": "silver/orders",
+        "folder": "orders",
+        "format": {"json_lines": {}},
+        "columns": {"id": {"type": "STRING"}, "at": {"type": "TIMESTAMP"}},
+        "partitions": partitions,
+        "about": {"owner": "team:data"},
+        **stated,
+    }
+    made = TypeAdapter(LandingComponent.get_model_cls()).validate_python(attributes)
+    component = LandingComponent.load(made, dg.ComponentTree.for_test().load_context)
+    found = {spec.name: spec.event_time for each in component.declared for spec in each.tables}
+    names = {"bronze": "bronze/orders", "silver": "silver/orders", "letters": "silver/orders_dead_letter"}
+    assert found == {names[name]: column for name, column in expected.items()}
+
+
 def test_a_scaffolded_file_lacks_its_columns_alone(tmp_path):
     """Its first line names the schema, and the one fault names the command that writes them."""
     params = LandingScaffolder.get_scaffold_params()(

@@ -6,9 +6,13 @@ import inspect
 from types import SimpleNamespace
 
 import pytest
+from pyspark.sql import DataFrame
 
-from dedp_assets.components.operations import account, operations
+from dedp_assets.components.operations import Operation, account, operations
+from dedp_assets.components.upkeep import Action, At, Upkeep
+from dedp_assets.graph.declare import OnRequest
 from dedp_assets.patterns.catalog import patterns
+from dedp_assets.patterns.core.results import Access
 from tests.contracts.test_interface import NOT_FROM_DATA, can_be_stated
 
 PATTERNS = list(patterns())
@@ -63,3 +67,27 @@ def test_account_states_the_rows_of_an_upstream_table():
     assert account(upstream, read="visits") == {"figures": {"read": 7}, "represented": ""}
     assert account(upstream, represented="views") == {"figures": {}, "represented": "views"}
     assert set(operations()["account"].model.model_fields) == {"read", "represented"}
+
+
+def opened(*, name: str) -> Access:
+    """Open what a name names."""
+    return Access("nobody", {}, f"{name} is not known")
+
+
+def taken(rows: DataFrame, access: Access) -> DataFrame: ...
+
+
+def test_an_access_stands_beside_the_rows_and_is_named_by_later_steps():
+    """It is no rows, as a plan or a verdict is none; an action tells its sentence."""
+    operation = Operation("security.opened", opened, "access", "Opens.")
+    assert (operation.is_aside, operation.returns) == (True, Access)
+    assert Operation("security.taken", taken, "transform", "Takes.").data == {"rows": "rows", "access": "earlier"}
+    (done,) = upkeep_of(Action((), operation, {"name": "the door"})).on(At(STORED, None, None))
+    assert (done.outcome, done.result.as_dict()["reason"]) == ("the door is not known", "the door is not known")
+
+
+STORED = SimpleNamespace(name="gold/x", ledger=SimpleNamespace(exists=lambda: True))
+
+
+def upkeep_of(action: Action) -> Upkeep:
+    return Upkeep("platform/doors", (), [action], OnRequest(), "team:x")

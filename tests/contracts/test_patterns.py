@@ -90,7 +90,7 @@ def test_positional_is_data_and_options_are_keywords(pattern):
             assert parameter.name in hints, f"{name}({parameter.name}) is not annotated"
         assert "return" in hints, name
     data = [p for p in inspect.signature(pattern.function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
-    shapes = ("DataFrame", "Table", "Target", "Split", "Iterable", "Mapping", "Sink", "Finding")
+    shapes = ("DataFrame", "Table", "Target", "Split", "Iterable", "Mapping", "Sink", "Finding", "Access")
     assert data
     assert all(any(shape in str(p.annotation) for shape in shapes) for p in data), [str(p) for p in data]
 

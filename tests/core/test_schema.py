@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.core.schema import DECLARED, Column, TableSpec
 from dedp_assets.patterns.delta import Ledger, require_partition
 from dedp_assets.patterns.delta.snapshots.definition import alterations, conform
 from tests.helpers import EVENTS, write_log
@@ -130,6 +131,33 @@ def test_a_write_owns_partition_columns_only(event_rows, state):
     """Nobody can replace rows by a column the table is not partitioned by."""
     with pytest.raises(ConfigError, match=r"is partitioned by \['event_date'\], not by \['user_id'\]"):
         require_partition("silver/events", state, {"user_id": "u1"})
+
+
+@pytest.mark.parametrize("kind", ["TIMESTAMP", "timestamp", "TIMESTAMP_NTZ", "DATE"])
+def test_an_event_time_is_a_column_with_a_time(kind):
+    """A partition column as well, with any name; it stands in the property that Delta's metadata has no place for."""
+    columns = {"id": Column("BIGINT"), "o'clock.at": Column(kind)}
+    spec = TableSpec("silver/timed", columns, ("o'clock.at",) if kind == "DATE" else (), event_time="o'clock.at")
+    assert spec.event_time == "o'clock.at"
+    assert json.loads(spec.table_properties()[DECLARED]) == {"event_time": "o'clock.at"}
+
+
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [
+        ("when", r"must be a column of the table \(id, at, nested, times\), not when"),
+        ("AT", r"must be a column of the table \(.*\), not AT"),
+        ("nested.at", r"must be a column of the table \(.*\), not nested.at"),
+        ("nested", r"must be a column of type TIMESTAMP or DATE, not nested, a STRUCT<at: TIMESTAMP>"),
+        ("times", "must be a column of type TIMESTAMP or DATE, not times, a ARRAY<TIMESTAMP>"),
+        ("id", "must be a column of type TIMESTAMP or DATE, not id, a BIGINT"),
+    ],
+)
+def test_an_event_time_that_is_no_column_with_a_time_is_refused(named, words):
+    """In another spelling, in a column, several in a column, a number: said when the table is declared."""
+    columns = {"id": "BIGINT", "at": "TIMESTAMP", "nested": "STRUCT<at: TIMESTAMP>", "times": "ARRAY<TIMESTAMP>"}
+    with pytest.raises(ConfigError, match=f"^silver/timed: event_time {words}"):
+        TableSpec("silver/timed", {name: Column(kind) for name, kind in columns.items()}, event_time=named)
 
 
 @pytest.mark.parametrize("wrong", [{"type": None}, {"type": "INT", "replica": 7}, {"type": "INT", "required": "yes"}])

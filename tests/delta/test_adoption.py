@@ -120,7 +120,7 @@ def test_what_no_log_knows_is_asked_for(tmp_path):
     write_deltalake(tmp_path / "t", pa.table({"day": ["mon"], "n": [1]}), partition_by=["day"])
     asked = [sentence.partition(":")[0].partition(",")[0] for sentence in told(tmp_path / "t", "unknown")]
     assert asked == ["key", "order", "personal", "owner", "partitions"]
-    stored = {"key": ["n"], "columns": {"day": {"personal": True}}}
+    stored = {"key": ["n"], "event_time": "day", "columns": {"day": {"personal": True}}}
     write_protocol(
         tmp_path / "u",
         [field_of("n", "long"), field_of("day", "date")],
@@ -128,6 +128,9 @@ def test_what_no_log_knows_is_asked_for(tmp_path):
     )
     asked = [sentence.partition(":")[0].partition(",")[0] for sentence in told(tmp_path / "u", "unknown")]
     assert asked == ["order", "owner"]
+    write_protocol(tmp_path / "v", [field_of("at", "timestamp")])
+    (asked,) = (each for each in told(tmp_path / "v", "unknown") if each.startswith("event_time"))
+    assert asked == "event_time: the column with the time at which the event of a row happened"
 
 
 def test_the_last_partition_is_the_one_of_the_example(tmp_path):

@@ -19,7 +19,12 @@ def port():
         yield listener.getsockname()[1]
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:{}", "postgresql://me:secret@127.0.0.1:{}/shop"])
+URL = "postgresql://me:secret@127.0.0.1:{}/shop"
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:{}", URL, f"{URL}?sslmode=verify-full&sslrootcert=%2Fa%20home%2Fca.pem"]
+)
 def test_an_address_counts_until_it_is_withdrawn(tmp_path, port, address):
     """Whoever looks into the folder finds it, and only its user may read it."""
     assert announced(tmp_path) == ""

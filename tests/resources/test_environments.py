@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 
+import dagster as dg
 import pytest
+import yaml
 
-from dedp_assets.instance import prepare_home
+from dedp_assets.instance import configuration, prepare_home
 from dedp_assets.resources.environments import (
     CHECKOUT,
     RETENTION_DAYS,
@@ -27,11 +30,13 @@ VARIABLES = (
     "DEDP_SPARK_MASTER",
     "DEDP_DRIVER_MEMORY",
     "DEDP_JAVA",
+    "DEDP_POSTGRES_TLS",
     "DEDP_KAFKA",
     "DEDP_KAFKA_TOPIC",
     "DEDP_SERVICES",
     "DEDP_ADS_TOPIC",
     "DEDP_TICK_SECONDS",
+    "DEDP_RUNS_AT_ONCE",
     "DEDP_FIRST_DAY",
 )
 
@@ -53,7 +58,7 @@ def test_nothing_set_means_the_documented_defaults(bare):
     """Each default is what the table at the top of the module says."""
     chosen = settings()
     assert (chosen.home, chosen.cache) == (CHECKOUT / ".dedp", CHECKOUT / ".dedp" / "cache")
-    assert (chosen.remote, chosen.java_home, chosen.postgres) == (None, None, None)
+    assert (chosen.remote, chosen.java_home, chosen.postgres, chosen.postgres_tls) == (None, None, None, "off")
     assert (chosen.kafka, chosen.kafka_topic, chosen.ads_topic, chosen.services) == (None, "visits", "ads", None)
     assert (chosen.master, chosen.driver_memory, chosen.java, chosen.jit) == ("local[*]", "2g", "auto", "full")
 
@@ -76,6 +81,7 @@ def test_an_empty_variable_counts_as_not_set(bare):
         ("DEDP_JIT", "quick", "jit"),
         ("DEDP_JIT", "steady", "jit"),
         ("DEDP_POSTGRES", "postgresql://reader@db.example/shop", "postgres"),
+        ("DEDP_POSTGRES_TLS", "required", "postgres_tls"),
         ("DEDP_KAFKA", "kafka.example:9092", "kafka"),
         ("DEDP_KAFKA_TOPIC", "clicks", "kafka_topic"),
         ("DEDP_SERVICES", "http://services.example", "services"),
@@ -96,6 +102,7 @@ def test_each_variable_decides_its_setting_only(bare, name, value, field):
         ("DEDP_JIT", "x", "full, quick, steady"),
         ("DEDP_JAVA", "17", "auto, bundled"),
         ("DEDP_JIT", "Quick", "full, quick, steady"),
+        ("DEDP_POSTGRES_TLS", "on", "off, required"),
     ],
 )
 def test_a_value_that_is_not_offered_is_refused_with_the_choices(bare, name, value, choices):
@@ -201,3 +208,29 @@ def test_the_tick_interval_is_a_setting(bare):
     assert settings().tick_seconds == 5
     bare.setenv("DEDP_TICK_SECONDS", "60")
     assert settings().tick_seconds == 60
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "two", "1.5"])
+def test_a_number_of_runs_that_cannot_be_is_refused(bare, value):
+    """The variable is named, with what it takes."""
+    bare.setenv("DEDP_RUNS_AT_ONCE", value)
+    with pytest.raises(ValueError, match=f"^DEDP_RUNS_AT_ONCE must be a whole number from 1 on, not {value}$"):
+        settings()
+
+
+@pytest.mark.parametrize(("stated", "runs"), [("", 2), ("5", 5)])
+def test_how_many_runs_work_at_once_is_a_setting_of_every_home(bare, tmp_path, stated, runs):
+    """Dagster's queue reads it from the home's own file, whoever opens it, and two runs are what is not said."""
+    bare.setenv("DEDP_HOME", str(tmp_path))
+    bare.setenv("DEDP_RUNS_AT_ONCE", stated)
+    home = prepare_home(settings())["DAGSTER_HOME"]
+    bare.delenv("DEDP_RUNS_AT_ONCE")
+    with dg.DagsterInstance.from_config(home) as instance:
+        assert instance.get_concurrency_config().run_queue_config.max_concurrent_runs == runs
+
+
+def test_a_run_history_in_postgres_leaves_the_number_of_runs(bare, tmp_path):
+    """The queue's limit does not depend on where the runs are recorded."""
+    chosen = replace(settings(), home=tmp_path, runs_at_once=7)
+    stated = [yaml.safe_load(configuration(chosen, in_postgres=url)) for url in (None, "postgresql://h/runs")]
+    assert [each["concurrency"]["runs"] for each in stated] == [{"max_concurrent_runs": 7}] * 2

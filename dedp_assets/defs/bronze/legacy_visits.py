@@ -40,6 +40,7 @@ LEGACY_VISITS = TableSpec(
         "ingested_on": Column("DATE", "UTC day of ingestion_time", required=True),
     },
     partition_by=("ingested_on",),
+    event_time="event_time",
     comment="One row per legacy visit. What the database deletes stays here: its rows are never changed.",
 )
 AUDITS = (

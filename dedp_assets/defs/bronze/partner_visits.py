@@ -34,6 +34,7 @@ PARTNER_VISITS = TableSpec(
         "event_date": Column("DATE", "UTC day it happened; NULL if that is unreadable or not plausible"),
     },
     partition_by=("landed_on", "event_date"),
+    event_time="event_date",
     comment="One row per landed line, whatever it holds.",
 )
 FILES = Source(

@@ -51,6 +51,7 @@ HISTORY = TableSpec(
     "bronze/users_history",
     CHANGES,
     partition_by=("committed_on",),
+    event_time="committed_at",
     comment="One row per change of a user, in the order of the database's log.",
 )
 DATABASE = Source(

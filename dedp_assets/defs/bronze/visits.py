@@ -51,6 +51,7 @@ VISITS = TableSpec(
     },
     partition_by=("landed_on", "event_date"),
     one_channel_per="landed_on",
+    event_time="event_date",
     comment="One row per landed line, malformed ones included.",
 )
 FILES = Source(

@@ -16,6 +16,7 @@ LAST_REFERRALS = TableSpec(
     comment="One row per website. A visit that silver takes back later stays the last one until a newer one comes.",
     key=("website",),
     executed_by="event_date",
+    event_time="event_time",
 )
 QUERY = """
     SELECT regexp_extract(referrer, '^https?://([^/?#]*)', 1) AS website, event_time, visit_id, page FROM {referrals}

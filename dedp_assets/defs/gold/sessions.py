@@ -68,7 +68,9 @@ SESSIONS = TableSpec(
     checks=_CHECKS,
     comment="One row per session: visits of one visitor, half an hour apart at most, also over midnight.",
 )
-RULE = SessionRule(entity=["user_id"], event_time="event_time", event_id="visit_id", gap_seconds=1800, keep=["page"])
+RULE = SessionRule(
+    entity=["user_id"], event_time=VISITS.event_time, event_id="visit_id", gap_seconds=1800, keep=["page"]
+)
 PUBLIC = [
     "session_id",
     "user_id",

@@ -65,6 +65,7 @@ IMPRESSIONS = TableSpec(
         "event_date": Column("DATE", "UTC day of event_time", required=True),
     },
     partition_by=("event_date",),
+    event_time="event_time",
     checks={"ads_are_shown_before": "display_time IS NULL OR display_time <= event_time"},
     comment="One row per visit. Approximate and early where both sides come by topics: what comes too late for the "
     "stream is in it once its day was computed from the tables, which happens the night after.",
@@ -75,7 +76,7 @@ CURSOR = "dedp/joined_up_to"
 """Tag of a run over the topics: the versions of the tables that it reads."""
 WITHIN_SECONDS = 600
 LATENESS_SECONDS = 900
-TIMES = JoinTimes(fact="event_time", other="display_time")
+TIMES = JoinTimes(fact=VISITS.event_time, other=ADS.event_time)
 JOIN: Mapping[str, Any] = {
     "identity": ["visit_id"],
     "keys": {"page": "ad_page"},

@@ -45,6 +45,7 @@ ADS = TableSpec(
         "was_dead_lettered": Column("BOOLEAN", "whether it was a dead letter once and replayed after a fix"),
     },
     partition_by=("event_date",),
+    event_time="display_time",
     comment="One row per ad that was shown: typed and validated.",
 )
 DEAD_LETTER = TableSpec(
@@ -60,6 +61,7 @@ DEAD_LETTER = TableSpec(
         ),
     },
     partition_by=("filed_under",),
+    event_time="occurred_at",
     comment="One row per record of the topic that could not be processed, with every rule it broke.",
 )
 _EARLIEST = f"landed_on - INTERVAL {RETENTION_DAYS} DAYS"
@@ -82,7 +84,7 @@ IDENTITY = ("source_file", "line_number")
 RECORD: Mapping[str, Any] = {
     "payload": "raw",
     "raw": ["raw_bytes"],
-    "schema": {name: Field(column.type, event_time=name == "display_time") for name, column in _DISPLAY.items()},
+    "schema": {name: Field(column.type, event_time=name == ADS.event_time) for name, column in _DISPLAY.items()},
     "identity": IDENTITY,
     "carry": ["event_date", "landed_on"],
     "rules": RULES,

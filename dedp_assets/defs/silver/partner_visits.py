@@ -26,6 +26,7 @@ PARTNER_VISITS = TableSpec(
         RAW: Column(f"STRUCT<{_RECORD}>", "the record as it landed", required=True, personal=True),
     },
     partition_by=("event_date",),
+    event_time="event_time",
     comment="One row per landed record. Computed columns are flat and what landed is in `raw`, which stays in silver.",
 )
 SHAPES = {

@@ -26,6 +26,7 @@ REFERRALS = TableSpec(
         "event_date": Column("DATE", "UTC day of event_time", required=True),
     },
     partition_by=("event_date",),
+    event_time="event_time",
     comment="One row per visit that another website sent: approximate until its date leaves the look-back.",
 )
 CONDITIONS = {

@@ -53,6 +53,7 @@ VISITS = TableSpec(
         "was_dead_lettered": Column("BOOLEAN", "whether it was a dead letter once and replayed after a fix"),
     },
     partition_by=("event_date",),
+    event_time="event_time",
     checks={"known_status": "status IS NULL OR status BETWEEN 100 AND 599"},
     comment="One row per visit: typed, validated, deduplicated within its event date.",
 )
@@ -67,6 +68,7 @@ DEAD_LETTER = TableSpec(
         "filed_under": Column("DATE", "event date, or the landing day of a record without one", required=True),
     },
     partition_by=("filed_under",),
+    event_time="occurred_at",
     comment="One row per landed line that could not be processed, with every rule it broke.",
 )
 RULES = {
@@ -100,7 +102,7 @@ BY_EVENT_DATE = by_event("event_date", "landed_on")
 RECORD: Mapping[str, Any] = {
     "payload": "raw",
     "raw": ["raw_bytes"],
-    "schema": {name: Field(column.type, event_time=name == "event_time") for name, column in _EVENT.items()},
+    "schema": {name: Field(column.type, event_time=name == VISITS.event_time) for name, column in _EVENT.items()},
     "identity": IDENTITY,
     "carry": ["event_date"],
     "rules": RULES,

@@ -13,6 +13,7 @@ VISITS_BY_VISITOR = TableSpec(
         **BY_VISITOR.declared,
     },
     partition_by=("event_date", "bucket"),
+    event_time="event_time",
     checks=BY_VISITOR.checks,
     comment="One row per visit, all of one visitor's day in one bucket.",
 )

@@ -35,6 +35,7 @@ VISITS_ENRICHED = TableSpec(
         "event_date": VISITS.columns["event_date"],
     },
     partition_by=("event_date",),
+    event_time="event_time",
     comment="One row per visit, also of unknown users, devices and addresses.",
 )
 AUDITS = (
@@ -98,7 +99,7 @@ def visits_enriched(visits: Pinned, places: Pinned, users: Pinned, devices: Pinn
         keys={"user_id": "user_id"},
         columns={"login": "login", "active": "active"},
         judged=judged[0],
-        as_of=AsOf("event_time"),
+        as_of=AsOf(VISITS.event_time),
         matched="user_known",
     )
     rows = join_static(

@@ -28,6 +28,7 @@ VISITS_BY_WEEK = TableSpec(
     "staging/visits_by_week",
     {**REPLICA.columns, "week": Column("STRING", "Monday of the ISO week, or the days that it was frozen with")},
     partition_by=("week",),
+    event_time=REPLICA.event_time,
     comment="One row per visit, as staging/visits has it.",
 )
 MAY_CHANGE_DAYS = 60

@@ -80,6 +80,7 @@ def asset_spec(
             ),
             "dagster/table_name": table.name.replace("/", "."),
             "partitioned_by": ", ".join(table.partition_by) or "nothing",
+            **({"event_time": table.event_time} if table.event_time else {}),
             "patterns": ", ".join(ids),
             **metadata,
         },

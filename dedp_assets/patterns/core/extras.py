@@ -12,6 +12,7 @@ __all__ = ["EXTRAS", "extra_of", "needs", "optional"]
 
 EXTRAS = {
     "confluent_kafka": "kafka",
+    "cryptography": "local",
     "dagster": "dagster",
     "dagster_deltalake": "dagster",
     "dagster_postgres": "history",

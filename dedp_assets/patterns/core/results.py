@@ -7,21 +7,25 @@ returns                            kind       rule
 ``WriteResult``                    write      one commit per table; run twice, same rows
 ``Finding``                        inspect    changes nothing
 ``Plan``                           plan       plain Python, no Spark: which partitions, and why
+``Access``                         access     never prints a secret
 =================================  =========  ====================================================
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import datetime
 from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, identifier
+from dedp_assets.patterns.core.secret import HIDDEN, Secret
 
-__all__ = ["BY_NAME", "Approvable", "Finding", "Plan", "RowCounts", "Severity", "Split", "WriteResult"]
+__all__ = ["BY_NAME", "Access", "Approvable", "Finding", "Plan", "RowCounts", "Severity", "Split", "WriteResult"]
 
 Severity = Literal["fail", "warn"]
 Approvable = bool | Literal["by name"]
@@ -135,6 +139,69 @@ class Plan:
     causes: Mapping[str, str] = field(default_factory=dict)
     held: Mapping[str, str] = field(default_factory=dict)
     cursor: Mapping[str, int | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The grant of an identity: allowed and denied resources, and the secret that proves the identity.
+
+    No text of it holds the secret: sentences are stored with ``***`` in its place, and a name or condition with it is
+    refused.
+
+    Attributes:
+        identity: who has the access: a role, a user, a service account, the subject of a certificate.
+        allowed: action -> the resources that it is allowed on, by name: columns, tables, paths, a database. An action
+            or a resource that is not named is denied.
+        reason: one sentence, also when nothing is allowed.
+        denied: resource that was asked for -> why it is not allowed.
+        limits: resource -> the condition or expression that limits it: a filter of rows, a mask of a column.
+        version: version of the policy or of the secret that decided, so that a later one is told apart.
+        until: when it ends, with a time zone; ``None`` if it does not end by itself.
+        secret: what proves the identity; ``None`` where nothing but the identity does.
+
+    Raises:
+        ConfigError: if a name or a condition holds the secret, or ``until`` has no time zone.
+    """
+
+    identity: str
+    allowed: Mapping[str, tuple[str, ...]]
+    reason: str
+    denied: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, str] = field(default_factory=dict)
+    version: str = ""
+    until: datetime | None = None
+    secret: Secret | None = None
+
+    def __post_init__(self) -> None:
+        if self.until is not None and self.until.tzinfo is None:
+            raise ConfigError(f"until must be a time with a time zone, not {self.until}")
+        if self.secret is None:
+            return
+        for name, texts in self._names().items():
+            if any(self.secret.hide(text) != text for text in texts):
+                raise ConfigError(f"{name} must be without the secret of the access, not {HIDDEN}")
+        object.__setattr__(self, "reason", self.secret.hide(self.reason))
+        object.__setattr__(self, "denied", {name: self.secret.hide(why) for name, why in self.denied.items()})
+
+    def as_dict(self) -> dict[str, Any]:
+        """Write the access as plain values, for metadata and logs; the secret as ``***``."""
+        stated = {each.name: getattr(self, each.name) for each in fields(self)}
+        stated["allowed"] = {action: list(names) for action, names in self.allowed.items()}
+        stated |= {"denied": dict(self.denied), "limits": dict(self.limits)}
+        stated |= {"until": self.until.isoformat()} if self.until else {}
+        stated |= {"secret": str(self.secret)} if self.secret else {}
+        return {name: value for name, value in stated.items() if value or name in ("identity", "allowed", "reason")}
+
+    def _names(self) -> dict[str, tuple[str, ...]]:
+        """Return the texts that mean something to a machine, by the name of their field."""
+        resources = [name for names in self.allowed.values() for name in names]
+        return {
+            "identity": (self.identity,),
+            "allowed": (*self.allowed, *resources),
+            "denied": tuple(self.denied),
+            "limits": (*self.limits, *self.limits.values()),
+            "version": (self.version,),
+        }
 
 
 @dataclass(frozen=True, slots=True)

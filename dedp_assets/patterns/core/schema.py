@@ -16,7 +16,7 @@ from dedp_assets.patterns.core.names import SUBSTITUTED, identifier, require_nam
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.partitions import is_possible, stored_type
 
-__all__ = ["DECLARED", "TAGS", "Column", "TableSpec", "require_declared", "require_holds", "shape"]
+__all__ = ["DECLARED", "TAGS", "TIMES", "Column", "TableSpec", "require_declared", "require_holds", "shape"]
 
 _PROPERTIES = {
     "delta.checkpointInterval": "20",
@@ -26,8 +26,12 @@ _PROPERTIES = {
 DECLARED = "dedp.declaration"
 """Table property with the parts of a declaration that Delta has no place for, as JSON."""
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_STATED = ("key", "executed_by", "event_time", "one_channel_per")
+"""Options of a table that Delta has no place for."""
 TAGS = ("personal", "technical", "replica")
 """Options of a column that Delta has no place for."""
+TIMES = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"})
+"""Types of a column with a time."""
 _BOUNDED = ("BIGINT", "BYTE", "DATE", "DECIMAL", "DOUBLE", "FLOAT", "INT", "LONG", "SHORT", "STRING", "TIMESTAMP")
 
 
@@ -73,11 +77,15 @@ class TableSpec:
             or NULL in one. Rows are merged by it or replace a partition that it names, or the table; none is appended.
         executed_by: name of what tells the executions apart that all change the whole table, e.g. ``event_date``; no
             column that it is partitioned by. Empty if a run owns a partition, or all there is.
+        event_time: column with the time at which the event of a row happened: a TIMESTAMP, or a DATE where only the
+            day is known. Empty if a row is of no event; the time of loading or of a change of the row is another one.
         adopted: whether the table has another owner, who chose its properties: the library sets none of its defaults,
-            and none beyond ``properties`` but what states this declaration (key, executions, tags of columns).
+            and none beyond ``properties`` but the one that states the key, the executions, the event time and the tags
+            of columns.
 
     Raises:
-        ConfigError: if a partition column is not declared, or is of a type that cannot tell partitions apart.
+        ConfigError: if a partition column is not declared, or is of a type that cannot tell partitions apart; if the
+            event time is no column, or of a type without a time.
     """
 
     name: str
@@ -89,6 +97,7 @@ class TableSpec:
     properties: Mapping[str, str] = field(default_factory=dict)
     key: tuple[str, ...] = ()
     executed_by: str = ""
+    event_time: str = ""
     adopted: bool = False
 
     def __hash__(self) -> int:
@@ -115,6 +124,7 @@ class TableSpec:
                 f"{self.name}: {self.one_channel_per} is no partition column, so no channel can own its values"
             )
         require_distinct(f"{self.name}: key=", self.key)
+        _require_event_time(self)
         _refuse_unusable(self)
 
     @property
@@ -152,7 +162,7 @@ class TableSpec:
         """Write the options without a place in Delta's metadata as JSON; empty if all have defaults."""
         tags = {name: {tag: getattr(column, tag) for tag in TAGS} for name, column in self.columns.items()}
         tagged = {name: some for name, each in tags.items() if (some := {t: v for t, v in each.items() if v})}
-        options = {"key": self.key, "executed_by": self.executed_by, "one_channel_per": self.one_channel_per}
+        options = {name: getattr(self, name) for name in _STATED}
         stated = {name: value for name, value in {**options, "columns": tagged}.items() if value}
         return json.dumps(stated, sort_keys=True) if stated else ""
 
@@ -214,6 +224,16 @@ def shape(kind: Any) -> Any:  # noqa: ANN401 - a type in Spark's JSON form
         ignored = ("containsNull", "valueContainsNull", "nullable", "metadata")
         return {key: shape(value) for key, value in kind.items() if key not in ignored}
     return [shape(item) for item in kind] if isinstance(kind, list) else kind
+
+
+def _require_event_time(spec: TableSpec) -> None:
+    """Refuse an event time that is no column of the table, or no time."""
+    name = spec.event_time
+    if name and name not in spec.columns:
+        known = ", ".join(spec.columns)
+        raise ConfigError(f"{spec.name}: event_time must be a column of the table ({known}), not {name}")
+    if name and (kind := spec.columns[name].type).strip().upper() not in TIMES:
+        raise ConfigError(f"{spec.name}: event_time must be a column of type TIMESTAMP or DATE, not {name}, a {kind}")
 
 
 def _refuse_unusable(spec: TableSpec) -> None:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.schema import TIMES, TableSpec
 from dedp_assets.patterns.delta.commit import file_exchange, spark_writer
 from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.log.table_state import TableState
@@ -141,6 +141,8 @@ def _is_known(counts: Any) -> bool:  # noqa: ANN401 - pyarrow is not typed
 def _unknown(spec: TableSpec) -> Iterator[str]:
     if not spec.key:
         yield "key: the columns that tell its rows apart"
+    if not spec.event_time and any(column.type in TIMES for column in spec.columns.values()):
+        yield "event_time: the column with the time at which the event of a row happened"
     yield "order: the column that says which of two changes of a row is newer (order_by of a merge)"
     if not spec.personal:
         yield "personal: which columns are personal data (Column(..., personal=True))"

@@ -123,6 +123,7 @@ def declare_transformed(source: TableSpec, *, name: str) -> TableSpec:
         name,
         columns,
         partition_by=tuple(c for c in source.partition_by if c in columns),
+        event_time=source.event_time if source.event_time in columns else "",
         checks={c: predicate for c, predicate in source.checks.items() if not touches.search(predicate)},
         comment=f"{source.comment} Replica of {source.name} without its personal values.".strip(),
     )

@@ -45,6 +45,17 @@ def test_every_column_of_gold_and_silver_says_where_it_comes_from():
         assert unknown <= {"was_dead_lettered"}, name
 
 
+def test_the_catalogue_names_the_event_time_of_a_table():
+    """Of the one that declares it, by the column's name; the others have no such entry."""
+    shown = {name: table.definition().get_asset_spec(dg.AssetKey(name.split("/"))) for name, table in TABLES.items()}
+    found = {name: spec.metadata["event_time"] for name, spec in shown.items() if "event_time" in spec.metadata}
+    assert found == {name: table.spec.event_time for name, table in TABLES.items() if table.spec.event_time}
+    assert {"bronze/visits": "event_date", "silver/ads": "display_time", "silver/visits": "event_time"}.items() <= (
+        found.items()
+    )
+    assert "bronze/devices" not in found
+
+
 @pytest.mark.parametrize(("derived", "said"), [({"x": ("raw",)}, "x"), ({"event_date": ("rows",)}, "rows")])
 def test_a_lineage_of_columns_that_are_not_there_is_refused(derived, said):
     """At the declaration, by name."""

@@ -608,6 +608,13 @@ def test_a_replica_is_declared_by_its_source(users, staging, make_table):
         transform(users, wrong)
 
 
+def test_a_replica_has_the_event_time_that_it_keeps():
+    """It is none, where the column does not cross."""
+    at = {"id": Column("BIGINT"), "at": Column("TIMESTAMP"), "born": Column("DATE", personal=True)}
+    sources = [TableSpec("silver/x", at, event_time=name) for name in ("at", "born", "")]
+    assert [declare_transformed(each, name="s/x").event_time for each in sources] == ["at", "", ""]
+
+
 def adds(table):
     log = sorted((table.location / "_delta_log").glob("*.json"))
     actions = [json.loads(line) for path in log for line in path.read_text().splitlines()]

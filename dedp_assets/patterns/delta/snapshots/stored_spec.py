@@ -37,9 +37,9 @@ _NAMES = {"byte": "TINYINT", "integer": "INT", "long": "BIGINT", "short": "SMALL
 def stored_spec(name: str, state: TableState) -> TableSpec:
     """Read the declaration of a stored table: columns, partitions, constraints, comment and properties.
 
-    What Delta has no place for (keys, executions, which columns are personal) stands in a property of the library's own
-    (:data:`~dedp_assets.patterns.core.schema.DECLARED`), which tables of other tools do not have. Nothing in it alters
-    the table (``TableSpec.adopted``).
+    What Delta has no place for (keys, executions, the event time, which columns are personal) stands in a property of
+    the library's own (:data:`~dedp_assets.patterns.core.schema.DECLARED`), which tables of other tools do not have.
+    Nothing in it alters the table (``TableSpec.adopted``).
 
     Args:
         name: what messages and transaction ids call the table.
@@ -63,6 +63,7 @@ def stored_spec(name: str, state: TableState) -> TableSpec:
         one_channel_per=ours.get("one_channel_per", ""),
         key=tuple(ours.get("key", ())),
         executed_by=ours.get("executed_by", ""),
+        event_time=ours.get("event_time", ""),
         adopted=True,
     )
     # Stated by the declaration itself, and as it is stored: the property says nothing more.

@@ -1,0 +1,115 @@
+"""Secret: a value hidden in every rendering, and in texts of others."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from typing import NoReturn
+
+from dedp_assets.patterns.core.errors import ConfigError
+
+__all__ = ["HIDDEN", "Secret"]
+
+HIDDEN = "***"
+"""Text in place of a secret."""
+_LEAST = 4
+"""Characters of the shortest secret: a shorter one would be found in texts by coincidence."""
+
+
+class Secret:
+    """A secret value, such as a password, rendered as ``***``.
+
+    Only :meth:`reveal` returns the value. A secret stays in its process: it can be copied, and not be pickled. A text
+    from elsewhere, such as the error of a server, is shown only as :meth:`hide` returns it.
+
+    Args:
+        value: the value, of at least four characters.
+
+    Raises:
+        ConfigError: if the value is no text or too short; without the value.
+
+    Example:
+        >>> password = Secret("a/b c")
+        >>> print(password, f"{password}", {"password": password})
+        *** *** {'password': ***}
+        >>> password.hide("cannot open postgresql://ada:a%2Fb%20c@db: 'a/b c' is wrong")
+        "cannot open postgresql://ada:***@db: '***' is wrong"
+    """
+
+    __slots__ = ("_value",)
+    _value: Callable[[], str]
+
+    def __init__(self, value: str) -> None:
+        if not isinstance(value, str) or len(value) < _LEAST:
+            stated = f"one of {len(value)}" if isinstance(value, str) else type(value).__name__
+            raise ConfigError(f"a secret must be a text of at least {_LEAST} characters, not {stated}")
+        # In a function: whoever walks through attributes, as serializers and debuggers do, finds no text.
+        self._value = lambda: value
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    def __deepcopy__(self, _known: object) -> Secret:
+        return self  # `dataclasses.asdict` copies the fields of a record
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret must stay in its process, and cannot be pickled: pass its name, and resolve it there")
+
+    def reveal(self) -> str:
+        """Return the secret value."""
+        return self._value()
+
+    def hide(self, text: str) -> str:
+        """Replace the value in a text by ``***``, in every usual spelling.
+
+        Found are, in any case of letters: the value as it is; escaped as in Python, JSON, SQL, CSV or HTML, also more
+        than once; with some or all characters percent-encoded, as in a URL; hexadecimal; and in Base64, also as a part
+        of a longer value.
+        """
+        return re.sub("|".join(_spellings(self._value())), HIDDEN, text, flags=re.IGNORECASE)
+
+
+def _spellings(value: str) -> Iterator[str]:
+    """Yield regular expressions of the spellings of a value."""
+    encoded = _encoded(value)
+    yield encoded.hex()
+    yield from _base64(encoded)
+    runs = [(char, len(list(same))) for char, same in groupby(value)]
+    yield "".join(_backslashes(count) if char == "\\" else _character(char) * count for char, count in runs)
+
+
+def _base64(encoded: bytes) -> Iterator[str]:
+    """Yield the digits of Base64 that a value decides, for each place in a group of three bytes."""
+    for before, start in ((0, 0), (1, 2), (2, 3)):
+        digits = b64encode(bytes(before) + encoded).decode().rstrip("=")
+        # Where the value ends within a group, the last digit is its own only if nothing follows.
+        end = len(digits) - (1 if len(digits) % 4 else 0)
+        last = f"(?:{re.escape(digits[end:])}=*)?"
+        yield (re.escape(digits[start:end]) + last).replace(r"\+", "[+-]").replace("/", "[/_]")
+
+
+def _backslashes(count: int) -> str:
+    """Return a regular expression of backslashes in a row, with any number of escapes."""
+    # One expression for each would try all ways to part the backslashes of a text among them.
+    return rf"(?:\\{{{count},}}|(?:{_percent(chr(92))}|&#92;){{{count}}})"
+
+
+def _character(char: str) -> str:
+    """Return a regular expression of the spellings of a character."""
+    spelled = {char, json.dumps(char)[1:-1], ascii(char)[1:-1], html.escape(char), f"&#{ord(char)};"}
+    # A text within a text is escaped again: with more backslashes, and with doubled quotes in SQL and CSV.
+    found = {re.escape(each).replace(r"\\", r"\\+") for each in spelled}
+    found |= {r"\+"} if char == " " else {rf"\\+{char}", char * 2} if char in "'\"" else set()
+    return f"(?:{'|'.join(sorted({_percent(char), *found}, key=len, reverse=True))})"
+
+
+def _percent(char: str) -> str:
+    return "".join(f"%(?:25)*{byte:02X}" for byte in _encoded(char))
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
