@@ -99,12 +99,12 @@ def _stated(table: LakeTable[...], nightly: Nightly, job: Any) -> dict[str, Any]
 
 
 def _complete(table: LakeTable[...], at: datetime) -> list[str]:
-    """List the partitions whose time window had ended at a moment."""
+    """List the partitions of the table's branch whose time window had ended at a moment."""
     # A rule of the declaration: a table with a schedule by night has partitions by time.
     partitions = cast("dg.TimeWindowPartitionsDefinition", table.runs.partitions)
     with dg.partition_loading_context(effective_dt=at):
         keys = partitions.get_partition_keys()
-    return [key for key in keys if partitions.time_window_for_partition_key(key).end <= at]
+    return [k for k in keys if partitions.time_window_for_partition_key(k).end <= at and table.runs.takes(k)]
 
 
 def _versions(lake: Lake, table: LakeTable[...], near: Sequence[str]) -> tuple[dict[str, int], dict[str, int]]:
@@ -114,6 +114,7 @@ def _versions(lake: Lake, table: LakeTable[...], near: Sequence[str]) -> tuple[d
     """
     newest = _newest(lake, table)
     keys = set.intersection(*map(set, newest.values())) | {k for known in newest.values() for k in known if k in near}
+    keys = {key for key in keys if table.runs.takes(key)}
     ledgers = [lake.ledger(spec.name) for spec in table.reads.revised_by]
     revisions = [Revisions.of(ledger, until=ledger.version()) for ledger in ledgers if ledger.exists()]
     needed = needed_versions(table.reads.tables, newest, keys, table_of=lake.table, revisions=revisions)

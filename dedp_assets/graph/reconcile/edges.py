@@ -110,6 +110,7 @@ class Edge:
         return touched
 
     def _judge(self, lake: Lake, watches: Mapping[str, TableWatch], keys: set[str]) -> None:
+        keys = {key for key in keys if self.table.runs.takes(key)}
         if not keys:
             return
         taken = {key for spec in self.table.tables for key in watches[spec.name].rolled_back}
@@ -124,7 +125,9 @@ class Edge:
         for known in (self.lagging, self.applied, self.ahead):
             for key in known.keys() & needed.keys():
                 del known[key]
-        head = sum(watches[spec.name].version for spec in (*self.table.reads.tables, *self.table.reads.revised_by))
+        read = (*self.table.reads.tables, *self.table.reads.revised_by)
+        # A branch that nothing was sent to has no table yet.
+        head = sum(max(watches[spec.name].version, 0) for spec in read)
         for key in taken & applied.keys():
             del applied[key]
         self._compare(needed, applied, head)
@@ -251,7 +254,8 @@ def _chain(table: LakeTable[...], tables: Sequence[LakeTable[...]]) -> list[str]
 
 def _keeps_keys(table: LakeTable[...], other: LakeTable[...]) -> bool:
     """Return whether each partition of ``other`` is computed from the same key of ``table``."""
-    apart = other.runs.in_order or other.runs.needs or other.reads.references or other.runs.follows == "late"
+    runs = other.runs
+    apart = runs.in_order or runs.branch or runs.needs or other.reads.references or runs.follows == "late"
     if table.runs.partitions != other.runs.partitions or apart:
         return False
     feed, key = (
