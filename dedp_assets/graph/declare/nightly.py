@@ -44,8 +44,9 @@ def look_back(
         if not keys:
             return dg.SkipReason("no partition is complete yet")
         changed, applied = _versions(context.resources.lake, table, keys[-1 - lookback :])
-        plan = plan_lookback(changed, applied, current=keys[-1:], partitions=keys, lookback=lookback)
-        finding = judge_beyond_lookback(changed, applied, current=keys[-1:], partitions=keys, lookback=lookback)
+        current = [key for key in keys[-1:] if table.runs.takes(key)]
+        plan = plan_lookback(changed, applied, current=current, partitions=keys, lookback=lookback)
+        finding = judge_beyond_lookback(changed, applied, current=current, partitions=keys, lookback=lookback)
         metadata: dict[str, Any] = {"partitions late beyond the look-back": finding.figures["partitions"]}
         metadata |= {"which": finding.note} if finding.note else {}
         context.instance.report_runless_asset_event(dg.AssetObservation(table.spec.name.split("/"), metadata=metadata))
@@ -99,12 +100,12 @@ def _stated(table: LakeTable[...], nightly: Nightly, job: Any) -> dict[str, Any]
 
 
 def _complete(table: LakeTable[...], at: datetime) -> list[str]:
-    """List the partitions of the table's branch whose time window had ended at a moment."""
+    """List the partitions whose time window had ended at a moment."""
     # A rule of the declaration: a table with a schedule by night has partitions by time.
     partitions = cast("dg.TimeWindowPartitionsDefinition", table.runs.partitions)
     with dg.partition_loading_context(effective_dt=at):
         keys = partitions.get_partition_keys()
-    return [k for k in keys if partitions.time_window_for_partition_key(k).end <= at and table.runs.takes(k)]
+    return [key for key in keys if partitions.time_window_for_partition_key(key).end <= at]
 
 
 def _versions(lake: Lake, table: LakeTable[...], near: Sequence[str]) -> tuple[dict[str, int], dict[str, int]]:

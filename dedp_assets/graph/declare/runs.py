@@ -195,6 +195,9 @@ class Runs:
             runs of its own, so that no other table does.
         replay: processes the dead letters of one partition alone, from the targets of the table and of its letters; an
             asset of its own runs it.
+        profile: tags of the table's runs and step, by which queues and executors choose resources
+            (``dagster-k8s/config``, ``ecs/cpu``). Tables with different profiles are computed in runs of their own, so
+            that a slow one holds up no other.
     """
 
     partitions: dg.PartitionsDefinition[str] | None = None
@@ -202,6 +205,7 @@ class Runs:
     job: Job | None = field(default=None, kw_only=True)
     needs: Callable[[], str] | None = field(default=None, kw_only=True)
     replay: Callable[[Target, Target], WriteResult] | None = field(default=None, kw_only=True)
+    profile: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
     @property
     def stated(self) -> Sequence[Start]:

@@ -144,6 +144,7 @@ class LakeTable(Generic[P]):
             required_resource_keys={"lake", "clock", *self._resources()},
             name=self.name,
             pool=self.name,
+            op_tags=dict(self.runs.profile),
             description=inspect.getdoc(self.function),
         )
         def compute(context: dg.AssetExecutionContext) -> Iterator[Any]:

@@ -186,7 +186,8 @@ class Group:
         plan = plan_late_partitions(behind, applied, current=current, oldest=oldest)
         after = self.edges[0].rolled_back(watches)
         first, read = self.edges[0], self.edges[0].read
-        want = partial(Want, computes=self.chains, named=first.name, in_order=first.table.runs.in_order)
+        runs = first.table.runs
+        want = partial(Want, computes=self.chains, named=first.name, in_order=runs.in_order, profile=runs.profile)
         for key in plan.partitions:
             tables = tuple(edge.name for edge in lagging[key])
             taken = [v for edge in lagging[key] if (v := edge.restored(key, watches)) is not None]
@@ -233,7 +234,8 @@ def groups_of(tables: Sequence[LakeTable[...]]) -> list[Group]:
     for table in sorted(tables, key=lambda each: _depth(each, tables)):
         upstream = tuple(spec.name for spec in table.reads.upstream)
         alone = table.runs.in_order and table
-        found.setdefault((upstream, table.runs.partitions, table.runs.needs, alone), []).append(table)
+        profile = tuple(sorted(table.runs.profile.items()))
+        found.setdefault((upstream, table.runs.partitions, table.runs.needs, profile, alone), []).append(table)
     return [Group(tuple(map(Edge, group)), {t.spec.name: _chain(t, tables) for t in group}) for group in found.values()]
 
 
@@ -256,7 +258,7 @@ def _keeps_keys(table: LakeTable[...], other: LakeTable[...]) -> bool:
     """Return whether each partition of ``other`` is computed from the same key of ``table``."""
     runs = other.runs
     apart = runs.in_order or runs.branch or runs.needs or other.reads.references or runs.follows == "late"
-    if table.runs.partitions != other.runs.partitions or apart:
+    if (table.runs.partitions, table.runs.profile) != (runs.partitions, runs.profile) or apart:
         return False
     feed, key = (
         other.reads.tables[table.spec],

@@ -7,6 +7,7 @@ one from both. Readers see a former partition or the next one, never a mix.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,11 +20,20 @@ from dedp_assets.patterns.connectors.deliveries import MARKER
 from dedp_assets.patterns.connectors.editions import current, next_edition, replacing
 from dedp_assets.patterns.connectors.parts import calling
 from dedp_assets.patterns.core.errors import ConfigError, Conflict
+from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import require_types
-from dedp_assets.patterns.core.records import slice_name
-from dedp_assets.patterns.delta import LocalStore, as_folder, store_at
+from dedp_assets.patterns.core.partitions import quoted
+from dedp_assets.patterns.core.records import Provenance, slice_name
+from dedp_assets.patterns.core.schema import Column
+from dedp_assets.patterns.delta import LocalStore, Target, as_folder, store_at
 
-__all__ = ["Batch", "CsvFolder", "PartitionSink"]
+__all__ = ["FILE", "Batch", "CsvFolder", "PartitionSink"]
+
+FILE = {
+    "file": Column("STRING", "name of a file in the partition's folder", required=True),
+    "size_bytes": Column("BIGINT", "its size", required=True),
+}
+"""The columns of a list of files, beside those that it is partitioned by."""
 
 _DIALECT = {
     "escape": '"',
@@ -50,6 +60,14 @@ class Batch:
 
     id: str
     sequence: int | None = None
+
+    @classmethod
+    def of(cls, run: Provenance) -> Batch:
+        """Return the batch of a run: of its code, inputs and upstream version, or without these of the run itself."""
+        known = run.inputs or run.sequence is not None
+        stated = [run.code_version, run.inputs, run.sequence] if known else [run.run_id]
+        digest = hashlib.sha256(json.dumps(stated, sort_keys=True, default=str).encode()).hexdigest()
+        return cls(digest[:16], run.sequence)
 
 
 class PartitionSink(Protocol):
@@ -103,6 +121,13 @@ class CsvFolder:
         """Return the size in bytes of each file of a partition, by name, as its marker states; empty without one."""
         found: Mapping[str, int] = self._marker(self._folder(partition)).get("files", {})
         return found
+
+    def listed(self, into: Target) -> DataFrame:
+        """Return a row for each file of a target's partition, with its columns and those of :data:`FILE`; lazy."""
+        types = into.table.spec.columns
+        owned = [f"CAST({quoted(v)} AS {types[name].type}) AS {identifier(name)}" for name, v in into.partition.items()]
+        found = [*self.files(into.partition).items()]
+        return into.table.session.createDataFrame(found, "file STRING, size_bytes BIGINT").selectExpr(*owned, "*")
 
     def holds(self, partition: Mapping[str, str], batch: Batch) -> bool:
         """Return whether a partition was written by a batch, completely."""

@@ -11,8 +11,6 @@ Choose instead: Transactional Writer, if both are Delta tables; two tables with 
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,7 +21,6 @@ from dedp_assets.patterns.connectors.csv_folder import Batch, PartitionSink
 from dedp_assets.patterns.core.audits import not_empty
 from dedp_assets.patterns.core.errors import ConfigError, PatternError
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, Split, WriteResult
 from dedp_assets.patterns.delta import (
     Commit,
@@ -79,7 +76,7 @@ def write_parallel(
     if not into.partition:
         raise ConfigError(f"partition must name what {into.name} and {sink.name} replace, not nothing")
     owned = require_partition(into.name, into.table.ensure(), into.partition)
-    batch, done = _batch_of(into.run), _applied(into, owned)
+    batch, done = Batch.of(into.run), _applied(into, owned)
     if done is None:
         staged = _staged(rows, into.with_audits(not_empty(allow_empty=allow_empty)))
         copied, publish = staged.stage.read(), staged.publish
@@ -144,14 +141,6 @@ def _staged(rows: DataFrame | Split, into: Target) -> StagedWrite:
         staged.stage.discard()
         raise
     return staged
-
-
-def _batch_of(run: Provenance) -> Batch:
-    """Return the identity of a run's rows, the same one for a retry."""
-    known = run.inputs or run.sequence is not None
-    stated = [run.code_version, run.inputs, run.sequence] if known else [run.run_id]
-    digest = hashlib.sha256(json.dumps(stated, sort_keys=True, default=str).encode()).hexdigest()
-    return Batch(digest[:16], run.sequence)
 
 
 def _applied(into: Target, owned: Mapping[str, str]) -> Commit | None:
