@@ -65,6 +65,12 @@ from dedp_assets.patterns.error_management.static_late_data_integrator import pl
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate as deduplicate
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate_stream as deduplicate_stream
 from dedp_assets.patterns.error_management.windowed_deduplicator import judge_uniqueness as judge_uniqueness
+from dedp_assets.patterns.flow.exclusive_choice import Choice as Choice
+from dedp_assets.patterns.flow.exclusive_choice import Router as Router
+from dedp_assets.patterns.flow.exclusive_choice import Rule as Rule
+from dedp_assets.patterns.flow.exclusive_choice import plan_branch as plan_branch
+from dedp_assets.patterns.flow.parallel_split import compare_by_key as compare_by_key
+from dedp_assets.patterns.flow.parallel_split import write_parallel as write_parallel
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition as overwrite_partition
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import freeze_units as freeze_units
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import load_unit as load_unit

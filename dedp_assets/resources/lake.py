@@ -43,6 +43,10 @@ class Lake(dg.ConfigurableResource[Any]):
         """Return the checkpoint folder of the query that appends to the table ``name``, outside of all tables."""
         return self._uri_of(f"_checkpoints/{name}")
 
+    def files(self, name: str) -> str:
+        """Return the folder with files of the table ``name`` for systems that read no Delta, outside of all tables."""
+        return self._uri_of(f"_files/{name}")
+
     def refused(self, name: str) -> Store:
         """Open the folder with the notes on refused partitions of the table ``name``, outside of all tables."""
         return store_at(self._uri_of(f"_refused/{name}"))

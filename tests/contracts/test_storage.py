@@ -13,7 +13,11 @@ LIBRARY = CHECKOUT / "dedp_assets" / "patterns"
 SEAM = {LIBRARY / "delta" / "storage" / name for name in ("store.py", "local_store.py", "locations.py")}
 REPLICAS = LIBRARY / "ingestion"
 OUTSIDE = {LIBRARY / "error_management" / "_leases.py", LIBRARY / "connectors" / "topics.py"}
-OUTSIDE |= {*REPLICAS.glob("_replica_*.py"), REPLICAS / "_symlink_swap.py"}
+OUTSIDE |= {
+    *REPLICAS.glob("_replica_*.py"),
+    LIBRARY / "connectors" / "editions.py",
+    LIBRARY / "connectors" / "csv_folder.py",
+}
 LAKE = CHECKOUT / "dedp_assets" / "resources" / "lake.py"
 MODULES = sorted({*(LIBRARY / "delta").rglob("*.py"), *OUTSIDE, LAKE} - SEAM)
 FILE_MODULES = {"os", "shutil", "glob", "pathlib", "io", "tempfile", "fcntl", "mmap", "filelock", "fsspec"}

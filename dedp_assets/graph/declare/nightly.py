@@ -44,8 +44,9 @@ def look_back(
         if not keys:
             return dg.SkipReason("no partition is complete yet")
         changed, applied = _versions(context.resources.lake, table, keys[-1 - lookback :])
-        plan = plan_lookback(changed, applied, current=keys[-1:], partitions=keys, lookback=lookback)
-        finding = judge_beyond_lookback(changed, applied, current=keys[-1:], partitions=keys, lookback=lookback)
+        current = [key for key in keys[-1:] if table.runs.takes(key)]
+        plan = plan_lookback(changed, applied, current=current, partitions=keys, lookback=lookback)
+        finding = judge_beyond_lookback(changed, applied, current=current, partitions=keys, lookback=lookback)
         metadata: dict[str, Any] = {"partitions late beyond the look-back": finding.figures["partitions"]}
         metadata |= {"which": finding.note} if finding.note else {}
         context.instance.report_runless_asset_event(dg.AssetObservation(table.spec.name.split("/"), metadata=metadata))
@@ -114,6 +115,7 @@ def _versions(lake: Lake, table: LakeTable[...], near: Sequence[str]) -> tuple[d
     """
     newest = _newest(lake, table)
     keys = set.intersection(*map(set, newest.values())) | {k for known in newest.values() for k in known if k in near}
+    keys = {key for key in keys if table.runs.takes(key)}
     ledgers = [lake.ledger(spec.name) for spec in table.reads.revised_by]
     revisions = [Revisions.of(ledger, until=ledger.version()) for ledger in ledgers if ledger.exists()]
     needed = needed_versions(table.reads.tables, newest, keys, table_of=lake.table, revisions=revisions)

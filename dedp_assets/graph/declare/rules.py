@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 import dagster as dg
 
 from dedp_assets.graph.declare.records import EMPTY, About, Gates, Reads
-from dedp_assets.graph.declare.runs import Follow, InOrder, Nightly, OnDelivery, OnRequest, Runs
+from dedp_assets.graph.declare.runs import Branch, Follow, InOrder, Nightly, OnDelivery, OnRequest, Runs
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.schema import TableSpec
@@ -81,11 +81,14 @@ def _of_reads(reads: Reads, runs: Runs) -> Iterator[str]:
 
 def _of_order(runs: Runs) -> Iterator[str]:
     """Yield the faults of ``when``: no start, contradictory starts, or late data within an order."""
-    asking = [type(each).__name__ for each in runs.stated if isinstance(each, (Follow, Nightly, InOrder, OnRequest))]
+    kinds = (Follow, Nightly, InOrder, Branch, OnRequest)
+    asking = [type(each).__name__ for each in runs.stated if isinstance(each, kinds)]
     if not runs.stated:
         yield "when must name what asks for partitions, not nothing"
     if len(asking) > 1:
-        yield f"when must hold one of Follow, Nightly, InOrder and OnRequest, not {' and '.join(asking)}"
+        yield f"when must hold one of Follow, Nightly, InOrder, Branch and OnRequest, not {' and '.join(asking)}"
+    if runs.branch and runs.partitions is None:
+        yield "partitions must be there for Branch, not none"
     if runs.in_order and any(each.follows_late for each in runs.of(Nightly)):
         yield "Nightly.follows_late must be False within InOrder, not True"
 

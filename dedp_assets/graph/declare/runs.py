@@ -10,10 +10,14 @@ from typing import Any, Literal, TypeVar
 import dagster as dg
 
 from dedp_assets.patterns.connectors.deliveries import MARKED, Ends
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Target
+from dedp_assets.patterns.flow.exclusive_choice import Router
 
 __all__ = [
+    "Branch",
     "Every",
     "Follow",
     "InOrder",
@@ -86,6 +90,33 @@ class InOrder:
 
 
 @dataclass(frozen=True, slots=True)
+class Branch:
+    """Partitions that a router sends to the table; a run skips all others, visibly and without a failure.
+
+    Attributes:
+        router: the rules of all branches; the tables of the other branches name the same router.
+        branch: the table's branch.
+        by: asks for the branch's partitions.
+    """
+
+    router: Router
+    branch: str
+    by: Follow | Nightly = Follow()
+
+    def __post_init__(self) -> None:
+        require_types(self)
+        if self.branch not in self.router.branches:
+            raise ConfigError(f"branch must be one of {', '.join(self.router.branches)}, not {self.branch!r}")
+
+    def takes(self, key: str) -> bool:
+        """Return whether to ask for a partition: one of the branch, or one without a branch, to be refused by a run."""
+        try:
+            return self.router.choose(key).branch == self.branch
+        except ConfigError:
+            return True
+
+
+@dataclass(frozen=True, slots=True)
 class OnDelivery:
     """The reconciler requests the partition of each complete delivery in a dataset of the landing zone.
 
@@ -149,7 +180,7 @@ class Polls:
     running: bool = field(default=True, kw_only=True)
 
 
-Start = Follow | OnRequest | Nightly | InOrder | OnDelivery | OnEvent | Every | Polls
+Start = Follow | OnRequest | Nightly | InOrder | Branch | OnDelivery | OnEvent | Every | Polls
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +195,9 @@ class Runs:
             runs of its own, so that no other table does.
         replay: processes the dead letters of one partition alone, from the targets of the table and of its letters; an
             asset of its own runs it.
+        profile: tags of the table's runs and step, by which queues and executors choose resources
+            (``dagster-k8s/config``, ``ecs/cpu``). Tables with different profiles are computed in runs of their own, so
+            that a slow one holds up no other.
     """
 
     partitions: dg.PartitionsDefinition[str] | None = None
@@ -171,16 +205,26 @@ class Runs:
     job: Job | None = field(default=None, kw_only=True)
     needs: Callable[[], str] | None = field(default=None, kw_only=True)
     replay: Callable[[Target, Target], WriteResult] | None = field(default=None, kw_only=True)
+    profile: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
     @property
     def stated(self) -> Sequence[Start]:
-        """The starts as declared, an order included."""
+        """The starts as declared, orders and branches included."""
         return self.when if isinstance(self.when, Sequence) else (self.when,)
 
     @property
     def starts(self) -> tuple[Start, ...]:
-        """Ways of starting runs; of an order, the start in ``by``."""
-        return tuple(each.by if isinstance(each, InOrder) else each for each in self.stated)
+        """Ways of starting runs; of an order or a branch, the start in ``by``."""
+        return tuple(each.by if isinstance(each, (InOrder, Branch)) else each for each in self.stated)
+
+    @property
+    def branch(self) -> Branch | None:
+        """The branch whose partitions the table takes; ``None`` for all partitions."""
+        return next((each for each in self.stated if isinstance(each, Branch)), None)
+
+    def takes(self, key: str) -> bool:
+        """Return whether a partition may be asked for."""
+        return self.branch is None or self.branch.takes(key)
 
     @property
     def in_order(self) -> bool:

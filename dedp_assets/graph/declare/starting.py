@@ -60,7 +60,8 @@ def job_of(declared: Declared) -> Any:  # noqa: ANN401 - Dagster does not export
     tables = declared.tables if isinstance(declared, LakeTable) else ()
     own = dg.AssetSelection.assets(*map(asset_key, tables))
     chosen = dg.AssetSelection.from_string(job.selection) if job.selection else own
-    return dg.define_asset_job(job.name, selection=writing(chosen), description=job.description)
+    profile = dict(declared.runs.profile) if isinstance(declared, LakeTable) else {}
+    return dg.define_asset_job(job.name, selection=writing(chosen), description=job.description, tags=profile)
 
 
 def schedules_of(declared: Declared) -> list[dg.ScheduleDefinition]:

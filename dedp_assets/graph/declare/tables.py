@@ -144,6 +144,7 @@ class LakeTable(Generic[P]):
             required_resource_keys={"lake", "clock", *self._resources()},
             name=self.name,
             pool=self.name,
+            op_tags=dict(self.runs.profile),
             description=inspect.getdoc(self.function),
         )
         def compute(context: dg.AssetExecutionContext) -> Iterator[Any]:
@@ -187,7 +188,18 @@ class LakeTable(Generic[P]):
             return compute(**arguments(compute, given, more))
 
         refusals = Refusals(lake.refused(self.spec.name))
-        return Work(tables[0], inputs_of, build, tuple(tables[1:]), self.about.figures, self.lineage(), refusals)
+        beside, figures, branch = tuple(tables[1:]), self.about.figures, self.runs.branch
+        return Work(
+            tables[0],
+            inputs_of,
+            build,
+            beside,
+            figures,
+            self.lineage(),
+            refusals,
+            router=branch.router if branch else None,
+            branch=branch.branch if branch else "",
+        )
 
     def _targets(self, step: Step, tables: Sequence[Table]) -> list[Target]:
         """Return the target of each table; only the table's own target gets the audits of the declaration."""

@@ -110,6 +110,7 @@ class Edge:
         return touched
 
     def _judge(self, lake: Lake, watches: Mapping[str, TableWatch], keys: set[str]) -> None:
+        keys = {key for key in keys if self.table.runs.takes(key)}
         if not keys:
             return
         taken = {key for spec in self.table.tables for key in watches[spec.name].rolled_back}
@@ -124,7 +125,9 @@ class Edge:
         for known in (self.lagging, self.applied, self.ahead):
             for key in known.keys() & needed.keys():
                 del known[key]
-        head = sum(watches[spec.name].version for spec in (*self.table.reads.tables, *self.table.reads.revised_by))
+        read = (*self.table.reads.tables, *self.table.reads.revised_by)
+        # A branch that nothing was sent to has no table yet.
+        head = sum(max(watches[spec.name].version, 0) for spec in read)
         for key in taken & applied.keys():
             del applied[key]
         self._compare(needed, applied, head)
@@ -183,7 +186,8 @@ class Group:
         plan = plan_late_partitions(behind, applied, current=current, oldest=oldest)
         after = self.edges[0].rolled_back(watches)
         first, read = self.edges[0], self.edges[0].read
-        want = partial(Want, computes=self.chains, named=first.name, in_order=first.table.runs.in_order)
+        runs = first.table.runs
+        want = partial(Want, computes=self.chains, named=first.name, in_order=runs.in_order, profile=runs.profile)
         for key in plan.partitions:
             tables = tuple(edge.name for edge in lagging[key])
             taken = [v for edge in lagging[key] if (v := edge.restored(key, watches)) is not None]
@@ -230,7 +234,8 @@ def groups_of(tables: Sequence[LakeTable[...]]) -> list[Group]:
     for table in sorted(tables, key=lambda each: _depth(each, tables)):
         upstream = tuple(spec.name for spec in table.reads.upstream)
         alone = table.runs.in_order and table
-        found.setdefault((upstream, table.runs.partitions, table.runs.needs, alone), []).append(table)
+        profile = tuple(sorted(table.runs.profile.items()))
+        found.setdefault((upstream, table.runs.partitions, table.runs.needs, profile, alone), []).append(table)
     return [Group(tuple(map(Edge, group)), {t.spec.name: _chain(t, tables) for t in group}) for group in found.values()]
 
 
@@ -251,8 +256,9 @@ def _chain(table: LakeTable[...], tables: Sequence[LakeTable[...]]) -> list[str]
 
 def _keeps_keys(table: LakeTable[...], other: LakeTable[...]) -> bool:
     """Return whether each partition of ``other`` is computed from the same key of ``table``."""
-    apart = other.runs.in_order or other.runs.needs or other.reads.references or other.runs.follows == "late"
-    if table.runs.partitions != other.runs.partitions or apart:
+    runs = other.runs
+    apart = runs.in_order or runs.branch or runs.needs or other.reads.references or runs.follows == "late"
+    if (table.runs.partitions, table.runs.profile) != (runs.partitions, runs.profile) or apart:
         return False
     feed, key = (
         other.reads.tables[table.spec],

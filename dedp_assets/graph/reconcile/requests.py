@@ -124,7 +124,7 @@ def run_request(ask: Ask, repository: dg.RepositoryDefinition | None, *, part_of
         job_name=want.job or part_of or None,
         asset_selection=tables,
         asset_check_keys=checks_of(repository.asset_graph, tables) if repository and tables else None,
-        tags={CAUSE: want.cause, REQUEST: want.request, **NOT_RETRIED},
+        tags={**want.profile, CAUSE: want.cause, REQUEST: want.request, **NOT_RETRIED},
     )
 
 

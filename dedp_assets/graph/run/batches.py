@@ -27,6 +27,7 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Commit, LostFile, Table, Target, lost_files, lost_files_message
+from dedp_assets.patterns.flow.exclusive_choice import Choice, Router
 
 __all__ = ["NOT_COMPUTED", "Batch", "Inputs", "Step", "Work", "compute_all", "latest", "owned_by"]
 
@@ -107,6 +108,8 @@ class Work:
         figures: how the tables' figures are shown.
         lineage: table name -> which columns upstream its columns are computed from.
         refusals: where refused partitions are noted, for nobody to ask for them again in vain.
+        router: chooses the branch of each partition, if not all are of this table.
+        branch: the branch that this table is.
     """
 
     target: Table
@@ -116,6 +119,12 @@ class Work:
     figures: Mapping[str, Figure] = field(default_factory=dict)
     lineage: Mapping[str, dg.TableColumnLineage] = field(default_factory=dict)
     refusals: Refusals | None = None
+    router: Router | None = field(default=None, kw_only=True)
+    branch: str = field(default="", kw_only=True)
+
+    def choose(self, key: str) -> Choice | None:
+        """Choose the branch of a partition; ``None`` without a router."""
+        return self.router.choose(key) if self.router else None
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -130,10 +139,12 @@ class Batch(Attempts):
     Attributes:
         done: partition key -> what was done.
         held: partition key -> why an earlier step of this run did not do what it is computed from.
+        skipped: partition key -> the other branch that it belongs to.
     """
 
     done: dict[str, Did] = field(default_factory=dict)
     held: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, Choice] = field(default_factory=dict)
 
     @property
     def findings(self) -> Iterator[tuple[str, Finding]]:
@@ -143,7 +154,8 @@ class Batch(Attempts):
 
     def failures(self) -> dict[str, str]:
         """Return, for each partition that failed or was held, the reason in one sentence."""
-        return dict(sorted({**self.held, **self.sentences()}.items()))
+        held = {key: reason for key, reason in self.held.items() if key not in self.skipped}
+        return dict(sorted({**held, **self.sentences()}.items()))
 
 
 def latest(table: Table, key: str, *, until: int | None = None) -> Commit | None:
@@ -157,11 +169,13 @@ def compute_all(context: dg.AssetExecutionContext, work: Work, at: datetime) -> 
     held = _held(context, keys) if len(keys) > 1 else {}
     batch = Batch(context.op_execution_context, work.target.name, held=held)
     for key in keys:
-        if key in batch.held:
-            continue
         with batch.at(key):
-            read[key] = work.reads(key)
-            batch.done[key] = _compute_one(context, work, key, read[key], at)
+            choice = work.choose(key)
+            if choice and choice.branch != work.branch:
+                batch.skipped[key] = choice
+            elif key not in batch.held:
+                read[key] = work.reads(key)
+                batch.done[key] = _compute_one(context, work, key, read[key], at)
         if batch.broken:
             break
         if work.refusals and (error := batch.refused.get(key)):
@@ -271,7 +285,9 @@ def _held(context: dg.AssetExecutionContext, keys: Sequence[str]) -> dict[str, s
     logged = context.instance.all_logs(context.run.run_id, of_type=dg.DagsterEventType.ASSET_OBSERVATION)
     seen = [entry.dagster_event.asset_observation_data.asset_observation for entry in logged if entry.dagster_event]
     reasons = {
-        o.partition: o.metadata[NOT_COMPUTED].value for o in seen if o.asset_key in parents and o.partition in keys
+        o.partition: o.metadata[NOT_COMPUTED].value
+        for o in seen
+        if o.asset_key in parents and o.partition in keys and NOT_COMPUTED in o.metadata
     }
     return {key: str(sentence) for key, sentence in reasons.items() if key is not None}
 

@@ -14,9 +14,11 @@ from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.errors import NotReady
+from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.delta import Bounds, FileStats, KeyedFile, Partition, Table, TableState, candidates
+from dedp_assets.patterns.flow.exclusive_choice import Router
 
-__all__ = ["Feed", "Pinned", "by_event", "day_to_week", "hour_to_day", "pin", "same", "whole"]
+__all__ = ["Feed", "Pinned", "by_event", "day_to_week", "hour_to_day", "of_branch", "pin", "same", "whole"]
 
 Values = Mapping[str, str | None]
 """Partition column -> value as the table's log spells it; ``None`` is NULL."""
@@ -69,7 +71,10 @@ class Pinned:
     changed: int
 
     def rows(self) -> DataFrame:
-        """Read the rows; lazy."""
+        """Read the rows; lazy. No partition, as of a branch that was not chosen, has no rows."""
+        if not self.partitions:
+            columns = ", ".join(f"{identifier(name)} {each.type}" for name, each in self.table.spec.columns.items())
+            return self.table.session.createDataFrame([], columns)
         return self.table.read(*self.partitions, version=self.version)
 
     def of(self, column: str, values: Iterable[str]) -> Pinned:
@@ -188,6 +193,23 @@ def hour_to_day(column: str) -> Feed:
     return Feed(reads=hours, feeds=lambda changed: (hour[:10] for hour in _known(changed.get(column))), spans=True)
 
 
+def of_branch(column: str, router: Router, branch: str) -> Feed:
+    """Feed a table after a choice by one of the branches: the partitions that the router sent there, and no others.
+
+    A partition waits for the branch that was chosen alone; of the other branches' tables, no rows are read.
+
+    Args:
+        column: partition column of the branch's table that holds the key.
+        router: the rules of all branches.
+        branch: the branch of the upstream table.
+    """
+
+    def own(key: str | None) -> tuple[str, ...]:
+        return tuple(each for each in _known(key) if router.choose(each).branch == branch)
+
+    return Feed(reads=lambda key: [{column: k} for k in own(key)], feeds=lambda changed: own(changed.get(column)))
+
+
 def pin(upstream: Table, feed: Feed, key: str) -> Pinned:
     """Pin the snapshot of an upstream table for the run of a partition, from the log and without Spark.
 
@@ -197,6 +219,8 @@ def pin(upstream: Table, feed: Feed, key: str) -> Pinned:
         NotReady: if the upstream has not dealt with the partition.
     """
     partitions = tuple(feed.reads(key))
+    if not partitions:  # of another branch, whose table has to hold nothing of it, or need not be there
+        return Pinned(upstream, (), 0, 0)
     version = upstream.ledger.version()
     newest = upstream.ledger.changed(*partitions, until=version)
     newest = newest or upstream.ledger.latest(*feed.markers(key), until=version)

@@ -10,6 +10,7 @@ import dagster as dg
 
 from dedp_assets.graph.catalogue.rendering import Did, check_result, findings_of, materialized, metadata_of
 from dedp_assets.graph.run.batches import NOT_COMPUTED, Batch, Work, compute_all
+from dedp_assets.graph.run.branches import observe_skipped, path_taken, unjudged
 from dedp_assets.graph.run.failures import failure
 from dedp_assets.graph.run.run_tags import event_attributes
 from dedp_assets.patterns.core.results import Finding
@@ -17,7 +18,7 @@ from dedp_assets.patterns.delta import Table
 
 __all__ = ["run"]
 
-Event = dg.MaterializeResult[Any] | dg.AssetCheckResult | dg.AssetCheckEvaluation
+Event = dg.MaterializeResult[Any] | dg.AssetCheckResult | dg.AssetCheckEvaluation | dg.Output[None]
 
 # Dagster takes an output for a materialization of every partition of the run. With this mark of its own it takes none;
 # there is no public way to say which of them were computed.
@@ -29,7 +30,8 @@ def run(context: dg.AssetExecutionContext, work: Work, *, at: datetime) -> Itera
 
     A partition whose inputs and code are what its last commit says they were is not computed again, unless files of it
     are lost or somebody asks for it. One that is refused or not ready does not keep the others of its run from being
-    published, nor from being read by the steps that follow: the last one of them fails with its reason.
+    published, nor from being read by the steps that follow: the last one of them fails with its reason. One of another
+    branch is skipped: the observation of it names the branch, and the step succeeds.
 
     Args:
         context: Dagster's.
@@ -44,7 +46,8 @@ def run(context: dg.AssetExecutionContext, work: Work, *, at: datetime) -> Itera
     batch.raise_retry()
     failures = batch.failures()
     _observe_failures(context, work.target.name, batch, failures)
-    if not failures and not batch.broken:
+    observe_skipped(context, work.tables, batch.skipped)
+    if not (failures or batch.broken or batch.skipped):
         yield from _checks(context, work.target, batch.done, batch.findings)
         for table in work.tables:
             yield _materialization(context, work, table, batch.done)
@@ -52,7 +55,8 @@ def run(context: dg.AssetExecutionContext, work: Work, *, at: datetime) -> Itera
     for table in work.tables:
         for key, metadata in _metadata(context, work, table, batch.done).items():
             context.log_event(dg.AssetMaterialization(table.name.split("/"), partition=key or None, metadata=metadata))
-    if batch.done and not batch.broken and _is_read_later(context):
+    settled = bool(batch.done or batch.skipped)
+    if not batch.broken and (not failures or (settled and _is_read_later(context))):
         yield from _pass_on(context, work, batch)
         return
     yield from _checks(context, work.target, batch.done, batch.findings)
@@ -61,8 +65,8 @@ def run(context: dg.AssetExecutionContext, work: Work, *, at: datetime) -> Itera
 
 
 def _pass_on(context: dg.AssetExecutionContext, work: Work, batch: Batch) -> Iterator[Event]:
-    """Yield results that let later steps go on with the computed partitions, despite failed partitions."""
-    yield from _checks(context, work.target, batch.done, ())
+    """Yield results that let later steps go on, and no materialization of a failed or skipped partition."""
+    yield from _checks(context, work.target, batch.done, ()) if batch.done else unjudged(context)
     yield from _evaluations(work.target.name, batch)
     for table in work.tables:
         yield dg.MaterializeResult(asset_key=table.name.split("/"), metadata=_NO_MATERIALIZATION)
@@ -142,4 +146,4 @@ def _metadata(
     columns = {"dagster/column_lineage": lineage} if lineage and lineage.deps_by_column else {}
     commits = {key: did.commits.get(table) for key, did in done.items()}
     metadata = metadata_of(table, commits, done, figures=work.figures)
-    return {key: {**told_of, **trigger, **columns} for key, told_of in metadata.items()}
+    return {k: {**told_of, **path_taken(work.choose(k)), **trigger, **columns} for k, told_of in metadata.items()}

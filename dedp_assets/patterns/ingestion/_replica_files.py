@@ -11,6 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
+from dedp_assets.patterns.connectors.editions import MANIFEST, Edition, next_edition, replacing
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
@@ -24,7 +25,6 @@ from dedp_assets.patterns.ingestion._replica_manifest import (
     new_manifest,
     require_successor,
 )
-from dedp_assets.patterns.ingestion._symlink_swap import MANIFEST, Edition, next_edition, replacing
 
 __all__ = ["copy_replica", "verify"]
 

@@ -7,12 +7,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from dedp_assets.patterns.connectors.editions import MANIFEST, current
 from dedp_assets.patterns.core.errors import ConfigError, Conflict
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts
 from dedp_assets.patterns.delta import LocalStore
 from dedp_assets.patterns.ingestion._replica_contents import Contents, FileState
-from dedp_assets.patterns.ingestion._symlink_swap import MANIFEST, current
 
 __all__ = ["Manifest", "manifest_of", "Held", "files_held", "new_manifest", "require_successor"]
 

@@ -7,13 +7,13 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from dedp_assets.patterns.connectors.editions import current, next_edition, replacing
 from dedp_assets.patterns.core.errors import AuditFailed
 from dedp_assets.patterns.core.masking import MaskingKey
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table, as_folder
 from dedp_assets.patterns.delta.maintenance.abandoned import discard_stage, remove_unjudged
-from dedp_assets.patterns.ingestion._symlink_swap import current, next_edition, replacing
 
 __all__ = ["is_made_by", "parts_to_make", "remake", "rules_of"]
 

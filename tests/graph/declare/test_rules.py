@@ -65,10 +65,10 @@ WRONG = {
         "reads": LOOKS,
         "runs": Runs(DAYS, LATE),
     },
-    "gold/totals: when must hold one of Follow, Nightly, InOrder and OnRequest, not Follow and Nightly": {
+    "gold/totals: when must hold one of Follow, Nightly, InOrder, Branch and OnRequest, not Follow and Nightly": {
         "runs": Runs(DAYS, [Follow(), Nightly("0 2 * * *", lookback=14)]),
     },
-    "gold/totals: when must hold one of Follow, Nightly, InOrder and OnRequest, not InOrder and Follow": {
+    "gold/totals: when must hold one of Follow, Nightly, InOrder, Branch and OnRequest, not InOrder and Follow": {
         "runs": Runs(DAYS, [InOrder(Nightly("0 2 * * *", lookback=14)), Follow()]),
     },
     "gold/totals: Nightly.follows_late must be False within InOrder, not True": {"runs": Runs(DAYS, InOrder(LATE))},

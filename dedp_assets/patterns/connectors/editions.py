@@ -50,12 +50,12 @@ def current(target: LocalStore) -> Edition | None:
     if link is None:
         if target.name in beside.list():
             raise ConfigError(
-                f"{target.address} holds data of its own and is no replica: name another target, or move it away"
+                f"{target.address} holds data of its own and is no edition: name another target, or move it away"
             )
         return None
     home = PurePosixPath(link).parent
     if len(home.parts) != 1 or not home.name.startswith(_prefix(target)):
-        raise ConfigError(f"{target.address} is a link to {link} and no replica: name another target")
+        raise ConfigError(f"{target.address} is a link to {link} and no edition: name another target")
     made = Edition(beside.within(home.name))
     return made if _FILES in made.home.list() else None
 

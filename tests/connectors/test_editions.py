@@ -10,9 +10,9 @@ from time import sleep
 
 import pytest
 
+from dedp_assets.patterns.connectors.editions import current, next_edition
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta import folder_at
-from dedp_assets.patterns.ingestion._symlink_swap import current, next_edition
 
 
 @pytest.fixture
