@@ -153,6 +153,7 @@ class Platform:
         if days is not None and not (partition and days.has_partition_key(partition)):
             problem = f"{partition} is no partition" if partition else "name the partition"
             called = "weeks by their Monday," if isinstance(days, dg.WeeklyPartitionsDefinition) else "days"
+            called = "hours" if isinstance(days, dg.HourlyPartitionsDefinition) else called
             raise ValueError(f"{problem} of {table}: they are {called} from {days.get_first_partition_key()} to today")
 
     def require_approvable(self, table: str, partition: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import dagster as dg
 
+from dedp_assets.graph.catalogue.branches import branch_metadata
 from dedp_assets.graph.catalogue.figures import Figure, labelled, shown
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
@@ -145,6 +146,7 @@ def _of_commit(
         "partition": slice_name(record.partition),
         "inputs": dg.MetadataValue.json(dict(record.inputs)),
         "written by": dg.MetadataValue.dagster_run(record.run_id),
+        **branch_metadata(record.notes.get("branches", {})),
         **({"approved by": f"{record.approval['by']}: {record.approval['because']}"} if record.approval else {}),
     }
     metadata |= {"outcome": did.outcome} if did.outcome else {}

@@ -20,12 +20,27 @@ from dedp_assets.graph.declare.runs import (
 from dedp_assets.graph.declare.starting import LakeJob, job_of, lake_job, schedules_of, sensors_of, starting
 from dedp_assets.graph.declare.tables import LakeTable, lake_table
 from dedp_assets.graph.run.batches import Inputs, Step
-from dedp_assets.graph.run.feeds import Feed, Pinned, by_event, day_to_week, hour_to_day, of_branch, same, whole
+from dedp_assets.graph.run.fan_in import FanInAlert
+from dedp_assets.graph.run.feeds import (
+    Feed,
+    Pinned,
+    Span,
+    aligned,
+    by_event,
+    day_to_hour,
+    day_to_week,
+    hour_to_day,
+    of_branch,
+    same,
+    unaligned,
+    whole,
+)
 from dedp_assets.patterns.delta import Target
 
 __all__ = [
-    "About", "Branch", "Every", "Feed", "Figure", "Follow", "Gates", "InOrder", "Inputs", "Job", "LakeJob", "LakeTable",
-    "Nightly", "OnDelivery", "OnEvent", "OnRequest", "Pinned", "Polls", "Reads", "Request", "Runs", "Source", "Step",
-    "Target", "by_event", "day_to_week", "declared", "declared_jobs", "hour_to_day", "job_of", "lake_job", "lake_table",
-    "of_branch", "same", "schedules_of", "sensors_of", "sources", "starting", "whole",
+    "About", "Branch", "Every", "FanInAlert", "Feed", "Figure", "Follow", "Gates", "InOrder", "Inputs", "Job", "LakeJob",
+    "LakeTable", "Nightly", "OnDelivery", "OnEvent", "OnRequest", "Pinned", "Polls", "Reads", "Request", "Runs",
+    "Source", "Span", "Step", "Target", "aligned", "by_event", "day_to_hour", "day_to_week", "declared",
+    "declared_jobs", "hour_to_day", "job_of", "lake_job", "lake_table", "of_branch", "same", "schedules_of",
+    "sensors_of", "sources", "starting", "unaligned", "whole",
 ]  # fmt: skip

@@ -61,6 +61,11 @@ class Reads:
         """Tables and references, in the order of the function's parameters."""
         return (*self.tables, *self.references)
 
+    @property
+    def waits_for_runs(self) -> bool:
+        """``True`` if a partition waits for the end of upstream runs, and not for their success alone."""
+        return any(feed.fan_in is not None and feed.fan_in.ended for feed in self.tables.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Gates:

@@ -103,6 +103,8 @@ def _of_starts(reads: Reads, runs: Runs) -> Iterator[str]:
         if (isinstance(start, Nightly) or runs.in_order) and not timed:
             by = "InOrder" if runs.in_order else name
             yield f"partitions must be days or another time for {by}, not {_kind(runs.partitions)}"
+        if isinstance(start, Nightly) and reads.waits_for_runs:
+            yield "when must be Follow() or OnRequest() for unaligned upstream partitions, not Nightly"
         if isinstance(start, Nightly) and start.lookback < 0:
             yield f"Nightly.lookback must be 0 or more, not {start.lookback}"
         if isinstance(start, OnDelivery) and runs.partitions is not None and not timed:

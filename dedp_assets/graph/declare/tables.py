@@ -20,6 +20,8 @@ from dedp_assets.graph.declare.parameters import Given, arguments, resources_of
 from dedp_assets.graph.declare.records import About, Gates, Reads, Request
 from dedp_assets.graph.declare.runs import Job, OnDelivery, OnEvent, Runs
 from dedp_assets.graph.run.batches import Inputs, Step, Work, latest
+from dedp_assets.graph.run.branch_runs import run_states
+from dedp_assets.graph.run.fan_in import RunStates, handled, note_of, without_runs
 from dedp_assets.graph.run.feeds import Feed, Pinned, pin, whole
 from dedp_assets.graph.run.refusals import Refusals
 from dedp_assets.graph.run.revisions import Revisions
@@ -177,10 +179,13 @@ class LakeTable(Generic[P]):
         tables = [lake.table(table) for table in self.tables]
         upstream = {table: lake.table(table) for table in self.reads.upstream}
         more = {name: getattr(context.resources, name) for name in self._resources()}
+        ended = self.reads.waits_for_runs
+        states = run_states(context.instance, context.repository_def, lake.refused) if ended else without_runs
 
         def inputs_of(key: str) -> Inputs:
             request = Request(key, at, context.run.run_id, event_attributes(context.run.tags))
-            return self._find_inputs(request, tables, upstream, more)
+            with handled(context.log.error):
+                return self._find_inputs(request, tables, upstream, more, states)
 
         def build(step: Step) -> WriteResult:
             given: Given = {Step: [step], Pinned: step.inputs.pinned, Target: self._targets(step, tables)}
@@ -207,10 +212,18 @@ class LakeTable(Generic[P]):
         return [step.target(table, each) for table, each in zip(tables, audits, strict=True)]
 
     def _find_inputs(
-        self, request: Request, tables: Sequence[Table], upstream: Mapping[TableSpec, Table], more: Mapping[str, Any]
+        self,
+        request: Request,
+        tables: Sequence[Table],
+        upstream: Mapping[TableSpec, Table],
+        more: Mapping[str, Any],
+        states: RunStates = without_runs,
     ) -> Inputs:
         """Pin the upstream tables and find the inputs in the sources, before the computation."""
-        pinned = tuple(pin(upstream[table], feed, request.key) for table, feed in self.reads.tables.items())
+        pinned = tuple(
+            pin(upstream[table], feed, request.key, at=request.at, states=states)
+            for table, feed in self.reads.tables.items()
+        )
         versions = {each.table.name: each.changed for each in pinned}
         references = tuple(pin(upstream[table], whole(), "") for table in self.reads.references)
         for each in references:
@@ -223,7 +236,11 @@ class LakeTable(Generic[P]):
             found = self.reads.inputs(**arguments(self.reads.inputs, given, more))
         # A change of any upstream table raises the sum.
         sequence = sum(versions.values()) if pinned and found.sequence is None else found.sequence
-        notes = {"references": {each.table.name: each.version for each in references}} if references else {}
+        noted: dict[str, Mapping[str, Any]] = {
+            "references": {each.table.name: each.version for each in references},
+            "branches": {each.table.name: note_of(each.branches) for each in pinned if each.branches},
+        }
+        notes = {name: facts for name, facts in noted.items() if facts}
         return replace(
             found,
             identities={**versions, **found.identities},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, partial
@@ -14,8 +14,11 @@ from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.reconciling import Want
 from dedp_assets.graph.reconcile.watching import News, TableWatch
 from dedp_assets.graph.run.batches import owned_by
+from dedp_assets.graph.run.fan_in import Done, NoBranch, RunStates, branches_of, without_runs
 from dedp_assets.graph.run.feeds import Feed
-from dedp_assets.graph.run.staleness import needed_versions
+from dedp_assets.graph.run.staleness import FannedIn, needed_versions
+from dedp_assets.patterns.core.errors import NotReady
+from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import plan_late_partitions
 from dedp_assets.resources.lake import Lake
 
@@ -43,6 +46,7 @@ class Edge:
         applied: key -> the version that it has applied, of those that lag.
         ahead: key -> the version that it has applied, where the upstream log has not come that far.
         unsure: keys that one of several upstream tables has not dealt with, or whose references are not there.
+        waiting: key -> the branches of a fan-in that it waits for.
         whole: whether what is known is of all tables, so that their news is enough.
     """
 
@@ -52,6 +56,7 @@ class Edge:
     applied: dict[str, int] = field(default_factory=dict)
     ahead: dict[str, int] = field(default_factory=dict)
     unsure: set[str] = field(default_factory=set)
+    waiting: dict[str, str] = field(default_factory=dict)
     whole: bool = False
 
     @property
@@ -64,7 +69,16 @@ class Edge:
         """The names of the upstream tables and of references with revisions."""
         return " and ".join(spec.name for spec in (*self.table.reads.tables, *self.table.reads.revised_by))
 
-    def poll(self, lake: Lake, watches: Mapping[str, TableWatch], news: Mapping[str, News], fed: Fed) -> bool:
+    def poll(
+        self,
+        lake: Lake,
+        watches: Mapping[str, TableWatch],
+        news: Mapping[str, News],
+        fed: Fed,
+        *,
+        now: datetime,
+        states: RunStates = without_runs,
+    ) -> bool:
         """Update the stale partitions from new commits; ``False`` if the log of a table cannot be read."""
         mine, upstream = [s.name for s in self.table.tables], [s.name for s in self.table.reads.tables]
         references, revising = (
@@ -83,7 +97,8 @@ class Edge:
             keys |= {key for known in self.newest.values() for key in known if key >= since}
         if any(news[name] for name in (*upstream, *references)):
             keys |= self.unsure
-        self._judge(lake, watches, keys)
+        keys |= self._of_branches({n: watches[n].done if reset else news[n].keys for n in upstream}, states)
+        self._judge(lake, watches, keys, self._fanned_in(lake, watches, now, states))
         return True
 
     def restored(self, key: str, watches: Mapping[str, TableWatch]) -> int | None:
@@ -109,7 +124,35 @@ class Edge:
             touched |= versions.keys()
         return touched
 
-    def _judge(self, lake: Lake, watches: Mapping[str, TableWatch], keys: set[str]) -> None:
+    def _of_branches(self, written: Mapping[str, Iterable[str]], states: RunStates) -> set[str]:
+        """Return the keys with a branch that was written or has failed, and those that wait for runs to end."""
+        keys = {*self.unsure} if self.table.reads.waits_for_runs else set[str]()
+        for spec, feed in self.table.reads.tables.items():
+            if feed.fan_in is not None:
+                names = {*written[spec.name], *(states(spec.name) if feed.fan_in.ended else ())}
+                keys |= {key for name in names for key in feed.feeds(owned_by(name, spec))}
+        return keys
+
+    def _fanned_in(self, lake: Lake, watches: Mapping[str, TableWatch], now: datetime, states: RunStates) -> FannedIn:
+        """Return the lookup of the version that a run of a key with a fan-in would apply, with notes on who waits."""
+
+        def version(spec: TableSpec, feed: Feed, key: str) -> int:
+            self.waiting.pop(key, None)
+            done = {name: Done(version) for name, version in watches[spec.name].done.items()}
+            runs = states(spec.name) if feed.fan_in and feed.fan_in.ended else {}
+            branches = branches_of(lake.ledger(spec.name), feed.reads(key), done, runs)
+            try:
+                return feed.fan_in.version(spec.name, key, branches, now) if feed.fan_in else 0
+            except NoBranch:
+                return 0  # a run of it calls the error handler
+            except NotReady as error:
+                self.waiting[key] = str(error)
+                self.lagging.pop(key, None)
+                raise
+
+        return version
+
+    def _judge(self, lake: Lake, watches: Mapping[str, TableWatch], keys: set[str], fanned_in: FannedIn | None) -> None:
         keys = {key for key in keys if self.table.runs.takes(key)}
         if not keys:
             return
@@ -120,7 +163,9 @@ class Edge:
         ready = keys if all(watches[spec.name].version >= 0 for spec in self.table.reads.references) else set[str]()
         revisions = [watches[spec.name].revisions for spec in self.table.reads.revised_by]
         upstream = self.table.reads.tables
-        needed = needed_versions(upstream, self.newest, ready, table_of=lake.table, revisions=revisions)
+        needed = needed_versions(
+            upstream, self.newest, ready, table_of=lake.table, revisions=revisions, fanned_in=fanned_in
+        )
         self.unsure = (self.unsure - needed.keys()) | (keys - needed.keys())
         for known in (self.lagging, self.applied, self.ahead):
             for key in known.keys() & needed.keys():
@@ -144,7 +189,7 @@ class Edge:
                 self.lagging[key], self.applied[key] = version, applied_version
 
     def _forget(self) -> None:
-        for known in (self.newest, self.lagging, self.applied, self.ahead, self.unsure):
+        for known in (self.newest, self.lagging, self.applied, self.ahead, self.unsure, self.waiting):
             known.clear()
 
 
@@ -165,6 +210,8 @@ class Group:
         for edge in edges:
             for key, version in edge.ahead.items():
                 yield Want((edge.name,), key, "", "waiting", _AHEAD.format(version=version, read=edge.read))
+            for key, reason in edge.waiting.items():
+                yield Want((edge.name,), key, "", "waiting", reason)
         late = [edge for edge in edges if edge.lagging]
         needs = self.edges[0].table.runs.needs
         if late and needs and (lacking := needs()):

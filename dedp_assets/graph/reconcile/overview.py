@@ -15,6 +15,7 @@ from dedp_assets.graph.reconcile.arrivals import Arrivals
 from dedp_assets.graph.reconcile.edges import Group, fed_by, groups_of
 from dedp_assets.graph.reconcile.reconciling import Want
 from dedp_assets.graph.reconcile.watching import News, TableWatch
+from dedp_assets.graph.run.fan_in import RunStates, without_runs
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
@@ -56,7 +57,15 @@ class Overview:
             self.arrivals += [Arrivals(each.dataset, table.job.name, table, each.ends) for each in starts]
         self.groups += groups_of(following)
 
-    def poll(self, lake: Lake, landing: Landing | None, now: datetime, *, thorough: bool = False) -> list[Want]:
+    def poll(
+        self,
+        lake: Lake,
+        landing: Landing | None,
+        now: datetime,
+        *,
+        thorough: bool = False,
+        states: RunStates = without_runs,
+    ) -> list[Want]:
         """Read new commits and deliveries, and list the stale partitions in the order of the graph.
 
         Args:
@@ -64,6 +73,7 @@ class Overview:
             landing: what was delivered.
             now: current time, with time zone.
             thorough: whether all deliveries that are loaded are held against what lies there at once.
+            states: the runs of upstream partitions, read before the logs.
         """
         news: dict[str, News] = {}
         self.unreadable.clear()
@@ -75,7 +85,9 @@ class Overview:
         wants = [want for each in self.arrivals for want in self._landed(each, landing, news, now, thorough)]
         fed = fed_by(self.watches, news)
         for group in self.groups:
-            readable = [edge for edge in group.edges if edge.poll(lake, self.watches, news, fed)]
+            readable = [
+                edge for edge in group.edges if edge.poll(lake, self.watches, news, fed, now=now, states=states)
+            ]
             wants += group.wants(readable, self.watches, now)
         return wants
 

@@ -14,6 +14,8 @@ from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.overview import Overview
 from dedp_assets.graph.reconcile.reconciling import Outcome, Tried, Want, plan_requests
 from dedp_assets.graph.reconcile.requests import in_flight, tried
+from dedp_assets.graph.run.branch_runs import run_states
+from dedp_assets.graph.run.fan_in import without_runs
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
@@ -63,9 +65,11 @@ class Reconciler:
         """
         # Before the logs are read: what a run that has ended meanwhile wrote is seen there.
         busy = in_flight(instance, repository, launched_by=name) if instance else {}
+        runs_count = instance is not None and any(table.reads.waits_for_runs for table in self.tables)
+        states = run_states(instance, repository, lake.refused) if instance and runs_count else without_runs
         with self._lock:
             overview = self._overviews.setdefault((lake.root, landing.root), Overview(self.tables))
-            wants = overview.poll(lake, landing, now, thorough=self.thorough)
+            wants = overview.poll(lake, landing, now, thorough=self.thorough, states=states)
         notes = cache(lambda table: Refusals(lake.refused(table)).by_key())
         versions = _code_versions(self.tables, repository)
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dedp_assets.graph.run.branch_runs import ATTEMPTS
 from dedp_assets.graph.run.refusals import Refusal
 from dedp_assets.graph.run.run_tags import request_of
 
 __all__ = ["Ask", "Gap", "Outcome", "Tried", "Want", "plan_requests"]
 
-ATTEMPTS = 3
 _AT_ONCE = 100
 
 

@@ -10,6 +10,7 @@ import dagster as dg
 
 from dedp_assets.graph.catalogue.selections import checks_of
 from dedp_assets.graph.reconcile.reconciling import Ask, Tried, Want, plan_requests
+from dedp_assets.graph.run.branch_runs import assets_of
 from dedp_assets.graph.run.failures import failure_of
 from dedp_assets.graph.run.refusals import Refusal
 from dedp_assets.graph.run.run_tags import CAUSE, REQUEST, keys_of, refusal, refusals, request_of
@@ -53,7 +54,7 @@ def in_flight(
         created = run.status is dg.DagsterRunStatus.NOT_STARTED
         if created and launched_by and run.tags.get("dagster/sensor_name") == launched_by:
             continue
-        for asset in _assets(run, repository):
+        for asset in assets_of(run, repository):
             partitions = repository.asset_graph.get(asset).partitions_def if repository else None
             found.setdefault("/".join(asset.path), set()).update(keys_of(run.tags, partitions) or [""])
     return found
@@ -136,14 +137,6 @@ def _refused(instance: dg.DagsterInstance, table: str, key: str, goal: str) -> R
         return None
     text = failure_of(instance, run) or "waits for new data, a fix or an approval (`dedp status`)"
     return Refusal((goal,), "", run.run_id, f"refused at {goal}: {text}")
-
-
-def _assets(run: dg.DagsterRun, repository: dg.RepositoryDefinition | None) -> set[dg.AssetKey]:
-    """Return the tables of a run: the run's asset selection, otherwise all assets of the job."""
-    if run.asset_selection is not None:
-        return set(run.asset_selection)
-    known = repository is not None and repository.has_job(run.job_name)
-    return set(repository.get_job(run.job_name).asset_layer.selected_asset_keys) if repository and known else set()
 
 
 def _runs(

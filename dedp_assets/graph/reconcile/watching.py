@@ -77,6 +77,7 @@ class TableWatch:
         changed: partition -> version that changed it last.
         rolled_back: key -> the restore that took back what was applied to it; nobody has written it since.
         loaded: key -> the delivery it was loaded from.
+        done: value of the first partition column -> version of the newest commit about it, with or without rows.
         revisions: the newest commit about each day, if ``revises``.
     """
 
@@ -89,6 +90,7 @@ class TableWatch:
     changed: dict[Partition, int] = field(default_factory=dict)
     rolled_back: dict[str, RolledBack] = field(default_factory=dict)
     loaded: dict[str, Loaded] = field(default_factory=dict)
+    done: dict[str, int] = field(default_factory=dict)
     revisions: Revisions = field(default_factory=Revisions)
     _log: ExecutionLog = field(default_factory=ExecutionLog)
     _newest: dict[str, Execution] = field(default_factory=dict)
@@ -126,7 +128,7 @@ class TableWatch:
             for glimpse in ledger.glimpses(since=self.version, records=records):
                 for partition in glimpse.changed:
                     changed[partition] = _LONG_AGO if glimpse.forgotten else glimpse.version
-                keys.update(self._take_in(glimpse))
+                keys.update(self._note_done(glimpse, self._take_in(glimpse)))
                 if self.revises:
                     self.revisions.take_in(glimpse)
                 self.version = glimpse.version
@@ -167,6 +169,14 @@ class TableWatch:
             written.append(key)
         return written
 
+    def _note_done(self, glimpse: Glimpse, written: Collection[str]) -> Collection[str]:
+        """Note the version of the commit about each of its partitions; return the written keys."""
+        column = next(iter(self.spec.partition_by), "")
+        values = {*written, *(dict(partition).get(column) for partition in glimpse.changed)} if self.read else set()
+        version = _LONG_AGO if glimpse.forgotten else glimpse.version
+        self.done |= dict.fromkeys((value for value in values if value is not None), version)
+        return written
+
     def _executed(self, glimpse: Glimpse) -> set[str]:
         """Record the executions whose newest run is missing in the rows; return the affected keys."""
         written = next((key for app_id in glimpse.transactions if (key := self._written(app_id)) is not None), None)
@@ -202,5 +212,5 @@ class TableWatch:
 
     def _forget(self) -> None:
         self.version, self._identity, self._log, self.revisions = -1, None, ExecutionLog(), Revisions()
-        for known in (self.changed, self.rolled_back, self.loaded, self._newest):
+        for known in (self.changed, self.rolled_back, self.loaded, self.done, self._newest):
             known.clear()

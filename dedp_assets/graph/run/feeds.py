@@ -6,19 +6,24 @@ Both directions stand in one :class:`Feed`, so that a run and the reconciler can
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
 from functools import cache
 
 from pyspark.sql import DataFrame
 
+from dedp_assets.graph.run.fan_in import FanIn, FanInAlert, RunStates, read_branches, without_runs
 from dedp_assets.patterns.core.costs import Cost
-from dedp_assets.patterns.core.errors import NotReady
+from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.delta import Bounds, FileStats, KeyedFile, Partition, Table, TableState, candidates
+from dedp_assets.patterns.flow._branches import Branch
 from dedp_assets.patterns.flow.exclusive_choice import Router
 
-__all__ = ["Feed", "Pinned", "by_event", "day_to_week", "hour_to_day", "of_branch", "pin", "same", "whole"]
+__all__ = [
+    "Feed", "Pinned", "Span", "aligned", "by_event", "day_to_hour", "day_to_week", "hour_to_day", "of_branch", "pin",
+    "same", "unaligned", "whole",
+]  # fmt: skip
 
 Values = Mapping[str, str | None]
 """Partition column -> value as the table's log spells it; ``None`` is NULL."""
@@ -34,12 +39,14 @@ class Feed:
         written: partition key -> upstream partition that a run of the upstream is about when it has dealt with the key,
             with or without rows; any of those read, if ``None``.
         spans: whether a key takes several upstream keys, so that some of the first key's may be no upstream partition.
+        fan_in: what a key waits for among the upstream partitions; any of them, if ``None``.
     """
 
     reads: Callable[[str], Sequence[Values]]
     feeds: Callable[[Values], Iterable[str]]
     written: Callable[[str], Values] | None = None
     spans: bool = False
+    fan_in: FanIn | None = None
 
     def markers(self, key: str) -> Sequence[Values]:
         """Return the upstream partitions whose commits show that the upstream has dealt with ``key``."""
@@ -55,6 +62,13 @@ class Feed:
 
 
 @dataclass(frozen=True, slots=True)
+class Span(Feed):
+    """A mapping that gives each key several upstream partitions, each named by one column: branches of a fan-in."""
+
+    spans: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Pinned:
     """A snapshot read of an upstream table: the same rows despite concurrent writes.
 
@@ -62,13 +76,16 @@ class Pinned:
         table: the upstream table.
         partitions: partitions to read.
         version: version to read, the newest one when the run looked.
-        changed: version that changed these partitions last; equal ones mean equal rows.
+        changed: version that changed these partitions last; equal ones mean equal rows. Of a fan-in it is the newest
+            commit about one of them, with or without rows.
+        branches: upstream partition key -> its state, of a fan-in.
     """
 
     table: Table
     partitions: tuple[Values, ...]
     version: int
     changed: int
+    branches: Mapping[str, Branch] = field(default_factory=dict)
 
     def rows(self) -> DataFrame:
         """Read the rows; lazy. No partition, as of a branch that was not chosen, has no rows."""
@@ -163,7 +180,20 @@ def by_event(column: str, landed: str) -> Feed:
 
 
 @cache
-def day_to_week(column: str) -> Feed:
+def day_to_hour(column: str) -> Feed:
+    """Feed each of 24 hours, keyed like ``2026-01-05-13``, by the day of the upstream table.
+
+    Args:
+        column: partition column of the upstream table that holds the day, a DATE.
+    """
+    return Feed(
+        reads=lambda key: ({column: key[:10]},),
+        feeds=lambda changed: (f"{day}-{hour:02d}" for day in _known(changed.get(column)) for hour in range(24)),
+    )
+
+
+@cache
+def day_to_week(column: str) -> Span:
     """Feed a week, keyed by the date of the Monday, from seven days of the upstream table.
 
     Args:
@@ -176,11 +206,11 @@ def day_to_week(column: str) -> Feed:
     def days(key: str) -> Sequence[Values]:
         return tuple({column: (date.fromisoformat(key) + timedelta(days=n)).isoformat()} for n in range(7))
 
-    return Feed(reads=days, feeds=lambda changed: map(monday, _known(changed.get(column))), spans=True)
+    return Span(reads=days, feeds=lambda changed: map(monday, _known(changed.get(column))))
 
 
 @cache
-def hour_to_day(column: str) -> Feed:
+def hour_to_day(column: str) -> Span:
     """Feed a day from 24 hours of the upstream table.
 
     Args:
@@ -190,7 +220,7 @@ def hour_to_day(column: str) -> Feed:
     def hours(key: str) -> Sequence[Values]:
         return tuple({column: f"{key}-{hour:02d}"} for hour in range(24))
 
-    return Feed(reads=hours, feeds=lambda changed: (hour[:10] for hour in _known(changed.get(column))), spans=True)
+    return Span(reads=hours, feeds=lambda changed: (hour[:10] for hour in _known(changed.get(column))))
 
 
 def of_branch(column: str, router: Router, branch: str) -> Feed:
@@ -210,18 +240,66 @@ def of_branch(column: str, router: Router, branch: str) -> Feed:
     return Feed(reads=lambda key: [{column: k} for k in own(key)], feeds=lambda changed: own(changed.get(column)))
 
 
-def pin(upstream: Table, feed: Feed, key: str) -> Pinned:
+@cache
+def aligned(feed: Span) -> Feed:
+    """Feed a key once the upstream has dealt with all of its partitions, with or without rows (Aligned Fan-In).
+
+    Args:
+        feed: the upstream partitions of a key.
+    """
+    return replace(feed, fan_in=FanIn())
+
+
+@cache
+def unaligned(
+    feed: Span, *, after_hours: float | None = None, if_none: Callable[[FanInAlert], None] | None = None
+) -> Feed:
+    """Feed a key once all of its upstream partitions have ended, in success or not (Unaligned Fan-In).
+
+    An upstream partition has ended if it is committed, or its runs failed and nobody tries again. One with a run under
+    way has not ended, even past the deadline.
+
+    Args:
+        feed: the upstream partitions of a key.
+        after_hours: deadline, in hours after the beginning of the day that the key names, in UTC: from then on upstream
+            partitions that nobody has started are not waited for. By default there is no deadline.
+        if_none: error handler of a key for which no upstream partition is there: nothing is written. By default it is
+            the log of the run.
+
+    Raises:
+        ConfigError: for a deadline below 0.
+    """
+    if after_hours is not None and after_hours < 0:
+        raise ConfigError(f"after_hours must be 0 or more, not {after_hours}")
+    return replace(feed, fan_in=FanIn(ended=True, after_hours=after_hours, if_none=if_none))
+
+
+def pin(
+    upstream: Table, feed: Feed, key: str, *, at: datetime | None = None, states: RunStates = without_runs
+) -> Pinned:
     """Pin the snapshot of an upstream table for the run of a partition, from the log and without Spark.
 
     A partition that the upstream wrote without a row changed nothing and is there all the same.
 
+    Args:
+        upstream: the upstream table.
+        feed: the mapping between its partitions and the key.
+        key: the partition key.
+        at: when the run started, for the deadline of a fan-in.
+        states: the runs of upstream partitions, for a fan-in.
+
     Raises:
-        NotReady: if the upstream has not dealt with the partition.
+        NotReady: if the upstream has not dealt with the partition; of a fan-in, names the branches that it waits for.
+        NoBranch: if no branch of a fan-in succeeded.
     """
     partitions = tuple(feed.reads(key))
     if not partitions:  # of another branch, whose table has to hold nothing of it, or need not be there
         return Pinned(upstream, (), 0, 0)
     version = upstream.ledger.version()
+    if feed.fan_in is not None:
+        runs = states(upstream.name) if feed.fan_in.ended else {}
+        branches = read_branches(upstream.ledger, partitions, until=version, states=runs)
+        return Pinned(upstream, partitions, version, feed.fan_in.version(upstream.name, key, branches, at), branches)
     newest = upstream.ledger.changed(*partitions, until=version)
     newest = newest or upstream.ledger.latest(*feed.markers(key), until=version)
     if newest is None:

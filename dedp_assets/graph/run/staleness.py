@@ -16,7 +16,10 @@ from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Commit, Table
 
-__all__ = ["is_computed_from", "needed_versions"]
+__all__ = ["FannedIn", "is_computed_from", "needed_versions"]
+
+FannedIn = Callable[[TableSpec, Feed, str], int]
+"""Upstream table, feed and partition key -> upstream version that a run would apply; raises ``NotReady``."""
 
 
 def is_computed_from(commit: Commit | None, inputs: Mapping[str, Any], code_version: str) -> bool:
@@ -32,6 +35,7 @@ def needed_versions(
     *,
     table_of: Callable[[TableSpec], Table],
     revisions: Iterable[Revisions] = (),
+    fanned_in: FannedIn | None = None,
 ) -> dict[str, int]:
     """Return the upstream version that a run of each partition would apply now.
 
@@ -44,13 +48,19 @@ def needed_versions(
         keys: the partition keys.
         table_of: finds a table by its declaration, for keys whose upstream changed nothing.
         revisions: commits of each reference with revisions.
+        fanned_in: finds the version of a key with a fan-in, by what is known of its branches; by default from the log.
     """
     needed = dict.fromkeys(keys, 0)
     for spec, feed in upstream.items():
         known = newest[spec.name]
         for key in list(needed):
             try:
-                needed[key] += known[key] if key in known else pin(table_of(spec), feed, key).changed
+                if feed.fan_in is not None and fanned_in is not None:
+                    needed[key] += fanned_in(spec, feed, key)
+                elif key in known and feed.fan_in is None:
+                    needed[key] += known[key]
+                else:
+                    needed[key] += pin(table_of(spec), feed, key).changed
             except NotReady:
                 del needed[key]
     for each in revisions:

@@ -1,0 +1,66 @@
+"""Views of each page by hour: the branches that days are fanned in from."""
+
+from dedp_assets.defs.silver.visits import VISITS
+from dedp_assets.graph.declare import (
+    About,
+    Gates,
+    Job,
+    Nightly,
+    Pinned,
+    Reads,
+    Runs,
+    Step,
+    day_to_hour,
+    lake_table,
+)
+from dedp_assets.partitions import HOURLY
+from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, overwrite_partition, tally
+
+PAGE_VIEWS_BY_HOUR = TableSpec(
+    "gold/page_views_by_hour",
+    {
+        "hour": Column("STRING", "UTC hour, like 2026-01-05-13", required=True),
+        "page": Column("STRING", "path that was visited", required=True),
+        "views": Column("BIGINT", "visits of the page", required=True),
+    },
+    partition_by=("hour",),
+    checks={"a_page_was_viewed": "views > 0"},
+    comment="One row per page and hour.",
+)
+QUERY = "SELECT page, count(*) AS views FROM {visits} GROUP BY page"
+AUDITS = (
+    Audit(
+        name="every_visit_is_counted", of="views", sql="coalesce(sum(views), 0)", per="read", fail_below=1, fail_above=1
+    ),
+    Audit.none_where("pages_are_paths", "page NOT LIKE '/%'", approvable=True),
+)
+LOOKBACK_HOURS = 47
+
+
+@lake_table(
+    PAGE_VIEWS_BY_HOUR,
+    reads=Reads({VISITS: day_to_hour("event_date")}),
+    runs=Runs(
+        HOURLY,
+        Nightly(
+            "10 * * * *",
+            lookback=LOOKBACK_HOURS,
+            description="Ten minutes after each hour, that hour, and those of two days whose visits changed since.",
+        ),
+        job=Job(
+            "hourly_page_views",
+            description="Page views of hours; the limits of queue and pool say how many runs of a backfill go at once.",
+        ),
+    ),
+    gates=Gates(AUDITS, if_empty="Warns of an hour without visits, which has no row."),
+    about=About(owner="team:web-analytics", derived={"hour": ["event_time"], "views": ["visit_id"]}),
+    patterns=[overwrite_partition],
+    code_version="1",
+)
+def page_views_by_hour(step: Step, visits: Pinned, into: Target) -> WriteResult:
+    """Count one hour's views by page."""
+    begins = f"to_timestamp('{step.key}', 'yyyy-MM-dd-HH')"
+    of_hour = visits.rows().filter(f"event_time >= {begins} AND event_time < {begins} + INTERVAL 1 HOUR")
+    rows, seen = tally(of_hour, identity=["visit_id"])
+    views = into.table.session.sql(QUERY, visits=rows).selectExpr(f"'{step.key}' AS hour", "*")
+    return overwrite_partition(views, into.reading(seen, represented="views"), allow_empty=True)

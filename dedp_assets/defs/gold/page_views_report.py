@@ -1,0 +1,71 @@
+"""Report on the pages of a day, made once each of its 24 hours is there."""
+
+from dedp_assets.defs.gold.daily_page_views import DAILY_PAGE_VIEWS
+from dedp_assets.defs.gold.page_views_by_hour import PAGE_VIEWS_BY_HOUR
+from dedp_assets.graph.declare import (
+    About,
+    Gates,
+    Pinned,
+    Reads,
+    Runs,
+    Step,
+    aligned,
+    hour_to_day,
+    lake_table,
+    same,
+)
+from dedp_assets.partitions import DAILY
+from dedp_assets.patterns import (
+    Audit,
+    Column,
+    TableSpec,
+    Target,
+    WriteResult,
+    join_branches,
+    overwrite_partition,
+    plan_aligned,
+)
+
+PAGE_VIEWS_REPORT = TableSpec(
+    "gold/page_views_report",
+    {
+        "event_date": Column("DATE", "UTC day", required=True),
+        "page": Column("STRING", "path that was visited", required=True),
+        "views": Column("BIGINT", "visits of the page, by the hours"),
+        "busiest_hour": Column("STRING", "hour with most of them, the earliest of several; like 2026-01-05-13"),
+        "visitors": Column("BIGINT", "distinct visitors of the page, which no sum over hours tells"),
+    },
+    partition_by=("event_date",),
+    comment="One row per page and day.",
+)
+QUERY = """
+    SELECT page, sum(views) AS views, min_by(hour, struct(-views, hour)) AS busiest_hour FROM {hours} GROUP BY page
+"""
+AUDITS = (
+    Audit(
+        name="hours_and_day_agree",
+        sql="count_if(views IS NULL OR visitors IS NULL OR visitors > views)",
+        warn_above=0,
+    ),
+)
+
+
+@lake_table(
+    PAGE_VIEWS_REPORT,
+    reads=Reads({PAGE_VIEWS_BY_HOUR: aligned(hour_to_day("hour")), DAILY_PAGE_VIEWS: same("event_date")}),
+    runs=Runs(DAILY),
+    gates=Gates(AUDITS, if_empty="Warns of a day without visits, which has no row."),
+    about=About(
+        owner="team:web-analytics",
+        used_by="whoever plans what is published when",
+        fresh_hours=28,
+        derived={"event_date": ["event_date"], "busiest_hour": ["hour", "views"]},
+    ),
+    patterns=[plan_aligned, overwrite_partition],
+    code_version="1",
+)
+def page_views_report(step: Step, hours: Pinned, day: Pinned, into: Target) -> WriteResult:
+    """Join the sums of a day's hours to the day's distinct visitors, page by page."""
+    views = into.table.session.sql(QUERY, hours=hours.rows())
+    report = join_branches(views, day.rows().select("page", "visitors"), keys=["page"])
+    return overwrite_partition(report.selectExpr(f"DATE '{step.key}' AS event_date", "*"), into, allow_empty=True)

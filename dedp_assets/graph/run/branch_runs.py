@@ -1,0 +1,79 @@
+"""Runs of upstream partitions: those under way, and those that failed and are not tried again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+
+import dagster as dg
+
+from dedp_assets.graph.run.fan_in import RunStates
+from dedp_assets.graph.run.refusals import Refusals
+from dedp_assets.graph.run.run_tags import REQUEST, keys_of
+from dedp_assets.patterns.delta import Store
+from dedp_assets.patterns.flow._branches import State
+
+__all__ = ["ATTEMPTS", "assets_of", "run_states"]
+
+ATTEMPTS = 3
+"""How often the reconciler starts a run for the same request."""
+_OPEN = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+_BADLY = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+_NEWEST = 100
+"""How many of the newest failed runs count; a branch whose failure is older is waited for until the deadline."""
+_WILL_RETRY = "dagster/will_retry"
+
+
+def run_states(
+    instance: dg.DagsterInstance, repository: dg.RepositoryDefinition | None, refused: Callable[[str], Store]
+) -> RunStates:
+    """Read the runs under way and the newest failed runs at once, for a lookup by table and partition key.
+
+    Who reads the tables' logs afterwards sees what a run wrote that has ended meanwhile.
+
+    Args:
+        instance: where runs are recorded.
+        repository: the code location.
+        refused: finds the notes on refused partitions of a table.
+    """
+    under_way = instance.get_runs(dg.RunsFilter(statuses=_OPEN))
+    ended = instance.get_runs(dg.RunsFilter(statuses=_BADLY), limit=_NEWEST)
+    attempts = Counter(run.tags.get(REQUEST, "") for run in ended)
+    final = [run for run in ended if _is_final(run, attempts)]
+
+    @cache
+    def states(table: str) -> Mapping[str, State]:
+        key = dg.AssetKey(table.split("/"))
+        known = repository.asset_graph if repository else None
+        partitions = known.get(key).partitions_def if known and known.has(key) else None
+
+        def keys(runs: Iterable[dg.DagsterRun]) -> list[str]:
+            mine = [run for run in runs if key in assets_of(run, repository)]
+            return [each for run in mine for each in keys_of(run.tags, partitions)]
+
+        found: dict[str, State] = dict.fromkeys([*Refusals(refused(table)).by_key(), *keys(final)], "failed")
+        found.update(dict.fromkeys(keys(under_way), "running"))
+        return found
+
+    return states
+
+
+def assets_of(run: dg.DagsterRun, repository: dg.RepositoryDefinition | None) -> set[dg.AssetKey]:
+    """Return the tables of a run: the run's asset selection, otherwise all assets of the job."""
+    if run.asset_selection is not None:
+        return set(run.asset_selection)
+    known = repository is not None and repository.has_job(run.job_name)
+    return set(repository.get_job(run.job_name).asset_layer.selected_asset_keys) if repository and known else set()
+
+
+def _is_final(run: dg.DagsterRun, attempts: Mapping[str, int]) -> bool:
+    """Return whether nobody tries a failed run again: neither Dagster nor the reconciler."""
+    asked = run.tags.get(REQUEST, "")
+    return run.tags.get(_WILL_RETRY) != "true" and (not asked or attempts[asked] >= ATTEMPTS)
