@@ -5,6 +5,7 @@ from dedp_assets.graph.catalogue.sources import Source
 from dedp_assets.graph.declare.collect import declared, declared_jobs, sources
 from dedp_assets.graph.declare.records import About, Gates, Reads, Request
 from dedp_assets.graph.declare.runs import (
+    AtOnce,
     Every,
     Follow,
     InOrder,
@@ -23,7 +24,7 @@ from dedp_assets.graph.run.feeds import Feed, Pinned, by_event, day_to_week, hou
 from dedp_assets.patterns.delta import Target
 
 __all__ = [
-    "About", "Every", "Feed", "Figure", "Follow", "Gates", "InOrder", "Inputs", "Job", "LakeJob", "LakeTable",
+    "About", "AtOnce", "Every", "Feed", "Figure", "Follow", "Gates", "InOrder", "Inputs", "Job", "LakeJob", "LakeTable",
     "Nightly", "OnDelivery", "OnEvent", "OnRequest", "Pinned", "Polls", "Reads", "Request", "Runs", "Source", "Step",
     "Target", "by_event", "day_to_week", "declared", "declared_jobs", "hour_to_day", "job_of", "lake_job", "lake_table",
     "same", "schedules_of", "sensors_of", "sources", "starting", "whole",

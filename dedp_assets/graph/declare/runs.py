@@ -11,9 +11,11 @@ import dagster as dg
 
 from dedp_assets.patterns.connectors.deliveries import MARKED, Ends
 from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Target
 
 __all__ = [
+    "AtOnce",
     "Every",
     "Follow",
     "InOrder",
@@ -74,15 +76,22 @@ class Nightly:
 
 @dataclass(frozen=True, slots=True)
 class InOrder:
-    """Partitions are executions in order: each changes the rows of the previous execution.
+    """Partitions run one at a time, each after the success of the previous partition (`flow.single_runner`).
 
-    It runs again if one before it changes.
+    A run that is launched earlier is refused, whoever launches it. Of a table whose partitions are executions, each
+    changes the rows of the previous execution, and runs again if one before it changes.
 
     Attributes:
         by: asks for the partitions. By night, one run takes the range from the oldest one that is not current.
+        hands_over: a table of the declaration whose rows of the previous partition a run reads, as one more ``Pinned``
+            after the upstream tables; before the first partition there are none. A change there makes the next
+            partition stale.
+        pending: most runs of the table that may be queued; the newest beyond that are rejected.
     """
 
     by: Follow | Nightly = Follow()
+    hands_over: TableSpec | None = field(default=None, kw_only=True)
+    pending: int = field(default=100, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +158,25 @@ class Polls:
     running: bool = field(default=True, kw_only=True)
 
 
-Start = Follow | OnRequest | Nightly | InOrder | OnDelivery | OnEvent | Every | Polls
+@dataclass(frozen=True, slots=True)
+class AtOnce:
+    """Runs of several partitions at the same time, within slots that no other table takes (`flow.concurrent_runner`).
+
+    Attributes:
+        runs: most runs of the table at once, and the limit of the table's pool.
+        by: asks for the partitions.
+        shares: state besides the partition that every run changes, such as a file or a pointer; a table that declares
+            some has one run at once.
+        priority: priority of the runs in the queue; a higher one starts first.
+    """
+
+    runs: int
+    by: Follow | Nightly | OnDelivery | OnEvent | OnRequest | Every | Polls = field(default=Follow(), kw_only=True)
+    shares: str = field(default="", kw_only=True)
+    priority: int = field(default=0, kw_only=True)
+
+
+Start = Follow | OnRequest | Nightly | InOrder | AtOnce | OnDelivery | OnEvent | Every | Polls
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +206,23 @@ class Runs:
 
     @property
     def starts(self) -> tuple[Start, ...]:
-        """Ways of starting runs; of an order, the start in ``by``."""
-        return tuple(each.by if isinstance(each, InOrder) else each for each in self.stated)
+        """Ways of starting runs; of an order and of runs at once, the start in ``by``."""
+        return tuple(each.by if isinstance(each, InOrder | AtOnce) else each for each in self.stated)
+
+    @property
+    def order(self) -> InOrder | None:
+        """The order of the partitions, if they have one."""
+        return next((each for each in self.stated if isinstance(each, InOrder)), None)
 
     @property
     def in_order(self) -> bool:
         """Order of the partitions: ``True`` if each partition runs after the previous partition."""
-        return any(isinstance(each, InOrder) for each in self.stated)
+        return self.order is not None
+
+    @property
+    def at_once(self) -> AtOnce | None:
+        """The number of runs at once, if it is stated."""
+        return next((each for each in self.stated if isinstance(each, AtOnce)), None)
 
     @property
     def follows(self) -> bool | Literal["late"]:

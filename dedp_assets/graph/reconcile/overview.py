@@ -45,6 +45,7 @@ class Overview:
         following = [table for table in self.tables if table.runs.follows and table.reads.tables]
         loading = [table for table in self.tables if table.lands]
         read = {spec for table in following for spec in table.reads.upstream}
+        read |= {table.hands_over for table in following if table.hands_over}
         revising = {spec for table in following for spec in table.reads.revised_by}
         written = [spec for table in following for spec in table.tables] + [table.spec for table in loading]
         for spec in dict.fromkeys([*written, *read]):

@@ -13,6 +13,7 @@ from functools import cache
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.errors import NotReady
+from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.delta import Bounds, KeyedFile, Partition, Table, TableState, candidates
 
 __all__ = ["Feed", "Pinned", "by_event", "day_to_week", "hour_to_day", "pin", "same", "whole"]
@@ -68,7 +69,10 @@ class Pinned:
     changed: int
 
     def rows(self) -> DataFrame:
-        """Read the rows; lazy."""
+        """Read the rows; lazy. Without partitions there are none."""
+        if not self.partitions:
+            columns = (f"{identifier(name)} {column.type}" for name, column in self.table.spec.columns.items())
+            return self.table.session.createDataFrame([], ", ".join(columns))
         return self.table.read(*self.partitions, version=self.version)
 
     def of(self, column: str, values: Iterable[str]) -> Pinned:
