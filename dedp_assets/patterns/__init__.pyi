@@ -63,6 +63,14 @@ from dedp_assets.patterns.error_management.static_late_data_integrator import pl
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate as deduplicate
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate_stream as deduplicate_stream
 from dedp_assets.patterns.error_management.windowed_deduplicator import judge_uniqueness as judge_uniqueness
+from dedp_assets.patterns.flow.concurrent_runner import PipelineRun as PipelineRun
+from dedp_assets.patterns.flow.concurrent_runner import advance_latest as advance_latest
+from dedp_assets.patterns.flow.concurrent_runner import latest_of as latest_of
+from dedp_assets.patterns.flow.concurrent_runner import plan_starts as plan_starts
+from dedp_assets.patterns.flow.single_runner import PartitionProgress as PartitionProgress
+from dedp_assets.patterns.flow.single_runner import judge_catch_up as judge_catch_up
+from dedp_assets.patterns.flow.single_runner import plan_in_order as plan_in_order
+from dedp_assets.patterns.flow.single_runner import require_place as require_place
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition as overwrite_partition
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import freeze_units as freeze_units
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import load_unit as load_unit

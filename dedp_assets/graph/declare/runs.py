@@ -76,7 +76,7 @@ class Nightly:
 
 @dataclass(frozen=True, slots=True)
 class InOrder:
-    """Partitions run one at a time, each after the success of the previous partition (`flow.single_runner`).
+    """Partitions run one at a time, each after the success of the previous partition.
 
     A run that is launched earlier is refused, whoever launches it. Of a table whose partitions are executions, each
     changes the rows of the previous execution, and runs again if one before it changes.
@@ -160,7 +160,7 @@ class Polls:
 
 @dataclass(frozen=True, slots=True)
 class AtOnce:
-    """Runs of several partitions at the same time, within slots that no other table takes (`flow.concurrent_runner`).
+    """Runs of several partitions at the same time, within slots of the table alone.
 
     Attributes:
         runs: most runs of the table at once, and the limit of the table's pool.
@@ -211,7 +211,7 @@ class Runs:
 
     @property
     def order(self) -> InOrder | None:
-        """The order of the partitions, if they have one."""
+        """The declared order of the partitions; ``None`` without an order."""
         return next((each for each in self.stated if isinstance(each, InOrder)), None)
 
     @property
@@ -221,8 +221,13 @@ class Runs:
 
     @property
     def at_once(self) -> AtOnce | None:
-        """The number of runs at once, if it is stated."""
+        """The declared number of runs at once; ``None`` if undeclared."""
         return next((each for each in self.stated if isinstance(each, AtOnce)), None)
+
+    @property
+    def priority(self) -> int:
+        """Priority of the runs in Dagster's queue."""
+        return self.at_once.priority if self.at_once else 0
 
     @property
     def follows(self) -> bool | Literal["late"]:

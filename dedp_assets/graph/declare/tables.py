@@ -90,7 +90,7 @@ class LakeTable(Generic[P]):
 
     @property
     def hands_over(self) -> TableSpec | None:
-        """The table whose rows of the previous partition a run reads, if there is one."""
+        """The table whose rows of the previous partition a run reads; ``None`` for most tables."""
         return self.runs.order.hands_over if self.runs.order else None
 
     @property
@@ -238,7 +238,7 @@ class LakeTable(Generic[P]):
     def _in_turn(
         self, request: Request, tables: Sequence[Table], upstream: Mapping[TableSpec, Table], refusals: Refusals
     ) -> tuple[Pinned, ...]:
-        """Return the rows handed over by the previous partition, of a table in order whose turn it is.
+        """Return the rows handed over by the previous partition, of a table in order.
 
         Raises:
             NotReady: if an earlier partition has not succeeded.

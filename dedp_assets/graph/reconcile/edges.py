@@ -200,7 +200,8 @@ class Group:
         plan = plan_late_partitions(behind, applied, current=current, oldest=oldest)
         after = self.edges[0].rolled_back(watches)
         first, read = self.edges[0], self.edges[0].read
-        want = partial(Want, computes=self.chains, named=first.name, in_order=first.table.runs.in_order)
+        runs = first.table.runs
+        want = partial(Want, computes=self.chains, named=first.name, in_order=runs.in_order, priority=runs.priority)
         for key in plan.partitions:
             tables = tuple(edge.name for edge in lagging[key])
             if why := first.handover.held.get(key, ""):

@@ -1,4 +1,4 @@
-"""Order of partitions for the reconciler: a change that the next partition has to apply, and gaps that hold it."""
+"""Order of partitions for the reconciler: changes for the next partition, and gaps before a partition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.run.feeds import Feed
 from dedp_assets.graph.run.ordering import next_of
 from dedp_assets.patterns.delta import Ledger
-from dedp_assets.patterns.flow.single_runner import Progress, plan_in_order
+from dedp_assets.patterns.flow.single_runner import PartitionProgress, plan_in_order
 
 __all__ = ["Handover"]
 
@@ -44,12 +44,12 @@ class Handover:
         return cast("Feed", self._feed)
 
     def take_in(self, changed: Mapping[str, int]) -> set[str]:
-        """Record changes of what was left for each key; return the keys."""
+        """Record changes of the rows handed over to each key; return the keys."""
         self.newest.update(changed)
         return {*changed}
 
     def version(self, key: str) -> int:
-        """Return the version that a run of ``key`` applies besides those of the upstream tables."""
+        """Return the version of the handed over rows that a run of ``key`` applies."""
         return self.newest.get(key, 0)
 
     def hold(
@@ -74,7 +74,7 @@ class Handover:
         applied = watch.applied(ledger, set(before.values()))
         for key, previous in before.items():
             if previous not in applied and previous not in lagging:
-                progress = {previous: Progress("missing"), key: Progress("waiting")}
+                progress = {previous: PartitionProgress("missing"), key: PartitionProgress("waiting")}
                 self.held[key] = plan_in_order(progress).held[key]
 
     def clear(self) -> None:

@@ -107,6 +107,7 @@ class Overview:
                 computes={name: (name,)},
                 named=name,
                 restored=watch.rolled_back[key].version if key in watch.rolled_back else None,
+                priority=arrivals.table.runs.priority,
             )
         for key, reason in plan.held.items():
             yield Want((name,), key, "", "waiting", f"{landing.folder(arrivals.dataset, key)}: {reason}")

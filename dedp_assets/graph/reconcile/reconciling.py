@@ -51,6 +51,7 @@ class Want:
         restored: version of the restore that took the partition back, if one did.
         after: upstream tables and keys that a restore took back; they come first, if they are asked for, too.
         in_order: whether each key of the table comes after all earlier ones.
+        priority: priority of the run in Dagster's queue.
     """
 
     tables: tuple[str, ...]
@@ -65,6 +66,7 @@ class Want:
     restored: int | None = None
     after: frozenset[tuple[str, str]] = frozenset()
     in_order: bool = False
+    priority: int = 0
 
     @property
     def request(self) -> str:

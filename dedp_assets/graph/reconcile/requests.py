@@ -15,11 +15,22 @@ from dedp_assets.graph.run.refusals import Refusal
 from dedp_assets.graph.run.run_tags import CAUSE, REQUEST, keys_of, refusal, refusals, request_of
 from dedp_assets.patterns.core.results import Plan
 
-__all__ = ["ENDED_BADLY", "NOT_RETRIED", "Decision", "decide", "in_flight", "is_running", "run_request", "tried"]
+__all__ = [
+    "ENDED_BADLY",
+    "NOT_RETRIED",
+    "Decision",
+    "assets_of",
+    "decide",
+    "in_flight",
+    "is_running",
+    "run_request",
+    "tried",
+]
 
 NOT_RETRIED = {"dagster/max_retries": "0"}
 """Tags of runs that Dagster does not start again after a crash, because a sensor asks for them again."""
 ENDED_BADLY = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+_PRIORITY = "dagster/priority"
 _OPEN = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
@@ -53,7 +64,7 @@ def in_flight(
         created = run.status is dg.DagsterRunStatus.NOT_STARTED
         if created and launched_by and run.tags.get("dagster/sensor_name") == launched_by:
             continue
-        for asset in _assets(run, repository):
+        for asset in assets_of(run, repository):
             partitions = repository.asset_graph.get(asset).partitions_def if repository else None
             found.setdefault("/".join(asset.path), set()).update(keys_of(run.tags, partitions) or [""])
     return found
@@ -124,8 +135,12 @@ def run_request(ask: Ask, repository: dg.RepositoryDefinition | None, *, part_of
         job_name=want.job or part_of or None,
         asset_selection=tables,
         asset_check_keys=checks_of(repository.asset_graph, tables) if repository and tables else None,
-        tags={CAUSE: want.cause, REQUEST: want.request, **NOT_RETRIED},
+        tags={CAUSE: want.cause, REQUEST: want.request, **NOT_RETRIED, **_priority(want)},
     )
+
+
+def _priority(want: Want) -> dict[str, str]:
+    return {_PRIORITY: str(want.priority)} if want.priority else {}
 
 
 def _refused(instance: dg.DagsterInstance, table: str, key: str, goal: str) -> Refusal | None:
@@ -138,7 +153,7 @@ def _refused(instance: dg.DagsterInstance, table: str, key: str, goal: str) -> R
     return Refusal((goal,), "", run.run_id, f"refused at {goal}: {text}")
 
 
-def _assets(run: dg.DagsterRun, repository: dg.RepositoryDefinition | None) -> set[dg.AssetKey]:
+def assets_of(run: dg.DagsterRun, repository: dg.RepositoryDefinition | None) -> set[dg.AssetKey]:
     """Return the tables of a run: the run's asset selection, otherwise all assets of the job."""
     if run.asset_selection is not None:
         return set(run.asset_selection)

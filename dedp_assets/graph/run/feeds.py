@@ -69,7 +69,7 @@ class Pinned:
     changed: int
 
     def rows(self) -> DataFrame:
-        """Read the rows; lazy. Without partitions there are none."""
+        """Read the rows, none without partitions; lazy."""
         if not self.partitions:
             columns = (f"{identifier(name)} {column.type}" for name, column in self.table.spec.columns.items())
             return self.table.session.createDataFrame([], ", ".join(columns))

@@ -15,7 +15,7 @@ from dedp_assets.graph.run.feeds import Feed, Pinned
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Ledger, Table
-from dedp_assets.patterns.flow.single_runner import Progress, plan_in_order
+from dedp_assets.patterns.flow.single_runner import PartitionProgress, plan_in_order
 
 __all__ = ["earlier_keys", "fed_keys", "handed_over", "next_of", "require_turn"]
 
@@ -62,13 +62,13 @@ def require_turn(
     due = known if executed else [each for each in before if known and each >= known[0]]
     if lacking := _lacking(table.ledger, table.spec, due):
         failed = set(refused()) & set(lacking)
-        progress = {each: Progress("failed" if each in failed else "missing") for each in lacking}
-        held = plan_in_order({**progress, key: Progress("waiting")}).held[key]
+        progress = {each: PartitionProgress("failed" if each in failed else "missing") for each in lacking}
+        held = plan_in_order({**progress, key: PartitionProgress("waiting")}).held[key]
         raise NotReady(f"{table.name} {key} {held}")
 
 
 def handed_over(state: Table, before: Sequence[str]) -> Pinned:
-    """Pin the rows that the last of the earlier partitions left in a table; no rows if it is not there.
+    """Pin the rows that the last of the earlier partitions left in a table; no rows before the first.
 
     After :func:`require_turn`, only the first partition has none before it.
     """

@@ -1,4 +1,4 @@
-"""Concurrent Runner: independent runs start side by side, each pipeline within slots of its own.
+"""Concurrent Runner: independent runs start side by side, each pipeline within a budget of slots.
 
 Problem: runs that share nothing wait for each other. One large file takes two hours, and three small ones stand behind.
 Solution: a pipeline has several slots, and a run starts as soon as its pipeline and each of its pools have one free. A
@@ -82,7 +82,7 @@ def plan_starts(
 
 @typed
 def advance_latest(into: Target, *, position: int) -> WriteResult:
-    """Move a table's pointer to the latest result forward, by compare-and-set; a run that ends late moves nothing back.
+    """Move a table's pointer to the latest result forward, never back, by compare-and-set.
 
     The pointer is a transaction id in the table's log: it is moved by a commit that fails if anybody committed since
     the pointer was read, and then decided again. So it is safe for any number of runs at once, and survives the cleanup

@@ -21,7 +21,7 @@ from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, Plan
 
-__all__ = ["plan_in_order", "require_place", "judge_catch_up", "Progress"]
+__all__ = ["plan_in_order", "require_place", "judge_catch_up", "PartitionProgress"]
 
 _AFTER = {
     "waiting": "which runs first",
@@ -33,7 +33,7 @@ _AFTER = {
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class PartitionProgress:
     """How far one partition of an order has come.
 
     Attributes:
@@ -48,8 +48,8 @@ class Progress:
 
 
 @typed
-def plan_in_order(progress: Mapping[str, Progress]) -> Plan:
-    """Choose the next partition to run: the earliest that is due, if all before it are committed and none runs.
+def plan_in_order(progress: Mapping[str, PartitionProgress]) -> Plan:
+    """Choose the next partition to run: the earliest due partition, once all earlier partitions succeeded.
 
     The first partition has none before it, so it needs no rule of its own. A committed partition is due again if the
     previous partition changed since.
@@ -64,8 +64,9 @@ def plan_in_order(progress: Mapping[str, Progress]) -> Plan:
         ConfigError: if a committed partition has no version.
 
     Example:
-        >>> monday = Progress("committed", version=3)
-        >>> plan = plan_in_order({"mon": monday, "tue": Progress("failed"), "wed": Progress("waiting")})
+        >>> monday = PartitionProgress("committed", version=3)
+        >>> tuesday, wednesday = PartitionProgress("failed"), PartitionProgress("waiting")
+        >>> plan = plan_in_order({"mon": monday, "tue": tuesday, "wed": wednesday})
         >>> plan.partitions, plan.held["wed"]
         ((), 'comes after tue, which failed: repair it, and the later ones go on')
     """
@@ -94,7 +95,9 @@ def plan_in_order(progress: Mapping[str, Progress]) -> Plan:
 
 @typed
 def require_place(queued: Collection[str], *, request: str, limit: int = 100) -> None:
-    """Refuse a request beyond the limit of a queue; a request that is queued already has its place.
+    """Refuse a request beyond the limit of a queue.
+
+    A request that is queued already keeps its place.
 
     Args:
         queued: the requests that wait, without those that run.
@@ -153,8 +156,8 @@ def judge_catch_up(durations: Sequence[float], *, interval_seconds: float) -> Fi
     )
 
 
-def _due(progress: Mapping[str, Progress], previous: str, key: str) -> str:
-    """Return why a partition is not current, whether it may run or not; empty for a current partition."""
+def _due(progress: Mapping[str, PartitionProgress], previous: str, key: str) -> str:
+    """Return the reason for which a partition is not current; empty for a current partition."""
     each = progress[key]
     if each.status == "waiting":
         return f"follows {previous}" if previous else "first"

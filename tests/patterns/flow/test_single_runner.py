@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
-from dedp_assets.patterns.flow.single_runner import Progress, judge_catch_up, plan_in_order, require_place
+from dedp_assets.patterns.flow.single_runner import PartitionProgress, judge_catch_up, plan_in_order, require_place
 
-WAITING, RUNNING, FAILED, MISSING = (Progress(each) for each in ("waiting", "running", "failed", "missing"))
+WAITING, RUNNING, FAILED, MISSING = (PartitionProgress(each) for each in ("waiting", "running", "failed", "missing"))
 MINUTE = 60
 KEYS = ["1", "2", "3", "4", "5"]
 
 
 def committed(version, based_on=None):
-    return Progress("committed", version=version, based_on=based_on)
+    return PartitionProgress("committed", version=version, based_on=based_on)
 
 
 def test_five_requested_partitions_run_one_at_a_time_in_order():
@@ -135,7 +135,7 @@ def test_a_schedule_without_an_interval_and_a_run_that_ends_before_it_starts_are
 def test_a_commit_without_a_version_is_refused():
     """Nobody could tell which partitions it makes stale."""
     with pytest.raises(ConfigError, match="version must be that of the last change of mon, not None"):
-        plan_in_order({"mon": Progress("committed")})
+        plan_in_order({"mon": PartitionProgress("committed")})
 
 
 @dataclass
