@@ -250,7 +250,7 @@ class LakeTable(Generic[P]):
         require_turn(
             tables[0], request.key, before=before, fed=lambda: fed_keys(feeds), refused=lambda: refusals.by_key().keys()
         )
-        return tuple(handed_over(each, before) for each in tables if each.spec is self.hands_over)
+        return tuple(handed_over(each, before) for each in tables if each.spec == self.hands_over)
 
     def _resources(self) -> set[str]:
         """Name the resources that the functions ask for, by parameter."""
