@@ -14,25 +14,19 @@ from dedp_assets.graph.reconcile.requests import run_request
 from dedp_assets.graph.run.batches import NOT_COMPUTED
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Table, Target, transaction_id
+from dedp_assets.patterns.delta import Table, Target
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
 from dedp_assets.resources.spark import SparkEngine
-from tests.helpers import a_record, write_log
+from tests.hand_written import commit_day, daily
 
 pytestmark = pytest.mark.runs
 
 NOW = datetime(2026, 1, 20, tzinfo=timezone.utc)
 DAYS = dg.DailyPartitionsDefinition("2026-01-01")
 FIVE = [f"2026-01-{number:02}" for number in range(5, 10)]
-CHECKS = ("rows_are_accounted_for", "rows_lie_in_their_partition", "constraints_hold")
-COLUMNS = {"id": Column("BIGINT", "identity"), "day": Column("DATE", "when")}
-AMOUNTS, TOTALS, OPEN = (
-    TableSpec(name, COLUMNS, partition_by=("day",), comment="x")
-    for name in ("silver/amounts", "gold/totals", "silver/open")
-)
+AMOUNTS, TOTALS, OPEN = map(daily, ("silver/amounts", "gold/totals", "silver/open"))
 
 
 class World:
@@ -67,33 +61,18 @@ class World:
             total = previous + self.amounts[amounts.partitions[0]["day"]]
             for name in (OPEN.name, TOTALS.name):
                 changed = total != self.totals.get(step.key)
-                version = self.commit(name, step.key, dict(step.inputs.identities), step.inputs.sequence, changed)
+                inputs, sequence = step.inputs.identities, step.inputs.sequence
+                version = commit_day(self.lake, name, step.key, inputs, sequence, changed=changed)
             self.totals[step.key] = total
             self.computed.append(step.key)
             return WriteResult(TOTALS.name, version, applied=True, changed=True, reason="computed")
 
         return totals
 
-    def commit(self, name, day, inputs, sequence, changed=True):
-        """A day of a table in its log, and its file; the version."""
-        owned = {"day": day}
-        findings = tuple({"name": check, "passed": True} for check in CHECKS)
-        record = a_record(name, owned, inputs=inputs, sequence=sequence, findings=findings)
-        made = {"record": record, "txn": {transaction_id(name, owned, 0): sequence}}
-        made |= {"changed": [owned]} if changed else {}
-        folder = self.root / "lake" / name
-        write_log(folder, {"id": "long", "day": "date"}, ["day"], [made])
-        ledger = self.lake.ledger(name)
-        for file, _ in ledger.state().keyed_files():
-            (folder / file["path"]).parent.mkdir(exist_ok=True)
-            (folder / file["path"]).write_bytes(b"x" * 100)
-        return ledger.version()
-
     def amount(self, day, amount):
         """An amount of a day comes upstream."""
         self.amounts[day] = amount
-        ledger = self.lake.ledger(AMOUNTS.name)
-        self.commit(AMOUNTS.name, day, {}, ledger.version() + 1 if ledger.exists() else 1)
+        commit_day(self.lake, AMOUNTS.name, day)
 
     def launch(self, day, **tags):
         """Run a day as a person or a backfill does; the sentence it failed with."""
