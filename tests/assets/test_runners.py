@@ -140,7 +140,7 @@ def test_a_slow_run_blocks_no_other_run_of_its_table(world):
     began_and_ended = world.intervals(HEAVY)
     edges = sorted([(start, 1) for start, _ in began_and_ended] + [(end, -1) for _, end in began_and_ended if end])
     at_once = [sum(change for _, change in edges[: n + 1]) for n in range(len(edges))]
-    assert max(at_once) == 2
+    assert max(at_once) == 2, (began_and_ended, edges)
     assert world.instance.event_log_storage.get_concurrency_info("gold_heavy").slot_count == 2
 
 

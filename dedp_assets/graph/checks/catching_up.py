@@ -1,4 +1,4 @@
-"""Check of each table in order: its runs are as fast as its partitions come, or the delay is made up."""
+"""Check of each table in order: durations of runs, held against the time between two partitions."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -22,7 +22,7 @@ _MOST = 100
 
 
 def catch_up_checks(tables: Sequence[LakeTable[...]]) -> list[dg.AssetChecksDefinition]:
-    """Return one check per table in order, judged by the durations in the table's log; none without such tables.
+    """Return one check per table in order, judged by the durations in the table's log.
 
     Args:
         tables: the declared tables of the graph.

@@ -1,4 +1,4 @@
-"""Bounded queues of tables in order: runs beyond the limit are rejected with a reason, and none is dropped."""
+"""Bounded queues of tables in order: runs beyond the limit are rejected with a reason."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def declare_pools(instance: dg.DagsterInstance, tables: Sequence[LakeTable[...]]
 
 
 def within_slots(outcome: Outcome, tables: Sequence[LakeTable[...]], busy: Mapping[str, Collection[str]]) -> Outcome:
-    """Keep the requests of a table with slots that find one; the others are asked for once a run has ended.
+    """Keep the requests with a free slot; the others wait for the end of a run.
 
     Args:
         outcome: the planned requests, and the reasons of all partitions that are not current.
@@ -57,7 +57,7 @@ def _name(ask: Ask) -> str:
 
 
 def _reworded(gap: Gap, why: str) -> Gap:
-    """Return a gap whose last words are the reason to hold its request."""
+    """Return a gap with the reason to hold its request in the last place."""
     if not why:
         return gap
     return replace(gap, reason="; ".join([*gap.reason.split("; ")[:-1], why]))
