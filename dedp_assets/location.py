@@ -16,6 +16,7 @@ warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 from dedp_assets.components.checking import checked, files_below  # noqa: E402
 from dedp_assets.components.defining import definitions_of  # noqa: E402
 from dedp_assets.components.loading import load  # noqa: E402
+from dedp_assets.graph.checks.catching_up import catch_up_checks  # noqa: E402
 from dedp_assets.graph.checks.completeness import completeness_checks  # noqa: E402
 from dedp_assets.graph.declare import LakeTable, declared, declared_jobs, sources, starting  # noqa: E402
 from dedp_assets.resources.clock import Clock  # noqa: E402
@@ -94,7 +95,7 @@ def lake_definitions(
         starting(jobs),
         dg.Definitions(
             assets=[source.spec() for source in sources(tables)],
-            asset_checks=[completeness_checks(tables)],
+            asset_checks=[completeness_checks(tables), *catch_up_checks(tables)],
             sensors=sensors(tables, asked),
             resources={**lake_resources(), **(resources or {})},
             loggers={"console": CONSOLE},

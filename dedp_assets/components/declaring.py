@@ -15,8 +15,8 @@ from dedp_assets.components.faults import Fault, Misfit, unknown
 from dedp_assets.components.making import made
 from dedp_assets.components.model import Options, create
 from dedp_assets.components.operations import operations
-from dedp_assets.components.steps import Chain, computing, names_of
-from dedp_assets.graph.declare import Gates, LakeTable, Reads, lake_table
+from dedp_assets.components.steps import PREVIOUS, Chain, computing, names_of
+from dedp_assets.graph.declare import Gates, LakeTable, Reads, Runs, lake_table
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import TableSpec
 
@@ -59,7 +59,7 @@ def declare(found: Draft, specs: Mapping[str, TableSpec | None]) -> tuple[LakeTa
     if "reads" not in records:
         return None, faults
     faults += _columns_of_feeds(found, records["reads"])
-    chain, wrong = _chain(found, records["reads"], records.get("gates", Gates()))
+    chain, wrong = _chain(found, records)
     # Of gates with a fault, nobody knows the checks.
     judged = chain if chain and {"gates"} & found.attributes.model_fields_set <= records.keys() else None
     faults += wrong or [*_columns_of_facts(found, records), *(_of_gates(found, judged, records) if judged else ())]
@@ -124,8 +124,11 @@ def _faults_of_steps(found: Draft) -> list[Fault]:
     return steps_of(steps, found.document, (*ROOT, "steps"), known)[1]
 
 
-def _chain(found: Draft, reads: Reads, gates: Gates) -> tuple[Chain | None, list[Fault]]:
+def _chain(found: Draft, records: Mapping[str, Any]) -> tuple[Chain | None, list[Fault]]:
+    reads, gates, runs = records["reads"], records.get("gates", Gates()), records.get("runs", Runs())
     upstream, beside = names_of(reads.upstream), found.tables[1:]
+    if runs.order and runs.order.hands_over:
+        upstream[PREVIOUS] = runs.order.hands_over
     known = Known(found.tables[0], upstream, {spec.name: spec for spec in beside})
     # `tables` alone is what a chain begins with: references are looked up.
     if len(reads.tables) == 1:

@@ -22,11 +22,13 @@ from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.rows import Tally
 from dedp_assets.patterns.core.schema import TableSpec
 
-__all__ = ["INTO", "ROWS", "Chain", "Step", "computing", "fields_of", "names_of"]
+__all__ = ["INTO", "PREVIOUS", "ROWS", "Chain", "Step", "computing", "fields_of", "names_of"]
 
 _FORMATTER, _FIRST = Formatter(), re.compile(r"[.\[]")
 ROWS, INTO = "rows", "into"
 """Names, in SQL and Python, of the rows of the step before, and of the target."""
+PREVIOUS = "previous"
+"""Name of the rows that the previous partition hands over, of a table in order."""
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,11 @@ from dedp_assets.graph.catalogue.selections import writing
 from dedp_assets.graph.catalogue.specs import asset_key
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.overview import Overview
+from dedp_assets.graph.reconcile.pending import reject_beyond
 from dedp_assets.graph.reconcile.reconciler import NAME, Reconciler
 from dedp_assets.graph.reconcile.reconciling import Gap, Want
 from dedp_assets.graph.reconcile.requests import run_request
+from dedp_assets.graph.reconcile.slots import declare_pools
 from dedp_assets.graph.reconcile.waiting import keep_polling
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.resources.environments import settings
@@ -61,6 +63,7 @@ def reconciler(
     name = DELIVERIES if asks_for == "deliveries" else NAME
     loading = {job for table in tables for job in table.lands.values()} if asks_for != "tables" else set()
     catch_up = _catch_up(tables) if asks_for != "deliveries" else {}
+    declared = set[str]()
     part_of = {t.spec.name: catch_up[t.runs.partitions].name for t in tables if t.runs.partitions in catch_up}
 
     def is_mine(want: Want) -> bool:
@@ -79,6 +82,11 @@ def reconciler(
 
     def evaluate_once(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         resources, repository = context.resources, context.repository_def
+        if context.instance.root_directory not in declared:  # once a process: a person may change a pool meanwhile
+            declare_pools(context.instance, tables)
+            declared.add(context.instance.root_directory)
+        if asks_for != "deliveries":
+            reject_beyond(context.instance, tables, repository)
         outcome, overview = looking.reconcile(
             resources.lake,
             resources.landing,

@@ -21,6 +21,8 @@ from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.error_management.dead_letter import LETTER, Field, divert_unprocessable
+from dedp_assets.patterns.flow.concurrent_runner import PipelineRun
+from dedp_assets.patterns.flow.single_runner import PartitionProgress
 from dedp_assets.patterns.idempotency.proxy import load_version
 from dedp_assets.patterns.idempotency.transactional_writer import DatabaseTarget, RowSet, TableRows, publish_group
 from dedp_assets.patterns.ingestion.change_data_capture import CHANGES
@@ -112,6 +114,7 @@ class Known:
         """Function -> its arguments, by chapter."""
         return {
             **self._error_management(),
+            **self._flow(),
             **self._idempotency(),
             **self._ingestion(),
             **self._modeling(),
@@ -187,6 +190,23 @@ class Known:
             "deduplicate": {"rows": visits, "earlier": None, "keys": ["id"], "order_by": ["at"]},
             "deduplicate_stream": {"stream": self.stream, "keys": ["id"], "event_time": "at", "window": "1 hour"},
             "judge_uniqueness": {"rows": visits, "keys": ["id"]},
+        }
+
+    def _flow(self):
+        done, ingest = PartitionProgress("committed", version=1), PipelineRun("ingest", ("database",), priority=1)
+        return {
+            "plan_in_order": {"progress": {"mon": done, "tue": PartitionProgress("waiting")}},
+            "require_place": {"queued": ["mon"], "request": "tue", "limit": 2},
+            "judge_catch_up": {"durations": [30.0, 90.0], "interval_seconds": 60.0},
+            "plan_starts": {
+                "queued": {"b": ingest},
+                "running": {"a": ingest},
+                "slots": {"ingest": 2},
+                "pools": {"database": 2},
+                "shares": {"report": "latest.json"},
+            },
+            "advance_latest": {"into": self.daily.target(RUN), "position": 3},
+            "latest_of": {"table": self.daily},
         }
 
     def _idempotency(self):

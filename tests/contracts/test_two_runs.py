@@ -33,6 +33,7 @@ from dedp_assets.patterns.error_management.checkpointer import append_checkpoint
 from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
 from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import claim_late_partitions
+from dedp_assets.patterns.flow.concurrent_runner import advance_latest, latest_of
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import freeze_units, load_unit
 from dedp_assets.patterns.idempotency.keyed_idempotency import upsert_keyed
@@ -482,10 +483,43 @@ def delivered(world):
     yield lambda w: write(w, "2", 1, 2, 3)
 
 
+def overwritten_side_by_side(world):
+    """Runs of two days: both are there whole, whichever commits first."""
+    columns = "id INT, day STRING"
+    table = world.table("daily", columns, by=["day"])
+    overwrite_partition(world.frame(columns, (1, "mon")), table.target(run("base"), partition=MONDAY))
+    for day, ids in (("mon", (2, 3)), ("tue", (4, 5))):
+        yield lambda w, day=day, ids=ids: overwrite_partition(
+            w.frame(columns, *((n, day) for n in ids)), w["daily"].target(run(day), partition={"day": day})
+        )
+
+
+def pointed(world):
+    """Results of a later and an earlier run: the pointer is at the later one, whoever moves it last."""
+    table = world.table("results", "id INT")
+    table.append(world.frame("id INT", (1,)), provenance=run("base"))
+    for position in (3, 2):
+
+        def move(w, position=position):
+            advance_latest(w["results"].target(run(str(position))), position=position)
+            return (latest_of(w["results"]),)
+
+        yield move
+
+
 CASES = [upserted, upserted_elsewhere, upserted_from, merged, merged_in_order, merged_executions, dimensions, newest]
 CASES += [answered, partial(answered, days=("mon", "tue")), incremented, loaded, units, frozen, overwritten, compacted]
 CASES += [quarantined, partial(quarantined, second="bad"), both_dimensions, laid_out]
-CASES += [deleted, grouped, filed, partial(filed, second="route"), claimed, delivered]
+CASES += [
+    overwritten_side_by_side,
+    pointed,
+    deleted,
+    grouped,
+    filed,
+    partial(filed, second="route"),
+    claimed,
+    delivered,
+]
 
 
 def versions_of(world, *, second="load"):

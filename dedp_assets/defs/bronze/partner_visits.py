@@ -2,6 +2,7 @@
 
 from dedp_assets.graph.declare import (
     About,
+    AtOnce,
     Figure,
     Gates,
     Inputs,
@@ -78,7 +79,8 @@ def delivered(request: Request, landing: Landing) -> Inputs:
     reads=Reads(sources=[FILES], inputs=delivered),
     runs=Runs(
         DAILY,
-        OnDelivery(DATASET),
+        # A day's delivery is a partition of its own: a large one keeps no other waiting.
+        AtOnce(4, by=OnDelivery(DATASET)),
         job=Job(
             "daily_partner_visits",
             description="What partners delivered on a day, and the visits of that date; records that came late are "

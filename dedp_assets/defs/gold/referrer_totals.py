@@ -50,5 +50,4 @@ def referrer_totals(referrals: Pinned, into: Target) -> WriteResult:
         into,
         keys=["website"],
         update={"visits": "t.visits + s.visits", "days": "t.days + s.days", "last_day": "s.last_day"},
-        due=referrals.values("event_date", since=DAILY.start.strftime(DAILY.fmt)),
     )

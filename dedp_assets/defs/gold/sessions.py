@@ -1,18 +1,16 @@
 """Sessions of visitors over midnight: sessions completed on a day, and sessions open at the day's end."""
 
-from datetime import date, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import (
     About,
     Gates,
     InOrder,
-    Inputs,
     Job,
     Nightly,
     Pinned,
     Reads,
-    Request,
     Runs,
     Step,
     lake_table,
@@ -21,9 +19,7 @@ from dedp_assets.graph.declare import (
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns import (
     Column,
-    NotReady,
     SessionRule,
-    Table,
     TableRows,
     TableSpec,
     Target,
@@ -82,29 +78,10 @@ PUBLIC = [
 """SQL of the columns of a session that readers see, over the columns of the sessionizers."""
 
 
-def open_before(request: Request, visits: Pinned, completed: Table, pending: Table) -> Inputs:  # noqa: ARG001 - in order
-    """Find the open sessions of the previous day; the first day with visits has none.
-
-    Raises:
-        NotReady: if the day before was not computed yet.
-    """
-    day = date.fromisoformat(request.key)
-    before = {"event_date": (day - timedelta(days=1)).isoformat()}
-    known = visits.values("event_date", since=DAILY.start.strftime(DAILY.fmt))
-    if not any(each < request.key for each in known):
-        return Inputs({})
-    ledger = pending.ledger
-    if not (ledger.exists() and ledger.latest(before)):
-        raise NotReady(f"{pending.name} holds nothing of {before['event_date']} yet: materialize that day first")
-    changed = ledger.changed(before)
-    left = changed.version if changed else 0
-    return Inputs({pending.name: left}, sequence=visits.changed + left, found=(before, ledger.version()))
-
-
 @lake_table(
     SESSIONS,
     beside={PENDING: [sessionize_partition]},
-    reads=Reads({VISITS: same("event_date")}, inputs=open_before),
+    reads=Reads({VISITS: same("event_date")}),
     runs=Runs(
         DAILY,
         # A late visit may change every day after its own: one run a night takes them in order.
@@ -113,7 +90,8 @@ def open_before(request: Request, visits: Pinned, completed: Table, pending: Tab
                 "40 2 * * *",
                 lookback=RETENTION_DAYS,
                 description="At 02:40 UTC, yesterday's sessions, from the oldest day on that is not current.",
-            )
+            ),
+            hands_over=PENDING,
         ),
         job=Job(
             "compute_sessions",
@@ -138,12 +116,10 @@ def open_before(request: Request, visits: Pinned, completed: Table, pending: Tab
     patterns=[sessionize_partition, write_transaction],
     code_version="1",
 )
-def sessions(step: Step, visits: Pinned, into: Target, pending: Target) -> WriteResult:
+def sessions(step: Step, visits: Pinned, before: Pinned, into: Target, pending: Target) -> WriteResult:
     """Continue the open sessions of the previous day; sessions still open go to the next day."""
     midnight = datetime.fromisoformat(step.key).replace(tzinfo=timezone.utc) + timedelta(days=1)
-    before, version = step.inputs.found or ({}, None)
-    open_sessions = pending.table.read(before, version=version) if before else None
-    split = sessionize_partition(visits.rows(), open_sessions, rule=RULE, until=midnight)
+    split = sessionize_partition(visits.rows(), before.rows(), rule=RULE, until=midnight)
     day = f"DATE '{step.key}' AS event_date"
     public = split["completed"].selectExpr(day, *PUBLIC)
     return publish_group(

@@ -5,6 +5,7 @@ from dedp_assets.graph.catalogue.sources import Source
 from dedp_assets.graph.declare.collect import declared, declared_jobs, sources
 from dedp_assets.graph.declare.records import About, Gates, Reads, Request
 from dedp_assets.graph.declare.runs import (
+    AtOnce,
     Branch,
     Every,
     Follow,
@@ -38,9 +39,9 @@ from dedp_assets.graph.run.feeds import (
 from dedp_assets.patterns.delta import Target
 
 __all__ = [
-    "About", "Branch", "Every", "FanInAlert", "Feed", "Figure", "Follow", "Gates", "InOrder", "Inputs", "Job", "LakeJob",
-    "LakeTable", "Nightly", "OnDelivery", "OnEvent", "OnRequest", "Pinned", "Polls", "Reads", "Request", "Runs",
-    "Source", "Span", "Step", "Target", "aligned", "by_event", "day_to_hour", "day_to_week", "declared",
+    "About", "AtOnce", "Branch", "Every", "FanInAlert", "Feed", "Figure", "Follow", "Gates", "InOrder", "Inputs", "Job",
+    "LakeJob", "LakeTable", "Nightly", "OnDelivery", "OnEvent", "OnRequest", "Pinned", "Polls", "Reads", "Request",
+    "Runs", "Source", "Span", "Step", "Target", "aligned", "by_event", "day_to_hour", "day_to_week", "declared",
     "declared_jobs", "hour_to_day", "job_of", "lake_job", "lake_table", "of_branch", "same", "schedules_of",
     "sensors_of", "sources", "starting", "unaligned", "whole",
 ]  # fmt: skip

@@ -7,13 +7,14 @@ from typing import Any, get_type_hints
 import dagster as dg
 
 from dedp_assets.graph.declare.records import EMPTY, About, Gates, Reads
-from dedp_assets.graph.declare.runs import Branch, Follow, InOrder, Nightly, OnDelivery, OnRequest, Runs
+from dedp_assets.graph.declare.runs import AtOnce, Branch, Follow, InOrder, Nightly, OnDelivery, OnRequest, Runs
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table
+from dedp_assets.patterns.flow.concurrent_runner import plan_starts
 
-__all__ = ["require_owned", "require_sound", "require_targets"]
+__all__ = ["require_apart", "require_owned", "require_sound", "require_targets"]
 
 
 def require_sound(
@@ -26,7 +27,7 @@ def require_sound(
     """
     for record, kind in ((reads, Reads), (runs, Runs), (gates, Gates), (about, About)):
         _require_record(table, record, kind)
-    for start in runs.starts:
+    for start in (*runs.stated, *runs.starts):
         _require_record(table, start, type(start))
     faults = [*_of_reads(reads, runs), *_of_order(runs), *_of_starts(reads, runs), *_of_gates(gates)]
     if not patterns:
@@ -48,6 +49,26 @@ def require_owned(tables: Sequence[TableSpec], runs: Runs) -> None:
     for table in tables if runs.partitions is not None else ():
         if not table.partition_by and not table.executed_by:
             raise ConfigError(f"{table.name}: partition_by must name the column of partition keys, not nothing")
+
+
+def require_apart(tables: Sequence[TableSpec], runs: Runs) -> None:
+    """Refuse several runs at once that change the same state, and a state that no run of the table writes.
+
+    Raises:
+        ConfigError: names the table, and the state.
+    """
+    name = tables[0].name
+    if runs.at_once:
+        whole = [table.name for table in tables if runs.partitions is None or table.executed_by]
+        shared = [*([runs.at_once.shares] if runs.at_once.shares else []), *(f"the rows of {each}" for each in whole)]
+        shares = {name: " and ".join(shared)} if shared else {}
+        plan_starts({}, {}, slots={name: runs.at_once.runs}, shares=shares)
+    if runs.order and runs.order.hands_over and runs.order.hands_over not in tables:
+        raise ConfigError(
+            f"{name}: InOrder.hands_over must be among the written tables, not {runs.order.hands_over.name}"
+        )
+    if runs.order and runs.order.hands_over and not runs.order.hands_over.partition_by:
+        raise ConfigError(f"{name}: InOrder.hands_over must be a table with partitions, not an execution's")
 
 
 def require_targets(table: str, function: Callable[..., Any]) -> None:
@@ -82,9 +103,14 @@ def _of_reads(reads: Reads, runs: Runs) -> Iterator[str]:
 def _of_order(runs: Runs) -> Iterator[str]:
     """Yield the faults of ``when``: no start, contradictory starts, or late data within an order."""
     kinds = (Follow, Nightly, InOrder, Branch, OnRequest)
-    asking = [type(each).__name__ for each in runs.stated if isinstance(each, kinds)]
+    stated = [each.by if isinstance(each, AtOnce) else each for each in runs.stated]
+    asking = [type(each).__name__ for each in stated if isinstance(each, kinds)]
     if not runs.stated:
         yield "when must name what asks for partitions, not nothing"
+    if runs.in_order and runs.at_once:
+        yield "when must hold one of InOrder and AtOnce, not both: an order has one run at once"
+    if runs.order and runs.order.pending < 1:
+        yield f"InOrder.pending must be 1 or more, not {runs.order.pending}"
     if len(asking) > 1:
         yield f"when must hold one of Follow, Nightly, InOrder, Branch and OnRequest, not {' and '.join(asking)}"
     if runs.branch and runs.partitions is None:

@@ -13,10 +13,12 @@ from dedp_assets.patterns.connectors.deliveries import MARKED, Ends
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.flow.exclusive_choice import Router
 
 __all__ = [
+    "AtOnce",
     "Branch",
     "Every",
     "Follow",
@@ -78,15 +80,22 @@ class Nightly:
 
 @dataclass(frozen=True, slots=True)
 class InOrder:
-    """Partitions are executions in order: each changes the rows of the previous execution.
+    """Partitions run one at a time, each after the success of the previous partition.
 
-    It runs again if one before it changes.
+    A run that is launched earlier is refused, whoever launches it. Of a table whose partitions are executions, each
+    changes the rows of the previous execution, and runs again if one before it changes.
 
     Attributes:
         by: asks for the partitions. By night, one run takes the range from the oldest one that is not current.
+        hands_over: a table of the declaration whose rows of the previous partition a run reads, as one more ``Pinned``
+            after the upstream tables; before the first partition there are none. A change there makes the next
+            partition stale.
+        pending: most runs of the table that may be queued; the newest beyond that are rejected.
     """
 
     by: Follow | Nightly = Follow()
+    hands_over: TableSpec | None = field(default=None, kw_only=True)
+    pending: int = field(default=100, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +189,25 @@ class Polls:
     running: bool = field(default=True, kw_only=True)
 
 
-Start = Follow | OnRequest | Nightly | InOrder | Branch | OnDelivery | OnEvent | Every | Polls
+@dataclass(frozen=True, slots=True)
+class AtOnce:
+    """Runs of several partitions at the same time, within slots of the table alone.
+
+    Attributes:
+        runs: most runs of the table at once, and the limit of the table's pool.
+        by: asks for the partitions.
+        shares: state besides the partition that every run changes, such as a file or a pointer; a table that declares
+            some has one run at once.
+        priority: priority of the runs in the queue; a higher one starts first.
+    """
+
+    runs: int
+    by: Follow | Nightly | OnDelivery | OnEvent | OnRequest | Every | Polls = field(default=Follow(), kw_only=True)
+    shares: str = field(default="", kw_only=True)
+    priority: int = field(default=0, kw_only=True)
+
+
+Start = Follow | OnRequest | Nightly | InOrder | AtOnce | Branch | OnDelivery | OnEvent | Every | Polls
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +241,8 @@ class Runs:
 
     @property
     def starts(self) -> tuple[Start, ...]:
-        """Ways of starting runs; of an order or a branch, the start in ``by``."""
-        return tuple(each.by if isinstance(each, (InOrder, Branch)) else each for each in self.stated)
+        """Ways of starting runs; of an order, a branch and of runs at once, the start in ``by``."""
+        return tuple(each.by if isinstance(each, InOrder | AtOnce | Branch) else each for each in self.stated)
 
     @property
     def branch(self) -> Branch | None:
@@ -227,9 +254,24 @@ class Runs:
         return self.branch is None or self.branch.takes(key)
 
     @property
+    def order(self) -> InOrder | None:
+        """The declared order of the partitions; ``None`` without an order."""
+        return next((each for each in self.stated if isinstance(each, InOrder)), None)
+
+    @property
     def in_order(self) -> bool:
         """Order of the partitions: ``True`` if each partition runs after the previous partition."""
-        return any(isinstance(each, InOrder) for each in self.stated)
+        return self.order is not None
+
+    @property
+    def at_once(self) -> AtOnce | None:
+        """The declared number of runs at once; ``None`` if undeclared."""
+        return next((each for each in self.stated if isinstance(each, AtOnce)), None)
+
+    @property
+    def priority(self) -> int:
+        """Priority of the runs in Dagster's queue."""
+        return self.at_once.priority if self.at_once else 0
 
     @property
     def follows(self) -> bool | Literal["late"]:

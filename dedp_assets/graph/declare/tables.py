@@ -23,6 +23,7 @@ from dedp_assets.graph.run.batches import Inputs, Step, Work, latest
 from dedp_assets.graph.run.branch_runs import run_states
 from dedp_assets.graph.run.fan_in import RunStates, handled, note_of, without_runs
 from dedp_assets.graph.run.feeds import Feed, Pinned, pin, whole
+from dedp_assets.graph.run.ordering import earlier_keys, fed_keys, handed_over, require_turn
 from dedp_assets.graph.run.refusals import Refusals
 from dedp_assets.graph.run.revisions import Revisions
 from dedp_assets.graph.run.run_tags import event_attributes
@@ -70,6 +71,7 @@ class LakeTable(Generic[P]):
     def __post_init__(self) -> None:
         rules.require_sound(self.spec.name, self.reads, self.runs, self.gates, self.about, self.patterns)
         rules.require_owned(self.tables, self.runs)
+        rules.require_apart(self.tables, self.runs)
         rules.require_targets(self.spec.name, self.function)
         self._resources()
         self.lineage()
@@ -87,6 +89,11 @@ class LakeTable(Generic[P]):
     def tables(self) -> tuple[TableSpec, ...]:
         """Every table that the function writes."""
         return (self.spec, *self.beside)
+
+    @property
+    def hands_over(self) -> TableSpec | None:
+        """The table whose rows of the previous partition a run reads; ``None`` for most tables."""
+        return self.runs.order.hands_over if self.runs.order else None
 
     @property
     def job(self) -> Job:
@@ -163,7 +170,9 @@ class LakeTable(Generic[P]):
         """
         upstream = {spec: lake.table(spec) for spec in self.reads.upstream}
         tables = [lake.table(table) for table in self.tables]
-        found = self._find_inputs(Request(key, at, "", {}), tables, upstream, {})
+        found = self._find_inputs(
+            Request(key, at, "", {}), tables, upstream, {}, Refusals(lake.refused(self.spec.name))
+        )
         return is_computed_from(latest(tables[0], key), found.identities, self.code_version)
 
     def _before(self, table: TableSpec) -> list[dg.AssetDep]:
@@ -181,18 +190,18 @@ class LakeTable(Generic[P]):
         more = {name: getattr(context.resources, name) for name in self._resources()}
         ended = self.reads.waits_for_runs
         states = run_states(context.instance, context.repository_def, lake.refused) if ended else without_runs
+        refusals = Refusals(lake.refused(self.spec.name))
 
         def inputs_of(key: str) -> Inputs:
             request = Request(key, at, context.run.run_id, event_attributes(context.run.tags))
             with handled(context.log.error):
-                return self._find_inputs(request, tables, upstream, more, states)
+                return self._find_inputs(request, tables, upstream, more, refusals, states)
 
         def build(step: Step) -> WriteResult:
             given: Given = {Step: [step], Pinned: step.inputs.pinned, Target: self._targets(step, tables)}
             compute: Callable[..., WriteResult] = self.function
             return compute(**arguments(compute, given, more))
 
-        refusals = Refusals(lake.refused(self.spec.name))
         beside, figures, branch = tuple(tables[1:]), self.about.figures, self.runs.branch
         return Work(
             tables[0],
@@ -217,14 +226,16 @@ class LakeTable(Generic[P]):
         tables: Sequence[Table],
         upstream: Mapping[TableSpec, Table],
         more: Mapping[str, Any],
+        refusals: Refusals,
         states: RunStates = without_runs,
     ) -> Inputs:
         """Pin the upstream tables and find the inputs in the sources, before the computation."""
+        handed = self._in_turn(request, tables, upstream, refusals)
         pinned = tuple(
             pin(upstream[table], feed, request.key, at=request.at, states=states)
             for table, feed in self.reads.tables.items()
         )
-        versions = {each.table.name: each.changed for each in pinned}
+        versions = {each.table.name: each.changed for each in (*pinned, *handed) if each.partitions}
         references = tuple(pin(upstream[table], whole(), "") for table in self.reads.references)
         for each in references:
             if each.table.spec in self.reads.revised_by:
@@ -246,13 +257,31 @@ class LakeTable(Generic[P]):
             identities={**versions, **found.identities},
             sequence=sequence,
             notes={**found.notes, **notes},
-            pinned=(*pinned, *references),
+            pinned=(*pinned, *references, *handed),
         )
+
+    def _in_turn(
+        self, request: Request, tables: Sequence[Table], upstream: Mapping[TableSpec, Table], refusals: Refusals
+    ) -> tuple[Pinned, ...]:
+        """Return the rows handed over by the previous partition, of a table in order.
+
+        Raises:
+            NotReady: if an earlier partition has not succeeded.
+        """
+        if not self.runs.in_order or self.runs.partitions is None:
+            return ()
+        before = earlier_keys(self.runs.partitions, request.key, request.at)
+        feeds = {upstream[table]: feed for table, feed in self.reads.tables.items()}
+        require_turn(
+            tables[0], request.key, before=before, fed=lambda: fed_keys(feeds), refused=lambda: refusals.by_key().keys()
+        )
+        return tuple(handed_over(each, before) for each in tables if each.spec == self.hands_over)
 
     def _resources(self) -> set[str]:
         """Name the resources that the functions ask for, by parameter."""
         find, read, written = self.reads.inputs, len(self.reads.tables), len(self.tables)
-        counts = {Step: 1, Pinned: len(self.reads.upstream), Target: written}
+        handed = self.hands_over is not None
+        counts = {Step: 1, Pinned: len(self.reads.upstream) + handed, Target: written}
         names = resources_of(self.spec.name, self.function, counts)
         seen = {Request: 1, Pinned: read, Table: written, Step: 0, Target: 0}
         return names | (resources_of(self.spec.name, find, seen) if find else set())
@@ -271,10 +300,10 @@ def lake_table(
 ) -> Callable[[Callable[P, WriteResult]], LakeTable[P]]:
     """Declare the table that the decorated function computes.
 
-    The function's parameters say by their types what it gets: a :class:`Pinned` for each table of ``reads``, then for
-    each of its references, a :class:`Target` for the declared table (with the audits of ``gates``) and for each one
-    ``beside`` it, in the order of the declaration, and the :class:`Step`; any other parameter is the resource of its
-    name.
+    The function's parameters say by their types what it gets: a :class:`Pinned` for each table of ``reads``, for each
+    of its references and for the table that an order hands over, a :class:`Target` for the declared table (with the
+    audits of ``gates``) and for each one ``beside`` it, in the order of the declaration, and the :class:`Step`; any
+    other parameter is the resource of its name.
 
     Args:
         spec: the table.

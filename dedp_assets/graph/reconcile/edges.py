@@ -11,6 +11,7 @@ from typing import Any
 import dagster as dg
 
 from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.reconcile.ordering import Handover
 from dedp_assets.graph.reconcile.reconciling import Want
 from dedp_assets.graph.reconcile.watching import News, TableWatch
 from dedp_assets.graph.run.batches import owned_by
@@ -47,6 +48,7 @@ class Edge:
         ahead: key -> the version that it has applied, where the upstream log has not come that far.
         unsure: keys that one of several upstream tables has not dealt with, or whose references are not there.
         waiting: key -> the branches of a fan-in that it waits for.
+        handover: what the previous partition of each key left, of a table in order.
         whole: whether what is known is of all tables, so that their news is enough.
     """
 
@@ -58,6 +60,7 @@ class Edge:
     unsure: set[str] = field(default_factory=set)
     waiting: dict[str, str] = field(default_factory=dict)
     whole: bool = False
+    handover: Handover = field(default_factory=Handover)
 
     @property
     def name(self) -> str:
@@ -87,11 +90,14 @@ class Edge:
         if not news.keys() >= {*mine, *upstream, *references}:
             self.whole = False
             return False
+        handed = self.table.hands_over
         reset = not self.whole or any(news[name].reset for name in (*mine, *upstream, *revising))
         if reset:
             self._forget()
         self.whole = True
         keys = self._take_in({spec.name: fed(spec.name, feed, reset) for spec, feed in self.table.reads.tables.items()})
+        if handed is not None:
+            keys |= self.handover.take_in(fed(handed.name, self.handover.feed(self.table), reset)) & self._known()
         keys |= {key for name in mine for known in self.newest.values() for key in news[name].keys & known.keys()}
         for since in (news[name].since for name in revising if news[name].changed):
             keys |= {key for known in self.newest.values() for key in known if key >= since}
@@ -99,6 +105,7 @@ class Edge:
             keys |= self.unsure
         keys |= self._of_branches({n: watches[n].done if reset else news[n].keys for n in upstream}, states)
         self._judge(lake, watches, keys, self._fanned_in(lake, watches, now, states))
+        self.handover.hold(self.table, self._known(), self.lagging, watches[self.name], lake.ledger(self.name))
         return True
 
     def restored(self, key: str, watches: Mapping[str, TableWatch]) -> int | None:
@@ -114,6 +121,9 @@ class Edge:
                 for key in {key for partition in restore.partitions for key in feed.feeds(dict(partition))}:
                     found.setdefault(key, set()).add((spec.name, taken))
         return found
+
+    def _known(self) -> set[str]:
+        return {key for known in self.newest.values() for key in known}
 
     def _take_in(self, fed: Mapping[str, Mapping[str, int]]) -> set[str]:
         touched: set[str] = set()
@@ -166,13 +176,15 @@ class Edge:
         needed = needed_versions(
             upstream, self.newest, ready, table_of=lake.table, revisions=revisions, fanned_in=fanned_in
         )
+        needed = {key: version + self.handover.version(key) for key, version in needed.items()}
         self.unsure = (self.unsure - needed.keys()) | (keys - needed.keys())
         for known in (self.lagging, self.applied, self.ahead):
             for key in known.keys() & needed.keys():
                 del known[key]
         read = (*self.table.reads.tables, *self.table.reads.revised_by)
+        handed = self.table.hands_over
         # A branch that nothing was sent to has no table yet.
-        head = sum(max(watches[spec.name].version, 0) for spec in read)
+        head = sum(max(watches[spec.name].version, 0) for spec in (*read, *([handed] if handed else [])))
         for key in taken & applied.keys():
             del applied[key]
         self._compare(needed, applied, head)
@@ -191,6 +203,7 @@ class Edge:
     def _forget(self) -> None:
         for known in (self.newest, self.lagging, self.applied, self.ahead, self.unsure, self.waiting):
             known.clear()
+        self.handover.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,9 +247,19 @@ class Group:
         after = self.edges[0].rolled_back(watches)
         first, read = self.edges[0], self.edges[0].read
         runs = first.table.runs
-        want = partial(Want, computes=self.chains, named=first.name, in_order=runs.in_order, profile=runs.profile)
+        want = partial(
+            Want,
+            computes=self.chains,
+            named=first.name,
+            in_order=runs.in_order,
+            profile=runs.profile,
+            priority=runs.priority,
+        )
         for key in plan.partitions:
             tables = tuple(edge.name for edge in lagging[key])
+            if why := first.handover.held.get(key, ""):
+                yield want(tables, key, "", "waiting", why)
+                continue
             taken = [v for edge in lagging[key] if (v := edge.restored(key, watches)) is not None]
             state = "missing" if key not in applied and not taken else "behind"
             why = f"restored at version {max(taken)}" if taken else f"{read} changed at version {behind[key]}"

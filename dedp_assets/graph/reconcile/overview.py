@@ -46,6 +46,7 @@ class Overview:
         following = [table for table in self.tables if table.runs.follows and table.reads.tables]
         loading = [table for table in self.tables if table.lands]
         read = {spec for table in following for spec in table.reads.upstream}
+        read |= {table.hands_over for table in following if table.hands_over}
         revising = {spec for table in following for spec in table.reads.revised_by}
         written = [spec for table in following for spec in table.tables] + [table.spec for table in loading]
         for spec in dict.fromkeys([*written, *read]):
@@ -118,6 +119,7 @@ class Overview:
                 computes={name: (name,)},
                 named=name,
                 restored=watch.rolled_back[key].version if key in watch.rolled_back else None,
+                priority=arrivals.table.runs.priority,
             )
         for key, reason in plan.held.items():
             yield Want((name,), key, "", "waiting", f"{landing.folder(arrivals.dataset, key)}: {reason}")

@@ -14,6 +14,7 @@ from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.overview import Overview
 from dedp_assets.graph.reconcile.reconciling import Outcome, Tried, Want, plan_requests
 from dedp_assets.graph.reconcile.requests import in_flight, tried
+from dedp_assets.graph.reconcile.slots import within_slots
 from dedp_assets.graph.run.branch_runs import run_states
 from dedp_assets.graph.run.fan_in import without_runs
 from dedp_assets.graph.run.refusals import Refusal, Refusals
@@ -80,7 +81,8 @@ class Reconciler:
         def ended(requests: Sequence[str]) -> Mapping[str, Tried]:
             return tried(instance, requests) if instance else {}
 
-        return plan_requests(wants, busy=busy, refused=refused, tried=ended, limit=limit, mine=mine), overview
+        outcome = plan_requests(wants, busy=busy, refused=refused, tried=ended, limit=limit, mine=mine)
+        return within_slots(outcome, self.tables, busy), overview
 
 
 def _code_versions(

@@ -52,6 +52,7 @@ class Want:
         after: upstream tables and keys that a restore took back; they come first, if they are asked for, too.
         in_order: whether each key of the table comes after all earlier ones.
         profile: tags of the run, by which it gets its resources.
+        priority: priority of the run in Dagster's queue.
     """
 
     tables: tuple[str, ...]
@@ -67,6 +68,7 @@ class Want:
     after: frozenset[tuple[str, str]] = frozenset()
     in_order: bool = False
     profile: Mapping[str, str] = field(default_factory=dict)
+    priority: int = 0
 
     @property
     def request(self) -> str:

@@ -16,11 +16,21 @@ from dedp_assets.graph.run.refusals import Refusal
 from dedp_assets.graph.run.run_tags import CAUSE, REQUEST, keys_of, refusal, refusals, request_of
 from dedp_assets.patterns.core.results import Plan
 
-__all__ = ["ENDED_BADLY", "NOT_RETRIED", "Decision", "decide", "in_flight", "is_running", "run_request", "tried"]
+__all__ = [
+    "ENDED_BADLY",
+    "NOT_RETRIED",
+    "Decision",
+    "decide",
+    "in_flight",
+    "is_running",
+    "run_request",
+    "tried",
+]
 
 NOT_RETRIED = {"dagster/max_retries": "0"}
 """Tags of runs that Dagster does not start again after a crash, because a sensor asks for them again."""
 ENDED_BADLY = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+_PRIORITY = "dagster/priority"
 _OPEN = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
@@ -125,8 +135,12 @@ def run_request(ask: Ask, repository: dg.RepositoryDefinition | None, *, part_of
         job_name=want.job or part_of or None,
         asset_selection=tables,
         asset_check_keys=checks_of(repository.asset_graph, tables) if repository and tables else None,
-        tags={**want.profile, CAUSE: want.cause, REQUEST: want.request, **NOT_RETRIED},
+        tags={**want.profile, CAUSE: want.cause, REQUEST: want.request, **NOT_RETRIED, **_priority(want)},
     )
+
+
+def _priority(want: Want) -> dict[str, str]:
+    return {_PRIORITY: str(want.priority)} if want.priority else {}
 
 
 def _refused(instance: dg.DagsterInstance, table: str, key: str, goal: str) -> Refusal | None:

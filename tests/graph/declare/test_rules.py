@@ -7,6 +7,7 @@ import pytest
 
 from dedp_assets.graph.declare import (
     About,
+    AtOnce,
     Every,
     Follow,
     Gates,
@@ -76,6 +77,18 @@ WRONG = {
     "gold/totals: partitions must be days or another time for InOrder, not StaticPartitionsDefinition": {
         "runs": Runs(dg.StaticPartitionsDefinition(["a", "b"]), InOrder()),
     },
+    "gold/totals: when must hold one of InOrder and AtOnce, not both: an order has one run at once": {
+        "runs": Runs(DAYS, [InOrder(), AtOnce(2, by=OnRequest())]),
+    },
+    "gold/totals: InOrder.pending must be 1 or more, not 0": {"runs": Runs(DAYS, InOrder(pending=0))},
+    "gold/totals: InOrder.hands_over must be among the written tables, not bronze/other": {
+        "runs": Runs(DAYS, InOrder(hands_over=OTHER)),
+    },
+    "slots of gold/totals must be 1 or more, not 0": {"runs": Runs(DAYS, AtOnce(0))},
+    "slots of gold/totals must be 1, not 2: its runs share _latest_state.json": {
+        "runs": Runs(DAYS, AtOnce(2, shares="_latest_state.json")),
+    },
+    "slots of gold/totals must be 1, not 2: its runs share the rows of gold/totals": {"runs": Runs(None, AtOnce(2))},
     "gold/totals: Nightly.lookback must be 0 or more, not -1": {"runs": Runs(DAYS, Nightly("0 2 * * *", lookback=-1))},
     "gold/totals: Nightly.lookback must be a whole number": {"runs": Runs(DAYS, Nightly("0 2 * * *", lookback="14"))},
     "gold/totals: Every.running must be ": {"runs": Runs(DAYS, Every("0 2 * * *", description="x", running=1))},
@@ -106,6 +119,15 @@ def test_a_wrong_combination_is_refused_in_one_sentence_that_names_the_table(sai
     assert "\n" not in str(refused.value)
 
 
+def test_executions_share_the_rows_of_their_table():
+    """Each changes the rows of the one before: two at once are refused, and none hands its rows over."""
+    executed = TableSpec("gold/executed", COLUMNS, executed_by="run_day")
+    with pytest.raises(ConfigError, match="slots of gold/executed must be 1, not 2: its runs share the rows of"):
+        lake_table(executed, **STATED, runs=Runs(DAYS, AtOnce(2)))(total)
+    with pytest.raises(ConfigError, match=r"InOrder\.hands_over must be a table with partitions"):
+        lake_table(executed, **STATED, runs=Runs(DAYS, InOrder(hands_over=executed)))(total)
+
+
 @pytest.mark.parametrize("beside", [False, True])
 def test_a_run_by_partition_owns_a_partition_of_each_table_that_it_writes(beside):
     """Otherwise one day's rows would replace the whole table; an execution is owned, too."""
@@ -126,6 +148,10 @@ def test_a_run_by_partition_owns_a_partition_of_each_table_that_it_writes(beside
         Runs(DAYS, InOrder(Nightly("0 2 * * *", lookback=0))),
         Runs(DAYS, LATE),
         Runs(DAYS, OnRequest()),
+        Runs(DAYS, InOrder(hands_over=TOTALS, pending=5)),
+        Runs(DAYS, AtOnce(5)),
+        Runs(DAYS, AtOnce(1, shares="_latest_state.json")),
+        Runs(DAYS, AtOnce(2, by=Nightly("0 2 * * *", lookback=1), priority=5)),
         Runs(DAYS, [LATE, Every("0 4 1 * *", description="x")]),
     ],
 )

@@ -1,0 +1,74 @@
+"""Check of each table in order: durations of runs, held against the time between two partitions."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import cast
+
+import dagster as dg
+
+from dedp_assets.graph.catalogue.rendering import check_result
+from dedp_assets.graph.catalogue.selections import RUNS_ALONE
+from dedp_assets.graph.catalogue.specs import asset_key
+from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.patterns.delta import Commit
+from dedp_assets.patterns.flow.single_runner import judge_catch_up
+
+__all__ = ["catch_up_checks", "durations_of"]
+
+_NAME = "runs_catch_up_with_the_schedule"
+_MOST = 100
+"""Number of the newest runs that are judged."""
+
+
+def catch_up_checks(tables: Sequence[LakeTable[...]]) -> list[dg.AssetChecksDefinition]:
+    """Return one check per table in order, judged by the durations in the table's log.
+
+    Args:
+        tables: the declared tables of the graph.
+    """
+    ordered = {asset_key(table.spec): table for table in tables if table.runs.in_order}
+    description = (
+        "A run is shorter than the time between two partitions, or none is late. Otherwise the lag stays or grows, and "
+        "the check warns."
+    )
+
+    @dg.multi_asset_check(
+        specs=[
+            dg.AssetCheckSpec(_NAME, asset=key, description=description, metadata={RUNS_ALONE: True}) for key in ordered
+        ],
+        can_subset=True,
+        name="catching_up",
+        required_resource_keys={"lake"},
+        description="Durations of runs in order, held against the time between two partitions.",
+    )
+    def judge(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        for check in sorted(context.selected_asset_check_keys):
+            table = ordered[check.asset_key]
+            ledger = context.resources.lake.ledger(table.spec.name)
+            newest = list(islice(ledger.history(), _MOST)) if ledger.exists() else []
+            finding = judge_catch_up(durations_of(reversed(newest)), interval_seconds=_interval(table))
+            yield check_result(table.spec.name, _NAME, {"": finding})
+
+    return [judge] if ordered else []
+
+
+def durations_of(commits: Iterable[Commit]) -> list[float]:
+    """Return the duration of each partition's run, in seconds, by the commits in order.
+
+    A run of several partitions starts the next one when it has committed the one before.
+    """
+    found, ended = [], dict[str, datetime]()
+    for commit in commits:
+        if (record := commit.record) is not None and record.at:
+            began = ended.get(record.run_id, datetime.fromisoformat(record.at))
+            ended[record.run_id] = commit.timestamp
+            found.append(max(0.0, (commit.timestamp - began).total_seconds()))
+    return found
+
+
+def _interval(table: LakeTable[...]) -> float:
+    """Return the time between two partitions, in seconds."""
+    partitions = cast("dg.TimeWindowPartitionsDefinition", table.runs.partitions)
+    first = partitions.time_window_for_partition_key(partitions.get_partition_keys()[0])
+    return (first.end - first.start).total_seconds()

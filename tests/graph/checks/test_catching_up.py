@@ -1,0 +1,90 @@
+"""Lag of tables in order, judged by the durations in their logs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+
+import dagster as dg
+import pytest
+
+from dedp_assets.graph.checks.catching_up import catch_up_checks, durations_of
+from dedp_assets.graph.declare import About, Follow, InOrder, Reads, Runs, Step, lake_table, same
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta import Table, Target, transaction_id
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.spark import SparkEngine
+from tests.helpers import a_record, write_log
+
+EPOCH = datetime.fromtimestamp(1767600000, timezone.utc)
+"""When the commits of hand-written logs are made, a millisecond apart."""
+HOURS = dg.HourlyPartitionsDefinition("2026-01-05-00:00")
+COLUMNS = {"id": Column("BIGINT", "x"), "hour": Column("STRING", "hour")}
+SOURCE, ORDERED = (TableSpec(n, COLUMNS, partition_by=("hour",), comment="x") for n in ("bronze/x", "gold/ordered"))
+
+
+def declare(when):
+    def build(step: Step, into: Target) -> WriteResult: ...
+
+    stated = {"patterns": [Table.overwrite], "about": About("team:x"), "code_version": "1"}
+    return lake_table(ORDERED, reads=Reads({SOURCE: same("hour")}), runs=Runs(HOURS, when), **stated)(build)
+
+
+@dataclass
+class Record:
+    run_id: str
+    at: str
+
+
+@dataclass
+class Committed:
+    timestamp: datetime
+    record: Record | None
+
+
+def test_a_run_of_several_partitions_takes_for_each_the_time_since_the_one_before():
+    """A commit without a record, or of a run whose start nobody stated, has no duration."""
+
+    def at(minute):
+        return EPOCH + timedelta(minutes=minute)
+
+    one, two = Record("one", at(0).isoformat()), Record("two", at(100).isoformat())
+    commits = [(10, one), (25, one), (30, None), (130, two), (140, Record("three", ""))]
+    assert durations_of([Committed(at(minute), record) for minute, record in commits]) == [600, 900, 1800]
+
+
+def judged(root, minutes):
+    """The check of an hourly table whose runs took so long."""
+    for number, each in enumerate(minutes):
+        owned = {"hour": f"2026-01-05-{number:02}"}
+        began = EPOCH + timedelta(milliseconds=number + 1) - timedelta(minutes=each)
+        record = a_record(ORDERED.name, owned, run_id=f"run-{number}", at=began.isoformat())
+        commit = {"record": record, "changed": [owned], "txn": {transaction_id(ORDERED.name, owned, 0): 1}}
+        write_log(root / ORDERED.name, {"id": "long", "hour": "string"}, ["hour"], [commit])
+    lake = Lake(root=str(root), engine=SparkEngine())
+    (checks,) = catch_up_checks([declare(InOrder())])
+    made = dg.Definitions(
+        [declare(InOrder()).definition()], asset_checks=[checks], resources={"lake": lake, "clock": None}
+    )
+    job = dg.define_asset_job("judge", dg.AssetSelection.checks(checks))
+    resolved = dg.Definitions.merge(made, dg.Definitions(jobs=[job])).resolve_job_def("judge")
+    ended = resolved.execute_in_process(run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}})
+    (found,) = ended.get_asset_check_evaluations()
+    return found.passed, {name: value.value for name, value in found.metadata.items()}, found.description
+
+
+@pytest.mark.runs
+def test_a_long_run_among_short_ones_is_made_up_and_slow_runs_are_never(tmp_path):
+    """Of an hourly table: the figures are the lag and the periods until it is zero; the check warns of no end."""
+    assert judged(tmp_path / "no", [])[0]
+    passed, figures, _ = judged(tmp_path / "fast", [30, 30, 30, 90])
+    assert (passed, figures["lag_seconds"], figures["periods_to_recover"]) == (True, 1800, 1)
+    passed, figures, said = judged(tmp_path / "slow", [90, 60, 60])
+    assert (passed, figures["lag_seconds"], figures["periods_to_recover"]) == (False, 1800, "never")
+    assert said == "a run takes 3600 s of 3600 s between two: the lag of 1800 s stays or grows"
+
+
+def test_a_graph_without_an_order_has_no_such_check():
+    """It has no queue of partitions that a slow run lengthens."""
+    assert catch_up_checks([declare(Follow())]) == []

@@ -1,0 +1,74 @@
+"""Queues of tables in order: runs beyond the limit are rejected by name, and the others stay."""
+
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+
+from dedp_assets import inprocess
+from dedp_assets.graph.declare import About, InOrder, Reads, Runs, Step, lake_table, same
+from dedp_assets.graph.reconcile.pending import reject_beyond
+from dedp_assets.graph.run.batches import NOT_COMPUTED
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta import Table, Target
+
+pytestmark = pytest.mark.runs
+
+DAYS = dg.DailyPartitionsDefinition("2026-01-05")
+KEYS = [f"2026-01-{number:02}" for number in range(5, 11)]
+
+
+def declare(name, when):
+    columns = {"id": Column("BIGINT", "x"), "day": Column("DATE", "day")}
+    spec, read = (TableSpec(each, columns, partition_by=("day",), comment="x") for each in (name, "bronze/x"))
+
+    def build(step: Step, into: Target) -> WriteResult: ...
+
+    stated = {"patterns": [Table.overwrite], "about": About("team:x"), "code_version": "1"}
+    return lake_table(spec, reads=Reads({read: same("day")}), runs=Runs(DAYS, when), **stated)(build)
+
+
+ORDERED, OTHER = declare("gold/ordered", InOrder(pending=3)), declare("gold/other", InOrder())
+
+
+REPOSITORY = inprocess.RemoteRepositoryOrigin(inprocess.RegisteredCodeLocationOrigin("x"), "__repository__")
+
+
+def queue(instance, table, key, event="PIPELINE_ENQUEUED"):
+    """A run as the queue holds it, or one that left the queue."""
+    job = DEFS.resolve_implicit_global_asset_job_def()
+    run = instance.create_run_for_job(
+        job_def=job,
+        remote_job_origin=inprocess.RemoteJobOrigin(REPOSITORY, job.name),
+        tags={"dagster/partition": key},
+        asset_selection={dg.AssetKey(table.spec.name.split("/"))},
+    )
+    instance.report_dagster_event(dg.DagsterEvent(event, run.job_name, message=event), run.run_id)
+    return run.run_id
+
+
+DEFS = dg.Definitions([ORDERED.definition(), OTHER.definition()], resources={"lake": None, "clock": None})
+
+
+def test_the_newest_runs_beyond_the_limit_are_rejected_and_none_is_dropped():
+    """The reason names limit and length, on the run and its day. Runs that started, and other tables', do not count."""
+    with dg.instance_for_test() as instance:
+        began = queue(instance, ORDERED, KEYS[0], "PIPELINE_START")
+        queued = [queue(instance, ORDERED, key) for key in KEYS[1:]]
+        others = [queue(instance, OTHER, key) for key in KEYS]
+        repository = DEFS.get_repository_def()
+        reasons = reject_beyond(instance, [ORDERED, OTHER], repository)
+        statuses = {run.run_id: run.status.value for run in instance.get_runs()}
+        assert [statuses[each] for each in queued] == ["QUEUED"] * 3 + ["CANCELED"] * 2
+        assert {statuses[each] for each in others} == {"QUEUED"}
+        assert statuses[began] == "STARTED"
+        rejected = f"gold/ordered {KEYS[4]} (run {queued[3][:8]}) is rejected: 3 requests are queued and the limit is 3"
+        assert reasons[0].startswith(rejected)
+        last = instance.all_logs(queued[3], of_type=dg.DagsterEventType.RUN_CANCELED)
+        assert [event.user_message or event.dagster_event.message for event in last] == [reasons[0]]
+        wanted = dg.AssetRecordsFilter(dg.AssetKey(["gold", "ordered"]), asset_partitions=[KEYS[4]])
+        (record,) = instance.fetch_observations(wanted, limit=5).records
+        assert record.asset_observation.metadata[NOT_COMPUTED].value == reasons[0]
+        assert reject_beyond(instance, [ORDERED, OTHER], repository) == []
+        assert len(instance.get_runs()) == len([began, *queued, *others])
