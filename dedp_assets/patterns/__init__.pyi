@@ -63,6 +63,14 @@ from dedp_assets.patterns.error_management.static_late_data_integrator import pl
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate as deduplicate
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate_stream as deduplicate_stream
 from dedp_assets.patterns.error_management.windowed_deduplicator import judge_uniqueness as judge_uniqueness
+from dedp_assets.patterns.flow.isolated_sequencer import ProducerMarker as ProducerMarker
+from dedp_assets.patterns.flow.isolated_sequencer import judge_contract as judge_contract
+from dedp_assets.patterns.flow.isolated_sequencer import plan_by_markers as plan_by_markers
+from dedp_assets.patterns.flow.local_sequencer import SequenceStep as SequenceStep
+from dedp_assets.patterns.flow.local_sequencer import StepState as StepState
+from dedp_assets.patterns.flow.local_sequencer import chain_steps as chain_steps
+from dedp_assets.patterns.flow.local_sequencer import judge_steps as judge_steps
+from dedp_assets.patterns.flow.local_sequencer import plan_steps as plan_steps
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition as overwrite_partition
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import freeze_units as freeze_units
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import load_unit as load_unit

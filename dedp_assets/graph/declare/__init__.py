@@ -16,6 +16,7 @@ from dedp_assets.graph.declare.runs import (
     Polls,
     Runs,
 )
+from dedp_assets.graph.declare.sequencing import InSequence
 from dedp_assets.graph.declare.starting import LakeJob, job_of, lake_job, schedules_of, sensors_of, starting
 from dedp_assets.graph.declare.tables import LakeTable, lake_table
 from dedp_assets.graph.run.batches import Inputs, Step
@@ -23,8 +24,8 @@ from dedp_assets.graph.run.feeds import Feed, Pinned, by_event, day_to_week, hou
 from dedp_assets.patterns.delta import Target
 
 __all__ = [
-    "About", "Every", "Feed", "Figure", "Follow", "Gates", "InOrder", "Inputs", "Job", "LakeJob", "LakeTable",
-    "Nightly", "OnDelivery", "OnEvent", "OnRequest", "Pinned", "Polls", "Reads", "Request", "Runs", "Source", "Step",
-    "Target", "by_event", "day_to_week", "declared", "declared_jobs", "hour_to_day", "job_of", "lake_job", "lake_table",
-    "same", "schedules_of", "sensors_of", "sources", "starting", "whole",
+    "About", "Every", "Feed", "Figure", "Follow", "Gates", "InOrder", "InSequence", "Inputs", "Job", "LakeJob",
+    "LakeTable", "Nightly", "OnDelivery", "OnEvent", "OnRequest", "Pinned", "Polls", "Reads", "Request", "Runs",
+    "Source", "Step", "Target", "by_event", "day_to_week", "declared", "declared_jobs", "hour_to_day", "job_of",
+    "lake_job", "lake_table", "same", "schedules_of", "sensors_of", "sources", "starting", "whole",
 ]  # fmt: skip

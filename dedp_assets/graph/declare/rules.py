@@ -8,6 +8,7 @@ import dagster as dg
 
 from dedp_assets.graph.declare.records import EMPTY, About, Gates, Reads
 from dedp_assets.graph.declare.runs import Follow, InOrder, Nightly, OnDelivery, OnRequest, Runs
+from dedp_assets.graph.declare.sequencing import faults_of_sequence
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.schema import TableSpec
@@ -29,6 +30,7 @@ def require_sound(
     for start in runs.starts:
         _require_record(table, start, type(start))
     faults = [*_of_reads(reads, runs), *_of_order(runs), *_of_starts(reads, runs), *_of_gates(gates)]
+    faults += faults_of_sequence(table, reads.upstream, runs.sequence)
     if not patterns:
         faults.append("patterns must name the pattern at work, not nothing")
     if not reads.tables and reads.inputs is None:

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 
 import dagster as dg
 
+from dedp_assets.graph.declare.sequencing import InSequence
 from dedp_assets.patterns.connectors.deliveries import MARKED, Ends
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Target
@@ -164,6 +165,7 @@ class Runs:
             runs of its own, so that no other table does.
         replay: processes the dead letters of one partition alone, from the targets of the table and of its letters; an
             asset of its own runs it.
+        sequence: the sequence that the table is a step of.
     """
 
     partitions: dg.PartitionsDefinition[str] | None = None
@@ -171,6 +173,7 @@ class Runs:
     job: Job | None = field(default=None, kw_only=True)
     needs: Callable[[], str] | None = field(default=None, kw_only=True)
     replay: Callable[[Target, Target], WriteResult] | None = field(default=None, kw_only=True)
+    sequence: InSequence | None = field(default=None, kw_only=True)
 
     @property
     def stated(self) -> Sequence[Start]:
