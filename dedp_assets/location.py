@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import dagster as dg
@@ -17,7 +18,7 @@ from dedp_assets.components.checking import checked, files_below  # noqa: E402
 from dedp_assets.components.defining import definitions_of  # noqa: E402
 from dedp_assets.components.loading import load  # noqa: E402
 from dedp_assets.graph.checks.completeness import completeness_checks  # noqa: E402
-from dedp_assets.graph.declare import LakeTable, declared, declared_jobs, sources, starting  # noqa: E402
+from dedp_assets.graph.declare import LakeTable, OnMarkers, declared, declared_jobs, sources, starting  # noqa: E402
 from dedp_assets.resources.clock import Clock  # noqa: E402
 from dedp_assets.resources.environments import settings  # noqa: E402
 from dedp_assets.resources.lake import Lake  # noqa: E402
@@ -25,10 +26,11 @@ from dedp_assets.resources.landing import Landing  # noqa: E402
 from dedp_assets.resources.secrets import Secrets  # noqa: E402
 from dedp_assets.resources.spark import SparkEngine  # noqa: E402
 from dedp_assets.sensors.external_trigger import events_arrived  # noqa: E402
+from dedp_assets.sensors.markers import markers_finished  # noqa: E402
 from dedp_assets.sensors.reconciler import reconcilers  # noqa: E402
 from dedp_assets.sensors.replay import dead_letters_fixed  # noqa: E402
 
-__all__ = ["lake_definitions", "lake_resources", "lake_sensors", "lake_tables"]
+__all__ = ["lake_definitions", "lake_resources", "lake_sensors", "lake_tables", "package_definitions"]
 
 Sensors = Callable[[Sequence[LakeTable[...]], Sequence[Any]], Sequence[dg.SensorDefinition]]
 
@@ -58,11 +60,14 @@ def lake_resources() -> dict[str, object]:
 
 def lake_sensors(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> list[dg.SensorDefinition]:
     """Make the sensors over declared tables: stale partitions, deliveries, replays, and announced events."""
-    made = reconcilers(tables, jobs)
+    reconciled = any(table.lands or (table.reads.tables and table.runs.follows) for table in tables)
+    made = reconcilers(tables, jobs) if reconciled else []
     if any(table.runs.replay for table in tables):
         made.append(dead_letters_fixed(tables))
     if any(table.started_by for table in tables):
         made.append(events_arrived(tables, jobs))
+    if any(table.runs.of(OnMarkers) for table in tables):
+        made.append(markers_finished(tables, jobs))
     return made
 
 
@@ -88,19 +93,40 @@ def lake_definitions(
     tables = [*in_python, *loaded.tables]
     # Of a table in YAML, the job as Dagster loaded it: it notes there where the table is declared.
     asked = [*(loaded.definitions.jobs or ()), *(starting([*in_python, *jobs]).jobs or ())]
-    return dg.Definitions.merge(
-        loaded.definitions,
-        definitions_of(in_python),
-        starting(jobs),
-        dg.Definitions(
-            assets=[source.spec() for source in sources(tables)],
-            asset_checks=[completeness_checks(tables)],
-            sensors=sensors(tables, asked),
-            resources={**lake_resources(), **(resources or {})},
-            loggers={"console": CONSOLE},
-            # One process per run: Spark is the parallel part, and a process per step costs more than most steps.
-            executor=dg.in_process_executor,
-        ),
+    wired = _wiring(tables, sensors(tables, asked), resources)
+    return dg.Definitions.merge(loaded.definitions, definitions_of(in_python), starting(jobs), wired)
+
+
+def package_definitions(
+    package: ModuleType, *, resources: Mapping[str, object] | None = None, sensors: Sensors = lake_sensors
+) -> dg.Definitions:
+    """Load the definitions of a further code location of a project: the tables and jobs in Python below a package.
+
+    Args:
+        package: the package with the declarations.
+        resources: as :func:`lake_definitions`.
+        sensors: as :func:`lake_definitions`.
+    """
+    tables, jobs = declared(package), declared_jobs(package)
+    started = starting([*tables, *jobs])
+    wired = _wiring(tables, sensors(tables, [*(started.jobs or ())]), resources)
+    return dg.Definitions.merge(definitions_of(tables), starting(jobs), wired)
+
+
+def _wiring(
+    tables: Sequence[LakeTable[...]],
+    sensors: Sequence[dg.SensorDefinition],
+    resources: Mapping[str, object] | None,
+) -> dg.Definitions:
+    """Return the definitions beside tables and jobs: sources, sensors, resources, loggers and the executor."""
+    return dg.Definitions(
+        assets=[source.spec() for source in sources(tables)],
+        asset_checks=[completeness_checks(tables)],
+        sensors=sensors,
+        resources={**lake_resources(), **(resources or {})},
+        loggers={"console": CONSOLE},
+        # One process per run: Spark is the parallel part, and a process per step costs more than most steps.
+        executor=dg.in_process_executor,
     )
 
 

@@ -3,6 +3,7 @@
 from dedp_assets.graph.catalogue.figures import Figure
 from dedp_assets.graph.catalogue.sources import Source
 from dedp_assets.graph.declare.collect import declared, declared_jobs, sources
+from dedp_assets.graph.declare.isolated import OnMarkers, finished
 from dedp_assets.graph.declare.records import About, Gates, Reads, Request
 from dedp_assets.graph.declare.runs import (
     Every,
@@ -20,12 +21,13 @@ from dedp_assets.graph.declare.sequencing import InSequence
 from dedp_assets.graph.declare.starting import LakeJob, job_of, lake_job, schedules_of, sensors_of, starting
 from dedp_assets.graph.declare.tables import LakeTable, lake_table
 from dedp_assets.graph.run.batches import Inputs, Step
-from dedp_assets.graph.run.feeds import Feed, Pinned, by_event, day_to_week, hour_to_day, same, whole
+from dedp_assets.graph.run.feeds import Feed, Pinned, by_event, day_to_hours, day_to_week, hour_to_day, same, whole
 from dedp_assets.patterns.delta import Target
 
 __all__ = [
     "About", "Every", "Feed", "Figure", "Follow", "Gates", "InOrder", "InSequence", "Inputs", "Job", "LakeJob",
-    "LakeTable", "Nightly", "OnDelivery", "OnEvent", "OnRequest", "Pinned", "Polls", "Reads", "Request", "Runs",
-    "Source", "Step", "Target", "by_event", "day_to_week", "declared", "declared_jobs", "hour_to_day", "job_of",
-    "lake_job", "lake_table", "same", "schedules_of", "sensors_of", "sources", "starting", "whole",
+    "LakeTable", "Nightly", "OnDelivery", "OnEvent", "OnMarkers", "OnRequest", "Pinned", "Polls", "Reads", "Request",
+    "Runs", "Source", "Step", "Target", "by_event", "day_to_hours", "day_to_week", "declared", "declared_jobs",
+    "finished", "hour_to_day", "job_of", "lake_job", "lake_table", "same", "schedules_of", "sensors_of", "sources",
+    "starting", "whole",
 ]  # fmt: skip

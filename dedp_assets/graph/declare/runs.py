@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 
 import dagster as dg
 
+from dedp_assets.graph.declare.isolated import OnMarkers
 from dedp_assets.graph.declare.sequencing import InSequence
 from dedp_assets.patterns.connectors.deliveries import MARKED, Ends
 from dedp_assets.patterns.core.results import WriteResult
@@ -22,6 +23,7 @@ __all__ = [
     "Nightly",
     "OnDelivery",
     "OnEvent",
+    "OnMarkers",
     "OnRequest",
     "Polls",
     "Runs",
@@ -150,7 +152,7 @@ class Polls:
     running: bool = field(default=True, kw_only=True)
 
 
-Start = Follow | OnRequest | Nightly | InOrder | OnDelivery | OnEvent | Every | Polls
+Start = Follow | OnRequest | Nightly | InOrder | OnDelivery | OnEvent | OnMarkers | Every | Polls
 
 
 @dataclass(frozen=True, slots=True)

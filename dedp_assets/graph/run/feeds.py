@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.delta import Bounds, KeyedFile, Partition, Table, TableState, candidates
 
-__all__ = ["Feed", "Pinned", "by_event", "day_to_week", "hour_to_day", "pin", "same", "whole"]
+__all__ = ["Feed", "Pinned", "by_event", "day_to_hours", "day_to_week", "hour_to_day", "pin", "same", "whole"]
 
 Values = Mapping[str, str | None]
 """Partition column -> value as the table's log spells it; ``None`` is NULL."""
@@ -178,6 +178,23 @@ def hour_to_day(column: str) -> Feed:
         return tuple({column: f"{key}-{hour:02d}"} for hour in range(24))
 
     return Feed(reads=hours, feeds=lambda changed: (hour[:10] for hour in _known(changed.get(column))), spans=True)
+
+
+@cache
+def day_to_hours(column: str) -> Feed:
+    """Feed each hour from the day of the upstream table that it is part of.
+
+    Args:
+        column: partition column of the upstream table that holds the day, a DATE.
+    """
+
+    def hours(day: str) -> Iterable[str]:
+        return (f"{day}-{hour:02d}" for hour in range(24))
+
+    return Feed(
+        reads=lambda key: ({column: key.rpartition("-")[0]},),
+        feeds=lambda changed: (hour for day in _known(changed.get(column)) for hour in hours(day)),
+    )
 
 
 def pin(upstream: Table, feed: Feed, key: str) -> Pinned:
