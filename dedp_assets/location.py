@@ -60,8 +60,7 @@ def lake_resources() -> dict[str, object]:
 
 def lake_sensors(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> list[dg.SensorDefinition]:
     """Make the sensors over declared tables: stale partitions, deliveries, replays, and announced events."""
-    reconciled = any(table.lands or (table.reads.tables and table.runs.follows) for table in tables)
-    made = reconcilers(tables, jobs) if reconciled else []
+    made = reconcilers(tables, jobs)
     if any(table.runs.replay for table in tables):
         made.append(dead_letters_fixed(tables))
     if any(table.started_by for table in tables):
@@ -100,7 +99,7 @@ def lake_definitions(
 def package_definitions(
     package: ModuleType, *, resources: Mapping[str, object] | None = None, sensors: Sensors = lake_sensors
 ) -> dg.Definitions:
-    """Load the definitions of a further code location of a project: the tables and jobs in Python below a package.
+    """Load the definitions of a further code location: the tables and jobs in Python below a package.
 
     Args:
         package: the package with the declarations.
@@ -118,7 +117,7 @@ def _wiring(
     sensors: Sequence[dg.SensorDefinition],
     resources: Mapping[str, object] | None,
 ) -> dg.Definitions:
-    """Return the definitions beside tables and jobs: sources, sensors, resources, loggers and the executor."""
+    """Return the definitions beside tables and jobs: sources, sensors, resources, loggers, executor."""
     return dg.Definitions(
         assets=[source.spec() for source in sources(tables)],
         asset_checks=[completeness_checks(tables)],

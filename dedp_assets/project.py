@@ -47,7 +47,7 @@ class Project:
 
     @property
     def locations(self) -> list[Project]:
-        """This code location, and the further ones of the project that ``workspace.yaml`` names."""
+        """This code location, and the further code locations in the project's ``workspace.yaml``."""
         file = self.root / "workspace.yaml"
         named = yaml.safe_load(file.read_text(encoding="utf-8"))["load_from"] if file.is_file() else []
         modules = [each["python_module"] for each in named if "python_module" in each]

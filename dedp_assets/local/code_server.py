@@ -24,7 +24,7 @@ _LOOK_SECONDS = 1.0
 
 
 def command(location: Project, port: int) -> list[str]:
-    """Return the command that starts the code server of a location; a reload in the UI loads the code again."""
+    """Return the command that starts a location's code server; a reload in the UI loads the code again."""
     server = [sys.executable, "-m", __name__, "code-server", "start", "-h", "127.0.0.1", "-p", str(port)]
     return [*server, "-m", location.module, "--location-name", location.name]
 
@@ -32,7 +32,7 @@ def command(location: Project, port: int) -> list[str]:
 def workspace(folder: Path, *, ports: Mapping[str, int]) -> Path:
     """Write the workspace file with the code servers' addresses for webserver and daemon.
 
-    It takes the place of ``workspace.yaml``, which names the modules themselves.
+    The file takes the place of ``workspace.yaml``, which names the modules themselves.
 
     Args:
         folder: where it is written.

@@ -1,1 +1,1 @@
-"""Code location of another team: reports over tables that it knows by contract, without an import of their code."""
+"""Code location of another team: reports over tables known by contract, without a shared import."""

@@ -1,4 +1,4 @@
-"""Dagster's webserver as a resource: starts a job of any code location by its name."""
+"""Dagster's webserver as a resource: starts a job of any code location by name."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -35,7 +35,7 @@ class Orchestrator(dg.ConfigurableResource[Any]):
     pause_seconds: float = Field(default=0.5, description="How long the first pause between two attempts is.")
 
     def launch(self, location: str, job: str, *, partition: str, tags: Mapping[str, str], request: str) -> str:
-        """Start a run of a job, and return its id; a run that was started by the same request is that run.
+        """Start a run of a job, and return the run's id; a repeated request returns the same run.
 
         Args:
             location: the code location.
@@ -60,12 +60,12 @@ class Orchestrator(dg.ConfigurableResource[Any]):
         answer = self._ask(_LAUNCH, {"started": started})["launchRun"]
         if answer["__typename"] == "LaunchRunSuccess":
             return str(answer["run"]["runId"])
-        said = str(answer.get("message", "")).strip().partition("\n")[0]
+        message = str(answer.get("message", "")).strip().partition("\n")[0]
         if answer["__typename"] in _MISSING:
             raise ConfigError(
-                f"job must name a job of the code location {location}, not {job}, which is missing there: {said}"
+                f"job must name a job of the code location {location}, not {job}, which is missing there: {message}"
             )
-        raise ContractError(f"{location} does not start {job}: {answer['__typename']} {said}")
+        raise ContractError(f"{location} does not start {job}: {answer['__typename']} {message}")
 
     def _known(self, request: str, value: str) -> str:
         """Return the run that a request has started already, and that did not fail; empty without one."""

@@ -25,7 +25,7 @@ _AT_ONCE = 25
 
 @dataclass(slots=True)
 class _Consumer:
-    """A table that markers start, with what the process remembers of both logs, by the root of the lake."""
+    """A table that markers start, with the cached state of both logs by root of the lake."""
 
     table: LakeTable[...]
     start: OnMarkers

@@ -1,4 +1,4 @@
-"""Consumers of another team's table: markers that start them, and the contract that they hold the table against."""
+"""Consumption of another team's table: a start by markers, and a contract on place and columns."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ class OnMarkers:
         return hour_to_day(self.column) if self.period == "day" else same(self.column)
 
     def plan(self, markers: Mapping[str, int], processed: Mapping[str, int]) -> Plan:
-        """Plan the consumer's partitions with markers after the producer's version that each was computed from.
+        """Plan the consumer's partitions with markers newer than the version of the last computation.
 
         Args:
             markers: the producer's partition -> version of the newest commit for it.
@@ -68,7 +68,7 @@ class OnMarkers:
 
 @dataclass(slots=True)
 class MarkerLog:
-    """The markers of a producer's table: its newest commit for each partition, with or without rows.
+    """The markers of a producer's table: the newest commit for each partition, with or without rows.
 
     Attributes:
         column: the partition column.
@@ -122,7 +122,7 @@ def finished(markers: OnMarkers) -> Callable[[Request, Lake], Inputs]:
 
 
 def require_contract(producer: Table) -> None:
-    """Refuse a producer's table that breaks the contract by its place or columns, before a row of it is read.
+    """Refuse a producer's table that breaks the contract by place or columns, before any row is read.
 
     Raises:
         ContractError: says what was expected and what was found.

@@ -117,7 +117,7 @@ def _of_starts(reads: Reads, runs: Runs) -> Iterator[str]:
 
 
 def _of_markers(reads: Reads, runs: Runs) -> Iterator[str]:
-    """Yield the faults of a start by markers: no function that finds them, or no partitions that they are of."""
+    """Yield the faults of a start by markers: no function for the inputs, or no partitions of time."""
     for _ in runs.of(OnMarkers):
         if not isinstance(runs.partitions, dg.TimeWindowPartitionsDefinition):
             yield f"partitions must be days or another time for OnMarkers, not {_kind(runs.partitions)}"

@@ -1,4 +1,4 @@
-"""Sequences of tables: steps of one job, each with its own retry, and the consequence of a failed step.
+"""Sequences of tables: steps of one job with separate retries, and the consequence of a failed step.
 
 Dagster orders the steps of a run and executes a failed run again from the failure on. What it does not know is a step
 whose failure stops later steps that do not read it: those wait for it by a dependency of their own.
@@ -21,7 +21,7 @@ DEGRADED = "dedp/degraded"
 
 @dataclass(frozen=True, slots=True)
 class InSequence:
-    """The sequence that a table is a step of, the same for all of its tables.
+    """The sequence that a table is a step of, declared once for all tables of the sequence.
 
     Attributes:
         name: name of the sequence.
@@ -35,14 +35,14 @@ class InSequence:
         plan_steps(self.steps, states={}, inputs={})
 
     def waits_for(self, table: str) -> tuple[str, ...]:
-        """List the earlier steps that stop a table's step by a failure, although it reads nothing of them."""
+        """List the earlier steps, not read by the table, whose failure stops the table's step."""
         read = set(self._step(table).after)
         for step in reversed(self._until(table)):
             read |= set(step.after) if step.name in read else set()
         return tuple(s.name for s in self._until(table) if s.on_failure == "stop" and s.name not in read)
 
-    def told(self, table: str, failure: str) -> str:
-        """Return the sentence of a failed step: degraded or stopped, and what becomes of the later steps."""
+    def sentence(self, table: str, failure: str) -> str:
+        """Return the sentence of a failed step: degraded or stopped, and the fate of the later steps."""
         done = {step.name: StepState("done") for step in self._until(table)}
         plan = plan_steps(self.steps, states={**done, table: StepState("failed")}, inputs={}, retry_failed=False)
         later = {"goes on": list(plan.partitions), "blocked": [name for name in plan.held if name != table]}
@@ -55,13 +55,13 @@ class InSequence:
 
     @contextmanager
     def failing(self, context: dg.AssetExecutionContext, table: str) -> Iterator[None]:
-        """Run the block as a step: a failure says what becomes of the later steps, and a degraded run is tagged."""
+        """Run the block as a step: a failure names the blocked steps, and a degraded run is tagged."""
         try:
             yield
         except dg.Failure as failed:
             if self.degrades(table):
                 context.instance.add_run_tags(context.run.run_id, {DEGRADED: table})
-            text = self.told(table, failed.description or "")
+            text = self.sentence(table, failed.description or "")
             raise dg.Failure(text, failed.metadata, failed.allow_retries) from failed.__cause__
 
     def _step(self, table: str) -> SequenceStep:
@@ -72,7 +72,7 @@ class InSequence:
 
 
 def faults_of_sequence(table: str, upstream: Sequence[TableSpec], sequence: InSequence | None) -> Iterator[str]:
-    """Yield the faults of a sequence that lacks the table, or says otherwise what the table reads."""
+    """Yield the faults of a sequence that lacks the table, or contradicts the table's reads."""
     if sequence is None:
         return
     named = {step.name: set(step.after) for step in sequence.steps}

@@ -166,7 +166,7 @@ class LakeTable(Generic[P]):
         return is_computed_from(latest(tables[0], key), found.identities, self.code_version)
 
     def _before(self, table: TableSpec) -> list[dg.AssetDep]:
-        """Return the dependencies beside data: the previous partition of a table in order, and steps that stop.
+        """Return the dependencies beside data: the previous partition of a table in order, and stopping steps.
 
         A table depends on itself and not on those beside it: Dagster plans no backfill for tables in a circle.
         """
@@ -176,7 +176,7 @@ class LakeTable(Generic[P]):
         return [*previous, *(dg.AssetDep(name.split("/")) for name in steps)]
 
     def _as_step(self, context: dg.AssetExecutionContext) -> AbstractContextManager[None]:
-        """Return the context of a step of a sequence, which says of a failure what becomes of the later steps."""
+        """Return the context of a step of a sequence; a failure within names the blocked steps."""
         sequence = self.runs.sequence
         return sequence.failing(context, self.spec.name) if sequence else nullcontext()
 

@@ -182,7 +182,7 @@ def hour_to_day(column: str) -> Feed:
 
 @cache
 def day_to_hours(column: str) -> Feed:
-    """Feed each hour from the day of the upstream table that it is part of.
+    """Feed each hour from the enclosing day of the upstream table.
 
     Args:
         column: partition column of the upstream table that holds the day, a DATE.

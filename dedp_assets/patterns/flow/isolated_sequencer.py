@@ -1,4 +1,4 @@
-"""Isolated Sequencer: a consumer starts when another team's producer has finished, once for each result.
+"""Isolated Sequencer: a consumer starts once for each finished result of another team's producer.
 
 Problem: two teams own producer and consumer, nobody may edit the other's code, and B must start right after A.
 Solution: a contract instead of a common pipeline. By markers, the producer leaves one for each finished partition and
@@ -105,7 +105,7 @@ def plan_by_markers(
 
 @typed
 def judge_contract(upstream: Table, *, columns: Mapping[str, str], partition_by: Sequence[str] = ()) -> Finding:
-    """Judge by the log whether a producer's table lies where the contract says, with the columns of the contract.
+    """Judge place and columns of a producer's table against the contract, by the log alone.
 
     No row is read. Further columns of the producer break nothing.
 
@@ -152,7 +152,7 @@ def _key_of(marker: ProducerMarker, period: str) -> str:
 
 
 def _identity(group: Mapping[str, ProducerMarker], period: str) -> str:
-    """Return the identity of a period: that of the only marker, or a digest of those of all hours."""
+    """Return the identity of a period: of the only marker, or a digest over all hours."""
     named = {marker.partition: marker.identity for marker in group.values()}
     if period == "same":
         return next(iter(named.values()))
@@ -160,7 +160,7 @@ def _identity(group: Mapping[str, ProducerMarker], period: str) -> str:
 
 
 def _lacks(key: str, group: Mapping[str, ProducerMarker], period: str, start: Start) -> str:
-    """Return what a period lacks before the consumer may start; empty if nothing."""
+    """Return the reason that a period may not start yet; empty for a finished period."""
     if refused := sorted(marker.partition for marker in group.values() if marker.refusal):
         return "; ".join(f"{each} is incomplete: {group[each].refusal}" for each in refused)
     if period == "same":

@@ -1,4 +1,4 @@
-"""Local Sequencer: a job in ordered steps, of which a failure repeats only its own.
+"""Local Sequencer: a job in ordered steps, so that a failure repeats one step only.
 
 Problem: one job reads, asks a paid service, computes and exports, and a failure of the export repeats it all.
 Solution: split the job where a repetition is expensive or transactions differ. Each step stores its result with the
@@ -123,7 +123,7 @@ def plan_steps(
 
 @typed
 def judge_steps(steps: Iterable[SequenceStep], *, states: Mapping[str, StepState]) -> Finding:
-    """Judge whether every step of a run is done; a run with a failed step is degraded or stopped, and never passes.
+    """Judge whether every step of a run is done; a failed step makes the run degraded or stopped.
 
     Args:
         steps: the steps, in order.
@@ -149,7 +149,7 @@ def judge_steps(steps: Iterable[SequenceStep], *, states: Mapping[str, StepState
 
 @typed
 def chain_steps(rows: DataFrame, *, steps: Sequence[Callable[[DataFrame], DataFrame]]) -> DataFrame:
-    """Compute all steps in one task, each from the rows of the step before it; lazy.
+    """Compute all steps in one task, each from the rows of the previous step; lazy.
 
     Args:
         rows: the rows of the first step.
