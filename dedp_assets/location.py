@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import dagster as dg
@@ -18,7 +19,7 @@ from dedp_assets.components.defining import definitions_of  # noqa: E402
 from dedp_assets.components.loading import load  # noqa: E402
 from dedp_assets.graph.checks.catching_up import catch_up_checks  # noqa: E402
 from dedp_assets.graph.checks.completeness import completeness_checks  # noqa: E402
-from dedp_assets.graph.declare import LakeTable, declared, declared_jobs, sources, starting  # noqa: E402
+from dedp_assets.graph.declare import LakeTable, OnMarkers, declared, declared_jobs, sources, starting  # noqa: E402
 from dedp_assets.resources.clock import Clock  # noqa: E402
 from dedp_assets.resources.environments import settings  # noqa: E402
 from dedp_assets.resources.lake import Lake  # noqa: E402
@@ -26,10 +27,11 @@ from dedp_assets.resources.landing import Landing  # noqa: E402
 from dedp_assets.resources.secrets import Secrets  # noqa: E402
 from dedp_assets.resources.spark import SparkEngine  # noqa: E402
 from dedp_assets.sensors.external_trigger import events_arrived  # noqa: E402
+from dedp_assets.sensors.markers import markers_finished  # noqa: E402
 from dedp_assets.sensors.reconciler import reconcilers  # noqa: E402
 from dedp_assets.sensors.replay import dead_letters_fixed  # noqa: E402
 
-__all__ = ["lake_definitions", "lake_resources", "lake_sensors", "lake_tables"]
+__all__ = ["lake_definitions", "lake_resources", "lake_sensors", "lake_tables", "package_definitions"]
 
 Sensors = Callable[[Sequence[LakeTable[...]], Sequence[Any]], Sequence[dg.SensorDefinition]]
 
@@ -64,6 +66,8 @@ def lake_sensors(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> list[
         made.append(dead_letters_fixed(tables))
     if any(table.started_by for table in tables):
         made.append(events_arrived(tables, jobs))
+    if any(table.runs.of(OnMarkers) for table in tables):
+        made.append(markers_finished(tables, jobs))
     return made
 
 
@@ -89,19 +93,40 @@ def lake_definitions(
     tables = [*in_python, *loaded.tables]
     # Of a table in YAML, the job as Dagster loaded it: it notes there where the table is declared.
     asked = [*(loaded.definitions.jobs or ()), *(starting([*in_python, *jobs]).jobs or ())]
-    return dg.Definitions.merge(
-        loaded.definitions,
-        definitions_of(in_python),
-        starting(jobs),
-        dg.Definitions(
-            assets=[source.spec() for source in sources(tables)],
-            asset_checks=[completeness_checks(tables), *catch_up_checks(tables)],
-            sensors=sensors(tables, asked),
-            resources={**lake_resources(), **(resources or {})},
-            loggers={"console": CONSOLE},
-            # One process per run: Spark is the parallel part, and a process per step costs more than most steps.
-            executor=dg.in_process_executor,
-        ),
+    wired = _wiring(tables, sensors(tables, asked), resources)
+    return dg.Definitions.merge(loaded.definitions, definitions_of(in_python), starting(jobs), wired)
+
+
+def package_definitions(
+    package: ModuleType, *, resources: Mapping[str, object] | None = None, sensors: Sensors = lake_sensors
+) -> dg.Definitions:
+    """Load the definitions of a further code location: the tables and jobs in Python below a package.
+
+    Args:
+        package: the package with the declarations.
+        resources: as :func:`lake_definitions`.
+        sensors: as :func:`lake_definitions`.
+    """
+    tables, jobs = declared(package), declared_jobs(package)
+    started = starting([*tables, *jobs])
+    wired = _wiring(tables, sensors(tables, [*(started.jobs or ())]), resources)
+    return dg.Definitions.merge(definitions_of(tables), starting(jobs), wired)
+
+
+def _wiring(
+    tables: Sequence[LakeTable[...]],
+    sensors: Sequence[dg.SensorDefinition],
+    resources: Mapping[str, object] | None,
+) -> dg.Definitions:
+    """Return the definitions beside tables and jobs: sources, sensors, resources, loggers, executor."""
+    return dg.Definitions(
+        assets=[source.spec() for source in sources(tables)],
+        asset_checks=[completeness_checks(tables), *catch_up_checks(tables)],
+        sensors=sensors,
+        resources={**lake_resources(), **(resources or {})},
+        loggers={"console": CONSOLE},
+        # One process per run: Spark is the parallel part, and a process per step costs more than most steps.
+        executor=dg.in_process_executor,
     )
 
 

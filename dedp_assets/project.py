@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tomli
+import yaml
 
 from dedp_assets.resources.environments import CHECKOUT, project_root
 
@@ -43,6 +44,15 @@ class Project:
     def is_case_study(self) -> bool:
         """``True`` for the case study, which has source systems and servers besides the tables."""
         return self.root_module == _CASE_STUDY
+
+    @property
+    def locations(self) -> list[Project]:
+        """This code location, and the further code locations in the project's ``workspace.yaml``."""
+        file = self.root / "workspace.yaml"
+        named = yaml.safe_load(file.read_text(encoding="utf-8"))["load_from"] if file.is_file() else []
+        modules = [each["python_module"] for each in named if "python_module" in each]
+        found = [replace(self, module=each["module_name"], name=each["location_name"]) for each in modules]
+        return [self, *(each for each in found if each.name != self.name)]
 
     def require_case_study(self, what: str) -> None:
         """Refuse a project that is not the case study.

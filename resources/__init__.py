@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from dedp_assets.resources.environments import settings
 from dedp_assets.resources.kafka import Kafka
+from dedp_assets.resources.orchestrator import Orchestrator
 from dedp_assets.resources.postgres import OperationalDatabase
 from dedp_assets.resources.services import Services
 
@@ -22,5 +23,6 @@ def resources() -> Mapping[str, object]:
         "kafka": Kafka(bootstrap=chosen.kafka or "", topic=chosen.kafka_topic),
         "kafka_ads": Kafka(bootstrap=chosen.kafka or "", topic=chosen.ads_topic),
         "operational": OperationalDatabase(),
+        "orchestrator": Orchestrator(),
         "services": Services(url=chosen.services or ""),
     }

@@ -1,4 +1,4 @@
-"""Dagster's code server, which loads the code once for webserver and daemon.
+"""Dagster's code servers, each of which loads the code of a location once for webserver and daemon.
 
 Left to themselves, webserver and daemon load the code in a process each, and the daemon once more every minute.
 """
@@ -10,38 +10,38 @@ import os
 import runpy
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Thread
 
 import psutil
 
-from dedp_assets.project import project
+from dedp_assets.project import Project
 
 __all__ = ["command", "workspace"]
 
 _LOOK_SECONDS = 1.0
 
 
-def command(port: int) -> list[str]:
-    """Return the command that starts the code server; a reload in the UI loads the code again."""
-    return [sys.executable, "-m", __name__, "code-server", "start", "-h", "127.0.0.1", "-p", str(port), *_location()]
+def command(location: Project, port: int) -> list[str]:
+    """Return the command that starts a location's code server; a reload in the UI loads the code again."""
+    server = [sys.executable, "-m", __name__, "code-server", "start", "-h", "127.0.0.1", "-p", str(port)]
+    return [*server, "-m", location.module, "--location-name", location.name]
 
 
-def workspace(folder: Path, *, port: int) -> Path:
-    """Write the workspace file with the code server's address for webserver and daemon.
+def workspace(folder: Path, *, ports: Mapping[str, int]) -> Path:
+    """Write the workspace file with the code servers' addresses for webserver and daemon.
 
-    It takes the place of ``workspace.yaml``, which names the module itself.
+    The file takes the place of ``workspace.yaml``, which names the modules themselves.
+
+    Args:
+        folder: where it is written.
+        ports: code location -> port of its code server.
     """
-    server = {"host": "127.0.0.1", "port": port, "location_name": project().name}
+    servers = [{"host": "127.0.0.1", "port": port, "location_name": name} for name, port in ports.items()]
     written = folder / "workspace.yaml"
-    written.write_text(json.dumps({"load_from": [{"grpc_server": server}]}))  # JSON is YAML
+    written.write_text(json.dumps({"load_from": [{"grpc_server": server} for server in servers]}))  # JSON is YAML
     return written
-
-
-def _location() -> list[str]:
-    """Return the arguments that name the module with the project's definitions and the code location."""
-    found = project()
-    return ["-m", found.module, "--location-name", found.name]
 
 
 def _end_with_the_code() -> None:

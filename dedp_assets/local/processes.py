@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -140,8 +141,9 @@ class _Platform:
     def __init__(self, settings: Settings, ports_: Ports, home: Mapping[str, str]) -> None:
         self._settings, self._ports = settings, ports_
         self._answers: dict[str, Callable[[], str]] = {"engine": self._engine, "web": self._web}
-        scripts, code_port = Path(sys.executable).parent, ports.free()
-        code = ["-w", str(code_server.workspace(settings.dagster_home, port=code_port))]
+        scripts, locations = Path(sys.executable).parent, project().locations
+        code_ports = {location.name: ports.free() for location in locations}
+        code = ["-w", str(code_server.workspace(settings.dagster_home, ports=code_ports))]
         spark = {"SPARK_REMOTE": f"sc://127.0.0.1:{ports_.engine}", "PYTHONUNBUFFERED": "1"}
         polling = {"DEDP_LOOK_SECONDS": str(settings.look_seconds or _TICK_LOOKS_SECONDS)}
         self.servers = [_engine_server(settings, ports_.engine)]
@@ -151,8 +153,11 @@ class _Platform:
         web = [str(scripts / "dagster-webserver"), "-h", "127.0.0.1", "-p", str(ports_.web), *code]
         self.servers += [*self._database_server(), *self._services()]
         threads = {"DAGSTER_CODE_SERVER_MAX_WORKERS": _CODE_THREADS, "DAGSTER_GRPC_MAX_WORKERS": _CODE_THREADS}
-        self.servers.append(Server("code", code_server.command(code_port), {**dagster, **threads}))
-        self._answers["code"] = lambda: "the code is loaded" if listens(code_port) else ""
+        for location in locations:
+            name = "code" if location is locations[0] else f"code_{location.name}"
+            port = code_ports[location.name]
+            self.servers.append(Server(name, code_server.command(location, port), {**dagster, **threads}))
+            self._answers[name] = partial(_loaded, port)
         self.servers.append(Server("web", web, dagster))
         self.servers.append(Server("daemon", [str(scripts / "dagster-daemon"), "run", *code], dagster))
         self.waiting, self._trouble = set(self._answers), ""
@@ -252,6 +257,10 @@ class _Platform:
             return None
         self._answers["kafka"] = self._kafka
         return broker
+
+
+def _loaded(port: int) -> str:
+    return "the code is loaded" if listens(port) else ""
 
 
 def _engine_server(settings: Settings, port: int) -> Server:

@@ -77,6 +77,14 @@ from dedp_assets.patterns.flow.exclusive_choice import Choice as Choice
 from dedp_assets.patterns.flow.exclusive_choice import Router as Router
 from dedp_assets.patterns.flow.exclusive_choice import Rule as Rule
 from dedp_assets.patterns.flow.exclusive_choice import plan_branch as plan_branch
+from dedp_assets.patterns.flow.isolated_sequencer import ProducerMarker as ProducerMarker
+from dedp_assets.patterns.flow.isolated_sequencer import judge_contract as judge_contract
+from dedp_assets.patterns.flow.isolated_sequencer import plan_by_markers as plan_by_markers
+from dedp_assets.patterns.flow.local_sequencer import SequenceStep as SequenceStep
+from dedp_assets.patterns.flow.local_sequencer import StepState as StepState
+from dedp_assets.patterns.flow.local_sequencer import chain_steps as chain_steps
+from dedp_assets.patterns.flow.local_sequencer import judge_steps as judge_steps
+from dedp_assets.patterns.flow.local_sequencer import plan_steps as plan_steps
 from dedp_assets.patterns.flow.parallel_split import compare_by_key as compare_by_key
 from dedp_assets.patterns.flow.parallel_split import write_parallel as write_parallel
 from dedp_assets.patterns.flow.single_runner import PartitionProgress as PartitionProgress

@@ -42,7 +42,8 @@ SERVERS = {
     "kafka": "kafka.Kafka",
     "database": "bin/postgres -D",
     "services": "sources.services:application",
-    "code": "dagster api grpc",  # what `dagster code-server start` answers for
+    "code": "info --location-name dedp",  # what `dagster code-server start` answers for
+    "code_reporting": "info --location-name reporting",
     "web": "dagster-webserver",
     "daemon": "dagster-daemon run",
 }

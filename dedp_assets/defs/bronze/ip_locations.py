@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from dedp_assets.defs.gold.country_sequence import COUNTRY_REPORT_STEPS
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import About, Pinned, Reads, Runs, Source, lake_table, same
 from dedp_assets.partitions import DAILY
@@ -35,7 +36,7 @@ MOST_PER_DAY = 50_000
 @lake_table(
     IP_LOCATIONS,
     reads=Reads({VISITS: same("event_date")}, sources=[SERVICE]),
-    runs=Runs(DAILY, needs=lacking),
+    runs=Runs(DAILY, needs=lacking, sequence=COUNTRY_REPORT_STEPS),
     about=About(owner="team:web-analytics"),
     patterns=[join_static],
     code_version="1",

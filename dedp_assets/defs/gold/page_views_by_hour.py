@@ -49,11 +49,17 @@ LOOKBACK_HOURS = 47
         ),
         job=Job(
             "hourly_page_views",
-            description="Page views of hours; the limits of queue and pool say how many runs of a backfill go at once.",
+            "Page views of hours, and the trigger of the report that waits for their day; the limits of queue and pool "
+            "say how many runs of a backfill go at once.",
+            'key:"gold/page_views_by_hour" or key:"platform/report_triggers"',
         ),
     ),
     gates=Gates(AUDITS, if_empty="Warns of an hour without visits, which has no row."),
-    about=About(owner="team:web-analytics", derived={"hour": ["event_time"], "views": ["visit_id"]}),
+    about=About(
+        owner="team:web-analytics",
+        used_by="team:reporting, by contract",
+        derived={"hour": ["event_time"], "views": ["visit_id"]},
+    ),
     patterns=[overwrite_partition],
     code_version="1",
 )

@@ -3,6 +3,7 @@
 from dedp_assets.graph.catalogue.figures import Figure
 from dedp_assets.graph.catalogue.sources import Source
 from dedp_assets.graph.declare.collect import declared, declared_jobs, sources
+from dedp_assets.graph.declare.isolated import OnMarkers, finished
 from dedp_assets.graph.declare.records import About, Gates, Reads, Request
 from dedp_assets.graph.declare.runs import (
     AtOnce,
@@ -18,6 +19,7 @@ from dedp_assets.graph.declare.runs import (
     Polls,
     Runs,
 )
+from dedp_assets.graph.declare.sequencing import InSequence
 from dedp_assets.graph.declare.starting import LakeJob, job_of, lake_job, schedules_of, sensors_of, starting
 from dedp_assets.graph.declare.tables import LakeTable, lake_table
 from dedp_assets.graph.run.batches import Inputs, Step
@@ -39,9 +41,9 @@ from dedp_assets.graph.run.feeds import (
 from dedp_assets.patterns.delta import Target
 
 __all__ = [
-    "About", "AtOnce", "Branch", "Every", "FanInAlert", "Feed", "Figure", "Follow", "Gates", "InOrder", "Inputs", "Job",
-    "LakeJob", "LakeTable", "Nightly", "OnDelivery", "OnEvent", "OnRequest", "Pinned", "Polls", "Reads", "Request",
-    "Runs", "Source", "Span", "Step", "Target", "aligned", "by_event", "day_to_hour", "day_to_week", "declared",
-    "declared_jobs", "hour_to_day", "job_of", "lake_job", "lake_table", "of_branch", "same", "schedules_of",
-    "sensors_of", "sources", "starting", "unaligned", "whole",
+    "About", "AtOnce", "Branch", "Every", "FanInAlert", "Feed", "Figure", "Follow", "Gates", "InOrder", "InSequence",
+    "Inputs", "Job", "LakeJob", "LakeTable", "Nightly", "OnDelivery", "OnEvent", "OnMarkers", "OnRequest", "Pinned",
+    "Polls", "Reads", "Request", "Runs", "Source", "Span", "Step", "Target", "aligned", "by_event", "day_to_hour",
+    "day_to_week", "declared", "declared_jobs", "finished", "hour_to_day", "job_of", "lake_job", "lake_table",
+    "of_branch", "same", "schedules_of", "sensors_of", "sources", "starting", "unaligned", "whole",
 ]  # fmt: skip

@@ -7,7 +7,18 @@ from typing import Any, get_type_hints
 import dagster as dg
 
 from dedp_assets.graph.declare.records import EMPTY, About, Gates, Reads
-from dedp_assets.graph.declare.runs import AtOnce, Branch, Follow, InOrder, Nightly, OnDelivery, OnRequest, Runs
+from dedp_assets.graph.declare.runs import (
+    AtOnce,
+    Branch,
+    Follow,
+    InOrder,
+    Nightly,
+    OnDelivery,
+    OnMarkers,
+    OnRequest,
+    Runs,
+)
+from dedp_assets.graph.declare.sequencing import faults_of_sequence
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.schema import TableSpec
@@ -29,7 +40,14 @@ def require_sound(
         _require_record(table, record, kind)
     for start in (*runs.stated, *runs.starts):
         _require_record(table, start, type(start))
-    faults = [*_of_reads(reads, runs), *_of_order(runs), *_of_starts(reads, runs), *_of_gates(gates)]
+    faults = [
+        *_of_reads(reads, runs),
+        *_of_order(runs),
+        *_of_starts(reads, runs),
+        *_of_markers(reads, runs),
+        *_of_gates(gates),
+    ]
+    faults += faults_of_sequence(table, reads.upstream, runs.sequence)
     if not patterns:
         faults.append("patterns must name the pattern at work, not nothing")
     if not reads.tables and reads.inputs is None:
@@ -137,6 +155,15 @@ def _of_starts(reads: Reads, runs: Runs) -> Iterator[str]:
             yield f"partitions must be days or another time, or none, for OnDelivery, not {_kind(runs.partitions)}"
         if isinstance(start, OnDelivery) and reads.inputs is None:
             yield "Reads.inputs must be a function that finds the delivery for OnDelivery, not None"
+
+
+def _of_markers(reads: Reads, runs: Runs) -> Iterator[str]:
+    """Yield the faults of a start by markers: no function for the inputs, or no partitions of time."""
+    for _ in runs.of(OnMarkers):
+        if not isinstance(runs.partitions, dg.TimeWindowPartitionsDefinition):
+            yield f"partitions must be days or another time for OnMarkers, not {_kind(runs.partitions)}"
+        if reads.inputs is None:
+            yield "Reads.inputs must be finished(...) for OnMarkers, not None"
 
 
 def _of_gates(gates: Gates) -> Iterator[str]:

@@ -9,6 +9,8 @@ from typing import Any, Literal, TypeVar
 
 import dagster as dg
 
+from dedp_assets.graph.declare.isolated import OnMarkers
+from dedp_assets.graph.declare.sequencing import InSequence
 from dedp_assets.patterns.connectors.deliveries import MARKED, Ends
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types
@@ -27,6 +29,7 @@ __all__ = [
     "Nightly",
     "OnDelivery",
     "OnEvent",
+    "OnMarkers",
     "OnRequest",
     "Polls",
     "Runs",
@@ -207,7 +210,7 @@ class AtOnce:
     priority: int = field(default=0, kw_only=True)
 
 
-Start = Follow | OnRequest | Nightly | InOrder | AtOnce | Branch | OnDelivery | OnEvent | Every | Polls
+Start = Follow | OnRequest | Nightly | InOrder | AtOnce | Branch | OnDelivery | OnEvent | OnMarkers | Every | Polls
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +228,7 @@ class Runs:
         profile: tags of the table's runs and step, by which queues and executors choose resources
             (``dagster-k8s/config``, ``ecs/cpu``). Tables with different profiles are computed in runs of their own, so
             that a slow one holds up no other.
+        sequence: the sequence that the table is a step of.
     """
 
     partitions: dg.PartitionsDefinition[str] | None = None
@@ -233,6 +237,7 @@ class Runs:
     needs: Callable[[], str] | None = field(default=None, kw_only=True)
     replay: Callable[[Target, Target], WriteResult] | None = field(default=None, kw_only=True)
     profile: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    sequence: InSequence | None = field(default=None, kw_only=True)
 
     @property
     def stated(self) -> Sequence[Start]:

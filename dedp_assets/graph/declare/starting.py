@@ -10,12 +10,12 @@ import dagster as dg
 from dedp_assets.graph.catalogue.selections import writing
 from dedp_assets.graph.catalogue.specs import asset_key
 from dedp_assets.graph.declare.nightly import look_back, run_chain
-from dedp_assets.graph.declare.runs import Every, Job, Nightly, OnDelivery, OnEvent, OnRequest, Polls
+from dedp_assets.graph.declare.runs import Every, Job, Nightly, OnDelivery, OnEvent, OnMarkers, OnRequest, Polls
 from dedp_assets.graph.declare.tables import LakeTable
 
 __all__ = ["LakeJob", "job_of", "lake_job", "schedules_of", "sensors_of", "starting"]
 
-_STARTS_A_JOB = (Nightly, OnDelivery, OnEvent, Every, Polls)
+_STARTS_A_JOB = (Nightly, OnDelivery, OnEvent, OnMarkers, Every, Polls)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ pattern returned. Everything that Dagster needs follows from the declaration.
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -158,7 +159,8 @@ class LakeTable(Generic[P]):
         )
         def compute(context: dg.AssetExecutionContext) -> Iterator[Any]:
             at = context.resources.clock.now()
-            yield from run(context, self._work(context, at), at=at)
+            with self._as_step(context):
+                yield from run(context, self._work(context, at), at=at)
 
         return compute
 
@@ -176,12 +178,19 @@ class LakeTable(Generic[P]):
         return is_computed_from(latest(tables[0], key), found.identities, self.code_version)
 
     def _before(self, table: TableSpec) -> list[dg.AssetDep]:
-        """Return the self-dependency of a table in order: each partition on the previous partition.
+        """Return the dependencies beside data: the previous partition of a table in order, and stopping steps.
 
         A table depends on itself and not on those beside it: Dagster plans no backfill for tables in a circle.
         """
         mapping = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
-        return [dg.AssetDep(asset_key(table), partition_mapping=mapping)] if self.runs.in_order else []
+        previous = [dg.AssetDep(asset_key(table), partition_mapping=mapping)] if self.runs.in_order else []
+        steps = self.runs.sequence.waits_for(self.spec.name) if self.runs.sequence else ()
+        return [*previous, *(dg.AssetDep(name.split("/")) for name in steps)]
+
+    def _as_step(self, context: dg.AssetExecutionContext) -> AbstractContextManager[None]:
+        """Return the context of a step of a sequence; a failure within names the blocked steps."""
+        sequence = self.runs.sequence
+        return sequence.failing(context, self.spec.name) if sequence else nullcontext()
 
     def _work(self, context: dg.AssetExecutionContext, at: datetime) -> Work:
         lake = context.resources.lake

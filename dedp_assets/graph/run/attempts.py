@@ -85,5 +85,7 @@ class Attempts:
 
 
 def partition_keys(context: dg.AssetExecutionContext) -> Sequence[str]:
-    """List the partition keys of a run, in order; one empty key for a run without partitions."""
+    """List the partition keys of a run, in order; one empty key for a run, or a table, without partitions."""
+    if context.assets_def.partitions_def is None:
+        return [""]
     return list(context.partition_keys) if context.has_partition_key or context.has_partition_key_range else [""]

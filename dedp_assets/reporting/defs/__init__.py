@@ -1,0 +1,1 @@
+"""Tables of the reports, one module each."""
