@@ -22,6 +22,13 @@ variable               meaning                                                  
 ``DEDP_TICK_SECONDS``  how often the most frequent sensors look; others less often ``5``
 ``DEDP_LOOK_SECONDS``  how long such a tick goes on looking; ``dedp up`` takes 24  ``0``: it looks once
 ``DEDP_FIRST_DAY``     first daily partition, ``YYYY-MM-DD``                       30 days before the data
+``DEDP_ALERTS``        channels of alerts: some of ``log,file,webhook,apprise``    none
+``DEDP_ALERTS_WEBHOOK`` URL that takes alerts as JSON by POST; a secret            none
+``DEDP_ALERTS_APPRISE`` addresses of Apprise, with blanks in between; secrets      none
+``DEDP_ALERTS_SILENT`` silent hours: ``22:00-07:00 Europe/Berlin``                 none
+``DEDP_ALERTS_HOLD``   severities that wait in silent hours, of                    ``info,warning``
+                       ``info,warning,critical``
+``DEDP_ALERTS_REMIND_HOURS`` pause between reminders of an alert that lasts        ``0``: none
 =====================  ==========================================================  =========================
 """
 
@@ -32,13 +39,15 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from pathlib import Path
 from typing import Literal, cast, get_args
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 __all__ = [
     "CHECKOUT",
     "RETENTION_DAYS",
+    "AlertSettings",
     "Settings",
     "apply",
     "child_environment",
@@ -57,6 +66,31 @@ RETENTION_DAYS = 30
 
 Jit = Literal["full", "quick", "steady"]
 """How much an engine compiles: ``full`` queries and hot code, ``steady`` hot code, ``quick`` as little as possible."""
+
+
+_CHANNELS = ("log", "file", "webhook", "apprise")
+_SEVERITIES = ("info", "warning", "critical")
+
+
+@dataclass(frozen=True, slots=True)
+class AlertSettings:
+    """Settings of alerts.
+
+    Attributes:
+        channels: names of the kinds of channels.
+        webhook: URL of the webhook, with its token.
+        apprise: addresses of Apprise, with their tokens.
+        silent: start, end and time zone of the silent hours; ``None`` without any.
+        hold: severities that wait in silent hours.
+        remind_hours: pause between reminders, in hours; 0 for none.
+    """
+
+    channels: tuple[str, ...] = ()
+    webhook: str = field(default="", repr=False)
+    apprise: tuple[str, ...] = field(default=(), repr=False)
+    silent: tuple[time, time, str] | None = None
+    hold: tuple[str, ...] = ("info", "warning")
+    remind_hours: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +115,7 @@ class Settings:
     tick_seconds: int = 5
     look_seconds: int = 0
     stated_first_day: date | None = None
+    alerts: AlertSettings = AlertSettings()
 
     @property
     def lakehouse(self) -> Path:
@@ -133,6 +168,14 @@ def settings() -> Settings:
         tick_seconds=_seconds(env, "DEDP_TICK_SECONDS", 5),
         look_seconds=_seconds(env, "DEDP_LOOK_SECONDS", 0, least=0),
         stated_first_day=_date(env, "DEDP_FIRST_DAY"),
+        alerts=AlertSettings(
+            channels=_choices(env, "DEDP_ALERTS", _CHANNELS),
+            webhook=env.get("DEDP_ALERTS_WEBHOOK", "").strip(),
+            apprise=tuple(env.get("DEDP_ALERTS_APPRISE", "").split()),
+            silent=_window(env, "DEDP_ALERTS_SILENT"),
+            hold=_choices(env, "DEDP_ALERTS_HOLD", _SEVERITIES) or AlertSettings().hold,
+            remind_hours=_whole(env, "DEDP_ALERTS_REMIND_HOURS", 0, least=0, unit="hours"),
+        ),
     )
 
 
@@ -193,10 +236,35 @@ def _choice(env: Mapping[str, str], name: str, offered: tuple[str, ...]) -> str:
     return value
 
 
+def _choices(env: Mapping[str, str], name: str, offered: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the values of a list, each once, in the order of the offer."""
+    chosen = [each.strip() for each in env.get(name, "").split(",") if each.strip()]
+    if strange := sorted({*chosen} - {*offered}):
+        raise ValueError(f"{name}={', '.join(strange)} is not offered; choose some of {', '.join(offered)}")
+    return tuple(each for each in offered if each in chosen)
+
+
+def _window(env: Mapping[str, str], name: str) -> tuple[time, time, str] | None:
+    """Return start, end and time zone of a daily window."""
+    if not (value := env.get(name, "").strip()):
+        return None
+    hours, _, zone = value.partition(" ")
+    first, _, last = hours.partition("-")
+    with suppress(ValueError, ZoneInfoNotFoundError, OSError):
+        start, end = time.fromisoformat(first), time.fromisoformat(last)
+        if start != end and zone.strip() and ZoneInfo(zone.strip()):
+            return start, end, zone.strip()
+    raise ValueError(f"{name}={value} is not offered; choose two times and a time zone like 22:00-07:00 Europe/Berlin")
+
+
 def _seconds(env: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:
+    return _whole(env, name, default, least=least, unit="seconds")
+
+
+def _whole(env: Mapping[str, str], name: str, default: int, *, least: int, unit: str) -> int:
     value = env.get(name) or str(default)
     if not value.isdecimal() or int(value) < least:
-        raise ValueError(f"{name}={value} is not offered; choose a whole number of seconds from {least} on")
+        raise ValueError(f"{name}={value} is not offered; choose a whole number of {unit} from {least} on")
     return int(value)
 
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import datetime, time, timedelta, timezone
 from tempfile import TemporaryDirectory
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dedp_assets.patterns.connectors.alerts import Alert
@@ -266,7 +266,17 @@ class DyingStore(LocalStore):
         raise Died
 
 
-@given(st.lists(STEPS, max_size=30), st.booleans())
+A_REFUSED_BEGINNING = [
+    ("observe", {0}),
+    ("observe", set()),
+    ("observe", {0}),
+    ("channel", "one", "picky"),
+    ("deliver",),
+]
+
+
+@given(steps=st.lists(STEPS, max_size=30), nights=st.booleans())
+@example(steps=A_REFUSED_BEGINNING, nights=False)
 def test_every_episode_is_announced_once_as_raised_and_once_as_cleared_to_each_channel(steps, nights):
     """In order, over restarts, deaths, lost answers, outages and silent hours; nothing is left in the files then."""
     with TemporaryDirectory() as folder:

@@ -181,7 +181,7 @@ class AppriseService:
             NotReady: if the service does not take the message.
         """
         # Apprise and the HTTP client below it log addresses.
-        logging.getLogger("apprise").disabled = True
+        logging.getLogger("apprise").setLevel(logging.CRITICAL + 1)
         logging.getLogger("urllib3.connectionpool").setLevel(logging.INFO)
         service = apprise.Apprise()
         if not service.add(self.url):
