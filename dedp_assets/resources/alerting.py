@@ -3,10 +3,12 @@
 The resource has no fields, so that run configs hold no address of a channel.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, cast
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 import dagster as dg
 
@@ -28,7 +30,8 @@ from dedp_assets.resources.environments import Settings, settings
 __all__ = ["Alerting", "channels_of", "manner_of", "outbox_of", "status_command"]
 
 _FOLDER, _FILE = "alerts", "alerts.jsonl"
-_SHORTEST_TOKEN = 8
+_SHORTEST_TOKEN, _LONG = 8, 20
+_BETWEEN = re.compile(r"[/?&=@:#]")
 
 
 class Alerting(dg.ConfigurableResource[Any]):
@@ -156,18 +159,18 @@ def _webhook(url: str) -> Channel:
 
 def _secrets(chosen: Settings) -> Iterable[str]:
     """Yield the secrets of the settings, and the parts of their URLs that may be tokens."""
-    for url in filter(None, [chosen.alerts.webhook, *chosen.alerts.apprise, chosen.postgres, chosen.history]):
-        yield url
-        yield from _tokens(url)
-    yield from filter(None, [chosen.masking_key])
+    addresses = list(filter(None, [chosen.alerts.webhook, *chosen.alerts.apprise]))
+    databases = list(filter(None, [chosen.postgres, chosen.history]))
+    yield from (*addresses, *databases, *filter(None, [chosen.masking_key]))
+    for url in addresses:
+        yield from filter(_is_like_a_token, {*_BETWEEN.split(url), *_BETWEEN.split(unquote(url))})
+    for url in databases:
+        with suppress(ValueError):
+            password = urlsplit(url).password or ""
+            yield from {password, unquote(password)}
 
 
-def _tokens(url: str) -> Iterable[str]:
-    """Yield password, query values and long parts of a URL's path, as written and decoded."""
-    try:
-        parts = urlsplit(url)
-        found = [parts.password or "", *(value for _, value in parse_qsl(parts.query))]
-    except ValueError:
-        return
-    found += [part for part in parts.path.split("/") if len(part) >= _SHORTEST_TOKEN]
-    yield from (text for each in found if each for text in {each, unquote(each)})
+def _is_like_a_token(text: str) -> bool:
+    """Return whether a part of an address may be a token: not a host's name, nor a plain word of a path."""
+    has_digit = any(character.isdigit() for character in text)
+    return "." not in text and (len(text) >= _LONG or (len(text) >= _SHORTEST_TOKEN and has_digit))

@@ -73,9 +73,8 @@ class Alert:
     def without(self, secrets: Collection[str]) -> Alert:
         """Return the alert with secrets masked in every text, each text on one line of limited length."""
         texts = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("severity", "source")}
-        return replace(
-            self, **{name: " ".join(masked(text, secrets).split())[:_LONGEST] for name, text in texts.items()}
-        )
+        shown: dict[str, Any] = {name: _line(masked(text, secrets)) for name, text in texts.items()}
+        return replace(self, **shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +186,10 @@ def masked(text: str, secrets: Collection[str]) -> str:
         if len(secret) >= _SHORTEST_SECRET:
             text = text.replace(secret, "***")
     return _CREDENTIALS.sub("//***@", text)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:_LONGEST]
 
 
 def _moment(at: datetime) -> str:
