@@ -22,14 +22,20 @@ variable               meaning                                                  
 ``DEDP_TICK_SECONDS``  how often the most frequent sensors look; others less often ``5``
 ``DEDP_LOOK_SECONDS``  how long such a tick goes on looking; ``dedp up`` takes 24  ``0``: it looks once
 ``DEDP_FIRST_DAY``     first daily partition, ``YYYY-MM-DD``                       30 days before the data
-``DEDP_ALERTS``        channels of alerts: some of ``log,file,webhook,apprise``    none
-``DEDP_ALERTS_WEBHOOK`` URL that takes alerts as JSON by POST; a secret            none
-``DEDP_ALERTS_APPRISE`` addresses of Apprise, with blanks in between; secrets      none
-``DEDP_ALERTS_SILENT`` silent hours: ``22:00-07:00 Europe/Berlin``                 none
-``DEDP_ALERTS_HOLD``   severities that wait in silent hours, of                    ``info,warning``
-                       ``info,warning,critical``
-``DEDP_ALERTS_REMIND_HOURS`` pause between reminders of an alert that lasts        ``0``: none
 =====================  ==========================================================  =========================
+
+Of alerts (``docs/alerts.md``), where the two addresses hold secrets:
+
+============================  ===================================================  =================
+variable                      meaning                                              default
+============================  ===================================================  =================
+``DEDP_ALERTS``               channels: some of ``log,file,webhook,apprise``       none
+``DEDP_ALERTS_WEBHOOK``       URL that takes alerts as JSON by POST                none
+``DEDP_ALERTS_APPRISE``       addresses of Apprise, with blanks in between         none
+``DEDP_ALERTS_SILENT``        silent hours, such as ``22:00-07:00 Europe/Berlin``  none
+``DEDP_ALERTS_HOLD``          severities that wait in silent hours                 ``info,warning``
+``DEDP_ALERTS_REMIND_HOURS``  pause between reminders of an alert that lasts       ``0``: none
+============================  ===================================================  =================
 """
 
 from __future__ import annotations

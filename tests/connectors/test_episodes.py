@@ -6,6 +6,7 @@ from contextlib import suppress
 from datetime import datetime, time, timedelta, timezone
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -275,6 +276,7 @@ A_REFUSED_BEGINNING = [
 ]
 
 
+@pytest.mark.promise("every-episode-is-announced-once")
 @given(steps=st.lists(STEPS, max_size=30), nights=st.booleans())
 @example(steps=A_REFUSED_BEGINNING, nights=False)
 def test_every_episode_is_announced_once_as_raised_and_once_as_cleared_to_each_channel(steps, nights):
