@@ -61,12 +61,15 @@ def status(settings: Settings, *, table: str = "", as_json: bool = False, platfo
 
     Raises:
         ContractError: if logs are damaged, after everything else was told.
+        ValueError: if nothing is known of ``table``.
     """
     lake = Lake(root=str(settings.lakehouse), engine=SparkEngine())
     names = sorted((name for name in lake.names(replicas=True) if table in ("", name)), key=by_layer)
     found = list(needs(settings, lake, names, platform)) if settings.home.exists() else []
     found = [need for need in found if table in ("", need.table)]
     lasting = [each for each in outbox_of(settings).open_episodes() if table in ("", each.alert.table)]
+    if table and not (names or found or lasting):
+        raise ValueError(f"nothing is known of {table}: no such table is stored, missing, waiting or refused")
     damaged = {need.table: need.reason for need in found if need.state == "unreadable" and not need.partition}
     if as_json:
         tables = {name: list(map(asdict, _rows(lake.ledger(name)))) for name in names if name not in damaged}

@@ -10,7 +10,10 @@ import dagster as dg
 import pytest
 
 from dedp_assets.cli import main
+from dedp_assets.graph.declare import About, OnRequest, Reads, Runs, lake_table
 from dedp_assets.local.ports import free as free_port
+from dedp_assets.location import lake_resources
+from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, overwrite_partition
 from dedp_assets.resources.alerting import Alerting, channels_of, manner_of, outbox_of
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import settings
@@ -60,6 +63,23 @@ def test_code_raises_and_clears_and_a_channel_hears_of_both(home, monkeypatch):
     assert (raised["event"], cleared["event"], raised["episode"]) == ("raised", "cleared", cleared["episode"])
     assert (raised["table"], raised["partition"], raised["figure"], raised["limit"]) == (*WHERE[1:], "83 %", "95 %")
     assert raised["command"] == "dedp status gold/summary"
+
+
+def test_a_tables_function_asks_for_alerts_by_a_parameter(home):
+    """As for any other resource."""
+
+    @lake_table(
+        TableSpec("gold/summary", {"id": Column("BIGINT")}),
+        reads=Reads(inputs=lambda: None),
+        runs=Runs(when=OnRequest()),
+        about=About("team:x"),
+        patterns=[overwrite_partition],
+        code_version="1",
+    )
+    def summary(into: Target, alerts: Alerting) -> WriteResult: ...
+
+    assert "alerts" in summary.definition().required_resource_keys
+    assert isinstance(lake_resources()["alerts"], Alerting)
 
 
 def test_clearing_what_nobody_raised_is_nothing(home):

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from hashlib import sha256
 from typing import Any
 
@@ -181,7 +181,7 @@ class Outbox:
     def _deliver_to(self, channel: Channel, now: datetime, manner: Manner) -> str:
         state = self._state(channel.name)
         if state.retry_at and now < state.retry_at:
-            return f"waits until {state.retry_at:%H:%M:%S} UTC: {state.reason}"
+            return f"waits until {state.retry_at.astimezone(timezone.utc):%H:%M:%S} UTC: {state.reason}"
         delivered, failure = self._send_due(channel, now, manner)
         if failure:
             state = state.after(masked(failure, self.secrets), now)
