@@ -109,7 +109,7 @@ class Alerting(dg.ConfigurableResource[Any]):
         outbox_of(settings()).observe(found, now, unjudged=unjudged)
 
     def deliver(self, now: datetime) -> Mapping[str, str]:
-        """Send what is due, and return a report by channel.
+        """Send the due messages, and return a report by channel.
 
         Args:
             now: current time, with time zone.
@@ -119,12 +119,12 @@ class Alerting(dg.ConfigurableResource[Any]):
 
 
 def outbox_of(chosen: Settings) -> Outbox:
-    """Return the outbox of a home; no text that is stored there holds a secret of the settings."""
+    """Return the outbox of a home, which masks the secrets of the settings in stored texts."""
     return Outbox(LocalStore(str(chosen.home / _FOLDER)), frozenset(_secrets(chosen)))
 
 
 def channels_of(chosen: Settings) -> list[Channel]:
-    """List the configured channels; one with wrong settings is there, and its answer says what is wrong."""
+    """List the configured channels, including channels with wrong settings, which answer with the fault."""
     alerts = chosen.alerts
     found: dict[str, list[Channel]] = {
         "log": [LogChannel()],

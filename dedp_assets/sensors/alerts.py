@@ -1,4 +1,4 @@
-"""Alerts: a sensor that follows the troubles of the platform and delivers what the channels are owed."""
+"""Alerts: a sensor that follows the troubles of the platform and delivers messages to channels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Causes of alerts that the platform knows of: refused and given up partitions, unreadable logs, stale tables."""
+"""Causes of alerts: refused and given up partitions, unreadable logs, stale tables."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def find_causes(
     instance: dg.DagsterInstance | None = None,
     repository: dg.RepositoryDefinition | None = None,
 ) -> Causes:
-    """Find the troubles of the platform, as the reconciler, the notes on refusals and the logs show them.
+    """Find the troubles of the platform in the reconciler's outcome, the notes on refusals and the logs.
 
     Args:
         looking: the reconciler that polls the logs; no run is requested.
@@ -91,7 +91,7 @@ def _given_up(gaps: Iterable[Gap]) -> Iterator[Gap]:
 
 
 def _by_partition(name: str, gaps: Iterable[Gap], *, severity: Severity) -> Iterator[Alert]:
-    """Yield an alert for each of the first partitions of a table, and one alert for the number of the others."""
+    """Yield an alert for each of a table's first partitions, and one alert for all further partitions."""
     by_table: dict[str, list[Gap]] = {}
     for gap in sorted(gaps, key=lambda gap: (gap.table, gap.key)):
         by_table.setdefault(gap.table, []).append(gap)
@@ -107,7 +107,7 @@ def _by_partition(name: str, gaps: Iterable[Gap], *, severity: Severity) -> Iter
 
 
 def _stale(tables: Sequence[LakeTable[...]], lake: Lake, now: datetime) -> tuple[list[Alert], set[str]]:
-    """Return alerts for tables whose newest data is older than declared, and the tables that cannot be judged."""
+    """Return alerts for tables with data older than declared, and the tables that cannot be judged."""
     found, unknown = [], set()
     for declared in tables:
         table = lake.table(declared.spec)

@@ -34,7 +34,7 @@ _REFUSED = (400, 413, 422)
 
 @dataclass(frozen=True, slots=True)
 class LogChannel:
-    """Python's logger ``dedp.alerts``, at the level WARNING or above, so that no default leaves a message out."""
+    """Python's logger ``dedp.alerts``, at the level WARNING or CRITICAL, which no default hides."""
 
     name: str = "log"
 
@@ -52,7 +52,7 @@ class LogChannel:
 
 @dataclass(frozen=True, slots=True)
 class FileChannel:
-    """A file of JSON lines, one for each message; only one process may append to it at a time.
+    """A file of JSON lines, one for each message; one process appends at a time.
 
     Attributes:
         path: the file.
@@ -83,7 +83,7 @@ class FileChannel:
         return "appended"
 
     def _separator(self, file: BinaryIO) -> bytes:
-        """Return the line end that a process killed while it appended has left out."""
+        """Return the line end that is missing after a torn line of a killed process."""
         if not file.tell():
             return b""
         file.seek(-1, os.SEEK_END)
@@ -120,7 +120,7 @@ class Webhook:
         return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
 
     def send(self, message: Message) -> str:
-        """Post a message once, with its idempotency key in the body and in the header ``Idempotency-Key``.
+        """Post a message once, with the idempotency key in the body and in the header ``Idempotency-Key``.
 
         Raises:
             ConfigError: if the server sends the request elsewhere.
@@ -193,7 +193,7 @@ class AppriseService:
 
 @dataclass(frozen=True, slots=True)
 class BrokenChannel:
-    """A channel whose settings are wrong: what is owed to it waits for a correction.
+    """A channel with wrong settings: messages wait until the settings are corrected.
 
     Attributes:
         name: name of the channel.
@@ -218,7 +218,7 @@ class BrokenChannel:
 
 
 def _cause(error: OSError | HTTPException) -> str:
-    """Return the class of a network error, with the words of the operating system; never the error's own text."""
+    """Return the class of a network error with the operating system's words, without the error's own text."""
     inner = getattr(error, "reason", None)
     found = inner if isinstance(inner, OSError) else error
     words = found.strerror if isinstance(found, OSError) and isinstance(found.strerror, str) else ""

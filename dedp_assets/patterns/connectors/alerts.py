@@ -1,4 +1,4 @@
-"""Alerts: a trouble with its place, figure and limit, and the messages about its beginning and end."""
+"""Alerts: troubles with place, figure and limit, and the messages about beginning and end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CREDENTIALS = re.compile(r"//[^/\s?#@]*@")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """A trouble of a table or of one of its partitions.
+    """A trouble of a table or of a partition.
 
     Attributes:
         name: kind of trouble, such as ``refused`` or ``stale``.
@@ -66,7 +66,7 @@ class Alert:
 
     @property
     def detail(self) -> str:
-        """The figure with its limit, then the reason; empty without any of them."""
+        """Figure with limit, then the reason; empty for an alert without figure and reason."""
         measured = f"{self.figure} (limit {self.limit})" if self.figure and self.limit else self.figure
         return ": ".join(filter(None, [measured, self.reason]))
 
@@ -79,7 +79,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """An announcement to one channel: the beginning of an episode, its end, both, or a reminder in between.
+    """An announcement of an episode to one channel: the beginning, the end, both, or a reminder.
 
     Attributes:
         id: idempotency key: a message that is sent again has the same one.

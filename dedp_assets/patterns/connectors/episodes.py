@@ -1,4 +1,4 @@
-"""Episodes: a trouble from its beginning to its end, announced once as raised and once as cleared to each channel.
+"""Episodes: troubles from beginning to end, announced once as raised and once as cleared per channel.
 
 Pure functions. Messages are not stored: what is owed to a channel follows from an episode and from the events that the
 channel has acknowledged, so no crash can separate an episode from its messages.
@@ -19,7 +19,7 @@ __all__ = ["Episode", "acknowledge", "end_episode", "follow", "is_finished", "ne
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """A trouble from its beginning to its end.
+    """A trouble from beginning to end.
 
     Attributes:
         id: unique; idempotency keys of its messages begin with it.
@@ -60,7 +60,7 @@ def raise_episode(episodes: Iterable[Episode], alert: Alert, now: datetime) -> E
 
 
 def end_episode(episode: Episode, now: datetime) -> Episode:
-    """Return the episode with its end, which never lies before its beginning."""
+    """Return the episode with an end, which never lies before the beginning."""
     return replace(episode, ended=max(now, episode.since))
 
 
@@ -120,12 +120,12 @@ def acknowledge(episode: Episode, channel: str, message: Message) -> Episode:
 
 
 def is_finished(episode: Episode, channel: str) -> bool:
-    """Return whether a channel has heard of the episode's end, and of its beginning before or with it."""
+    """Return whether a channel has taken the messages about the episode's beginning and end."""
     return "cleared" in episode.acknowledged.get(channel, ())
 
 
 def _is_over_in_silence(episode: Episode, silence: SilentHours | None) -> bool:
-    """Return whether the episode began and ended within one window, so that nobody heard of its beginning."""
+    """Return whether an episode began and ended within one silent window, before any message could leave."""
     end = silence.until(episode.since, episode.alert.severity) if silence else None
     return bool(end and episode.ended and episode.ended <= end)
 

@@ -83,7 +83,7 @@ class Outbox:
     secrets: Collection[str] = field(default=(), repr=False)
 
     def raise_alert(self, alert: Alert, now: datetime) -> None:
-        """Begin an episode; a trouble that is raised already keeps its episode, with the new figure and reason.
+        """Begin an episode, or update figure and reason of the open episode of the same trouble.
 
         Args:
             alert: the trouble.
@@ -98,7 +98,7 @@ class Outbox:
             self._write([changed] if changed else [])
 
     def clear(self, alert: Alert, now: datetime) -> None:
-        """End the episode of a trouble, if there is one; of ``alert`` only the identity counts.
+        """End the open episode of a trouble, if any; of ``alert`` only the identity counts.
 
         Args:
             alert: the trouble.
@@ -127,7 +127,7 @@ class Outbox:
             self._write(follow(list(self.episodes()), alerts, now, unjudged=unjudged))
 
     def episodes(self) -> list[Episode]:
-        """List the stored episodes by time, earlier ones of the same trouble first; damaged files are left out."""
+        """List the stored episodes by time and number, without damaged files."""
         found = [self._read(name) for name in self.store.list(_EPISODES) if name.endswith(".json")]
         return sorted((each for each in found if each), key=lambda each: (each.since, each.alert.key, each.number))
 
@@ -136,7 +136,7 @@ class Outbox:
         return [episode for episode in self.episodes() if episode.ended is None]
 
     def pending(self, channels: Sequence[Channel], now: datetime, manner: Manner) -> list[Pending]:
-        """List what the channels have not taken, with the reasons.
+        """List the messages that the channels have not taken, with the reasons.
 
         Args:
             channels: the configured channels.
@@ -154,7 +154,7 @@ class Outbox:
         return found
 
     def deliver(self, channels: Sequence[Channel], now: datetime, manner: Manner) -> Mapping[str, str]:
-        """Send what is due to every channel, side by side, and forget the episodes that everybody has heard of.
+        """Send due messages to all channels in parallel, and forget the episodes that are announced whole.
 
         Args:
             channels: the configured channels.
@@ -215,7 +215,7 @@ class Outbox:
         return delivered, failure
 
     def _acknowledge(self, episode: Episode, channel: str, message: Message) -> Episode | None:
-        """Note an acknowledgement in the episode as it is stored now, and return the episode."""
+        """Note an acknowledgement in the stored episode, and return the episode."""
         with self._locked():
             stored = self._read(_name(episode))
             if stored:
@@ -236,7 +236,7 @@ class Outbox:
         return table_lock(self.store, timeout_seconds=_LOCK_SECONDS)
 
     def _of(self, alert: Alert) -> list[Episode]:
-        """List the stored episodes of one trouble, without a look at those of others."""
+        """List the stored episodes of one trouble, by the names of the files."""
         names = [name for name in self.store.list(_EPISODES) if name.startswith(f"{_digest(alert)}.")]
         return [episode for name in names if (episode := self._read(name))]
 
