@@ -1,4 +1,4 @@
-"""The command line ``dedp``: new, setup, demo, up, status, cost, letters, verify, check, run ...
+"""The command line ``dedp``: new, setup, demo, up, status, alerts, cost, verify, check, run ...
 
 A command is a function of its own module, imported when it is called.
 """
@@ -87,11 +87,14 @@ def _parser() -> argparse.ArgumentParser:
     work = commands.add_parser("work", help="let the applications change their database and publish visits")
     work.add_argument("--steps", type=int, default=1, help="how many steps of the seeded workload (default 1)")
     status = commands.add_parser("status", help="what needs somebody, then what each table's log says by partition")
+    status.add_argument("table", nargs="?", default="", help="layer/dataset, e.g. silver/visits (default: all)")
     status.add_argument("--json", action="store_true", help="the same for programs")
     _add_cost(commands)
     commands.add_parser(
         "letters", help="dead letters of every table, by status and error class, without starting Spark"
     )
+    alerts = commands.add_parser("alerts", help="open alerts, and messages that channels have not taken")
+    alerts.add_argument("--test", action="store_true", help="send a marked test alert through each channel instead")
     verify = commands.add_parser(
         "verify",
         help="hold the tables' logs against what is stored, and a captured table that is named against its source",
@@ -223,7 +226,13 @@ def _work(chosen: argparse.Namespace) -> int:
 def _status(chosen: argparse.Namespace) -> int:
     from dedp_assets.status import status  # noqa: PLC0415
 
-    return status(settings(), as_json=chosen.json)
+    return status(settings(), table=chosen.table, as_json=chosen.json)
+
+
+def _alerts(chosen: argparse.Namespace) -> int:
+    from dedp_assets.alerts import alerts  # noqa: PLC0415
+
+    return alerts(settings(), test=chosen.test)
 
 
 def _cost(chosen: argparse.Namespace) -> int:
@@ -300,13 +309,14 @@ def _approve(chosen: argparse.Namespace) -> int:
 
 _EXTRAS = {
     **dict.fromkeys(
-        ("status", "cost", "letters", "verify", "versions", "infer", "check", "schema", "run", "approve"), "dagster"
+        ("status", "alerts", "cost", "letters", "verify", "versions", "infer", "check", "schema", "run", "approve"),
+        "dagster",
     ),
     **dict.fromkeys(("up", "demo", "work", "history"), "local"),
 }
 """Command -> extra with the packages of the command; the core has the packages of all other commands."""
 _COMPUTING = ("demo", "run", "approve")
-_BESIDE = (*_COMPUTING, "work", "status", "cost", "letters", "versions", "verify")
+_BESIDE = (*_COMPUTING, "work", "status", "alerts", "cost", "letters", "versions", "verify")
 _COMMANDS = {
     "new": _new,
     "setup": _setup,
@@ -315,6 +325,7 @@ _COMMANDS = {
     "work": _work,
     "status": _status,
     "cost": _cost,
+    "alerts": _alerts,
     "letters": _letters,
     "versions": _versions,
     "verify": _verify,

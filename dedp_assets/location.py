@@ -20,12 +20,14 @@ from dedp_assets.components.loading import load  # noqa: E402
 from dedp_assets.graph.checks.catching_up import catch_up_checks  # noqa: E402
 from dedp_assets.graph.checks.completeness import completeness_checks  # noqa: E402
 from dedp_assets.graph.declare import LakeTable, OnMarkers, declared, declared_jobs, sources, starting  # noqa: E402
+from dedp_assets.resources.alerting import Alerting  # noqa: E402
 from dedp_assets.resources.clock import Clock  # noqa: E402
 from dedp_assets.resources.environments import settings  # noqa: E402
 from dedp_assets.resources.lake import Lake  # noqa: E402
 from dedp_assets.resources.landing import Landing  # noqa: E402
 from dedp_assets.resources.secrets import Secrets  # noqa: E402
 from dedp_assets.resources.spark import SparkEngine  # noqa: E402
+from dedp_assets.sensors.alerts import alerts  # noqa: E402
 from dedp_assets.sensors.external_trigger import events_arrived  # noqa: E402
 from dedp_assets.sensors.markers import markers_finished  # noqa: E402
 from dedp_assets.sensors.reconciler import reconcilers  # noqa: E402
@@ -51,6 +53,7 @@ def lake_resources() -> dict[str, object]:
     chosen = settings()
     engine = SparkEngine(remote=chosen.remote or "")
     return {
+        "alerts": Alerting(),
         "clock": Clock(),
         "engine": engine,
         "lake": Lake(root=str(chosen.lakehouse), engine=engine),
@@ -60,7 +63,7 @@ def lake_resources() -> dict[str, object]:
 
 
 def lake_sensors(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> list[dg.SensorDefinition]:
-    """Make the sensors over declared tables: stale partitions, deliveries, replays, and announced events."""
+    """Make the sensors over declared tables: staleness, deliveries, replays, announced events, alerts."""
     made = reconcilers(tables, jobs)
     if any(table.runs.replay for table in tables):
         made.append(dead_letters_fixed(tables))
@@ -68,6 +71,8 @@ def lake_sensors(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> list[
         made.append(events_arrived(tables, jobs))
     if any(table.runs.of(OnMarkers) for table in tables):
         made.append(markers_finished(tables, jobs))
+    if settings().alerts.channels:
+        made.append(alerts(tables))
     return made
 
 

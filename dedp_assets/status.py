@@ -14,6 +14,7 @@ from rich.table import Table as Grid
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.delta import Ledger, lost_files, lost_files_message
+from dedp_assets.resources.alerting import outbox_of
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings
 from dedp_assets.resources.lake import Lake
@@ -49,25 +50,34 @@ class Need:
     reason: str
 
 
-def status(settings: Settings, *, as_json: bool = False, platform: Platform | None = None) -> int:
+def status(settings: Settings, *, table: str = "", as_json: bool = False, platform: Platform | None = None) -> int:
     """Print partitions in need and the newest commit of each partition; refuse damaged logs at the end.
 
     Args:
         settings: where everything is.
+        table: the only table to print; empty for all tables.
         as_json: whether to print for programs.
         platform: the platform, if the command has loaded it already.
 
     Raises:
         ContractError: if logs are damaged, after everything else was told.
+        ValueError: if nothing is known of ``table``.
     """
     lake = Lake(root=str(settings.lakehouse), engine=SparkEngine())
-    names = sorted(lake.names(replicas=True), key=by_layer)
+    names = sorted((name for name in lake.names(replicas=True) if table in ("", name)), key=by_layer)
     found = list(needs(settings, lake, names, platform)) if settings.home.exists() else []
+    found = [need for need in found if table in ("", need.table)]
+    lasting = [each for each in outbox_of(settings).open_episodes() if table in ("", each.alert.table)]
+    if table and not (names or found or lasting):
+        raise ValueError(f"nothing is known of {table}: no such table is stored, missing, waiting or refused")
     damaged = {need.table: need.reason for need in found if need.state == "unreadable" and not need.partition}
     if as_json:
         tables = {name: list(map(asdict, _rows(lake.ledger(name)))) for name in names if name not in damaged}
-        print(json.dumps({"needs": list(map(asdict, found)), "tables": tables}, indent=2))  # noqa: T201
+        content = {"needs": list(map(asdict, found)), "open_alerts": len(lasting), "tables": tables}
+        print(json.dumps(content, indent=2))  # noqa: T201
     else:
+        if lasting:
+            print(f"Open alerts: {len(lasting)}. `dedp alerts` lists them.")  # noqa: T201
         _print(Console(width=150), found, [lake.ledger(name) for name in names if name not in damaged])
     if damaged:
         raise ContractError("; ".join(damaged.values()))

@@ -11,6 +11,7 @@ from typing import Any
 import dagster as dg
 
 from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.sensors.alerts import alerts
 from dedp_assets.sensors.external_trigger import events_arrived
 from dedp_assets.sensors.reconciler import reconcilers
 from dedp_assets.sensors.replay import dead_letters_fixed
@@ -21,4 +22,10 @@ __all__ = ["sensors"]
 
 def sensors(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> list[dg.SensorDefinition]:
     """Make the sensors over the declared tables and their jobs."""
-    return [*reconcilers(tables, jobs), dead_letters_fixed(tables), events_arrived(tables, jobs), files_scattered]
+    return [
+        *reconcilers(tables, jobs),
+        dead_letters_fixed(tables),
+        events_arrived(tables, jobs),
+        files_scattered,
+        alerts(tables),
+    ]

@@ -61,7 +61,9 @@ def test_help_lists_every_command(dedp):
     """A person who knows nothing finds out what there is."""
     code, out, _ = dedp("--help")
     assert code == 0
-    assert all(f"    {name} " in out for name in ("setup", "demo", "up", "status", "verify", "run", "approve"))
+    assert all(
+        f"    {name} " in out for name in ("setup", "demo", "up", "status", "alerts", "verify", "run", "approve")
+    )
 
 
 def approve(dedp, *where, by="Ada", because="the provider confirmed it"):
@@ -117,6 +119,17 @@ def test_status_tells_of_every_table_there_is_from_bronze_to_gold(dedp, tmp_path
     named = [line.partition(",")[0] for line in out.splitlines() if ", version 1" in line]
     assert (code, err, named) == (0, "", ["bronze/users", "silver/orders", "gold/orders", "staging/orders"])
     assert out.count("│ day=2026-01-05") == len(named)
+
+
+def test_status_of_one_table_leaves_the_others_out(dedp, tmp_path):
+    """A name that nothing is known of is refused."""
+    for name in ("silver/orders", "gold/orders"):
+        stored(tmp_path, name, {"day": "2026-01-05"})
+    code, out, _ = dedp("status", "gold/orders")
+    assert (code, "gold/orders, version 1" in out, "silver/orders" in out) == (0, True, False)
+    assert list(json.loads(dedp("status", "gold/orders", "--json")[1])["tables"]) == ["gold/orders"]
+    code, out, err = dedp("status", "gold/order")
+    assert (code, out, "nothing is known of gold/order: no such table is stored" in err) == (1, "", True)
 
 
 def test_status_claims_no_count_of_a_statement(dedp, tmp_path):

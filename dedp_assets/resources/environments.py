@@ -26,6 +26,19 @@ variable               meaning                                                  
 ``DEDP_RUNS_AT_ONCE``  how many runs of Dagster's queue work at the same time     ``2``, for two cores
 ``DEDP_FIRST_DAY``     first daily partition, ``YYYY-MM-DD``                       30 days before the data
 =====================  ==========================================================  =========================
+
+Of alerts (``docs/alerts.md``), where the two addresses hold secrets:
+
+============================  ===================================================  =================
+variable                      meaning                                              default
+============================  ===================================================  =================
+``DEDP_ALERTS``               channels: some of ``log,file,webhook,apprise``       none
+``DEDP_ALERTS_WEBHOOK``       URL that takes alerts as JSON by POST                none
+``DEDP_ALERTS_APPRISE``       addresses of Apprise, with blanks in between         none
+``DEDP_ALERTS_SILENT``        silent hours, such as ``22:00-07:00 Europe/Berlin``  none
+``DEDP_ALERTS_HOLD``          severities that wait in silent hours                 ``info,warning``
+``DEDP_ALERTS_REMIND_HOURS``  pause between reminders of an alert that lasts       ``0``: none
+============================  ===================================================  =================
 """
 
 from __future__ import annotations
@@ -35,13 +48,15 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from pathlib import Path
 from typing import Literal, cast, get_args
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 __all__ = [
     "CHECKOUT",
     "RETENTION_DAYS",
+    "AlertSettings",
     "Settings",
     "apply",
     "child_environment",
@@ -63,6 +78,31 @@ Jit = Literal["full", "quick", "steady"]
 
 Tls = Literal["off", "required"]
 """How the laptop's own PostgreSQL is reached: by plain connections, or by TLS only."""
+
+
+_CHANNELS = ("log", "file", "webhook", "apprise")
+_SEVERITIES = ("info", "warning", "critical")
+
+
+@dataclass(frozen=True, slots=True)
+class AlertSettings:
+    """Settings of alerts.
+
+    Attributes:
+        channels: names of the kinds of channels.
+        webhook: URL of the webhook, with its token.
+        apprise: addresses of Apprise, with their tokens.
+        silent: start, end and time zone of the silent hours; ``None`` without any.
+        hold: severities that wait in silent hours.
+        remind_hours: pause between reminders, in hours; 0 for none.
+    """
+
+    channels: tuple[str, ...] = ()
+    webhook: str = field(default="", repr=False)
+    apprise: tuple[str, ...] = field(default=(), repr=False)
+    silent: tuple[time, time, str] | None = None
+    hold: tuple[str, ...] = ("info", "warning")
+    remind_hours: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +130,7 @@ class Settings:
     look_seconds: int = 0
     runs_at_once: int = 2
     stated_first_day: date | None = None
+    alerts: AlertSettings = AlertSettings()
 
     @property
     def lakehouse(self) -> Path:
@@ -145,6 +186,14 @@ def settings() -> Settings:
         look_seconds=_seconds(env, "DEDP_LOOK_SECONDS", 0, least=0),
         runs_at_once=_number(env, "DEDP_RUNS_AT_ONCE", 2),
         stated_first_day=_date(env, "DEDP_FIRST_DAY"),
+        alerts=AlertSettings(
+            channels=_choices(env, "DEDP_ALERTS", _CHANNELS),
+            webhook=env.get("DEDP_ALERTS_WEBHOOK", "").strip(),
+            apprise=tuple(env.get("DEDP_ALERTS_APPRISE", "").split()),
+            silent=_window(env, "DEDP_ALERTS_SILENT"),
+            hold=_choices(env, "DEDP_ALERTS_HOLD", _SEVERITIES) or AlertSettings().hold,
+            remind_hours=_whole(env, "DEDP_ALERTS_REMIND_HOURS", 0, least=0, unit="hours"),
+        ),
     )
 
 
@@ -205,10 +254,35 @@ def _choice(env: Mapping[str, str], name: str, offered: tuple[str, ...]) -> str:
     return value
 
 
+def _choices(env: Mapping[str, str], name: str, offered: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the values of a list, each once, in the order of the offer."""
+    chosen = [each.strip() for each in env.get(name, "").split(",") if each.strip()]
+    if strange := sorted({*chosen} - {*offered}):
+        raise ValueError(f"{name}={', '.join(strange)} is not offered; choose some of {', '.join(offered)}")
+    return tuple(each for each in offered if each in chosen)
+
+
+def _window(env: Mapping[str, str], name: str) -> tuple[time, time, str] | None:
+    """Return start, end and time zone of a daily window."""
+    if not (value := env.get(name, "").strip()):
+        return None
+    hours, _, zone = value.partition(" ")
+    first, _, last = hours.partition("-")
+    with suppress(ValueError, ZoneInfoNotFoundError, OSError):
+        start, end = time.fromisoformat(first), time.fromisoformat(last)
+        if start != end and zone.strip() and ZoneInfo(zone.strip()):
+            return start, end, zone.strip()
+    raise ValueError(f"{name}={value} is not offered; choose two times and a time zone like 22:00-07:00 Europe/Berlin")
+
+
 def _seconds(env: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:
+    return _whole(env, name, default, least=least, unit="seconds")
+
+
+def _whole(env: Mapping[str, str], name: str, default: int, *, least: int, unit: str) -> int:
     value = env.get(name) or str(default)
     if not value.isdecimal() or int(value) < least:
-        raise ValueError(f"{name}={value} is not offered; choose a whole number of seconds from {least} on")
+        raise ValueError(f"{name}={value} is not offered; choose a whole number of {unit} from {least} on")
     return int(value)
 
 

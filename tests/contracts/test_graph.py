@@ -46,7 +46,7 @@ def described(definitions: dg.Definitions) -> dict[str, list[str]]:
             if sensor.asset_selection
             else []
         )
-        found[f"sensor.{sensor.name}"] = keys or sorted(target.job_name for target in sensor.targets)
+        found[f"sensor.{sensor.name}"] = keys or sorted(target.job_name for target in sensor.targets) or ["no job"]
     return found
 
 

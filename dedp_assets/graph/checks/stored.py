@@ -33,7 +33,7 @@ from dedp_assets.patterns.modeling.versioned_dimension import VERSION, judge_ver
 if TYPE_CHECKING:
     from dedp_assets.graph.declare.tables import LakeTable
 
-__all__ = ["STORED", "stored_checks"]
+__all__ = ["STORED", "judge_recency", "stored_checks"]
 
 _DAYS = 7
 _LOW, _HIGH = 0.5, 2.0
@@ -104,6 +104,20 @@ def stored_checks(declared: "LakeTable[...]") -> dg.AssetChecksDefinition:
             yield _result(check, finding)
 
     return judge
+
+
+def judge_recency(declared: "LakeTable[...]", table: Table, now: datetime) -> Finding:
+    """Judge the age of a table's newest data by the log.
+
+    Args:
+        declared: the table's declaration.
+        table: the table.
+        now: current time, with time zone.
+
+    Returns:
+        A finding with the figure ``age_seconds``, which is missing where no data is complete.
+    """
+    return _recent(_Checked(declared, table, now, ()))
 
 
 def _names(declared: "LakeTable[...]", table: TableSpec) -> list[str]:

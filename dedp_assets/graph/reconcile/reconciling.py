@@ -26,12 +26,14 @@ class Gap:
         key: the partition key; empty for a whole table.
         state: ``missing``, ``behind``, ``refused``, ``unreadable`` or ``waiting``.
         reason: why, and what is done about it.
+        given_up: the reason against another attempt, also while somebody tries by hand; empty where attempts go on.
     """
 
     table: str
     key: str
     state: str
     reason: str
+    given_up: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,8 @@ def plan_requests(
             for name in computed:
                 held.setdefault(name, set()).add(want.key)
         gaps += [Gap(table, want.key, "refused", found.reason) for table, found in refusals[number].items()]
-        gaps += [Gap(table, want.key, state, "; ".join(filter(None, [want.reason, why]))) for table in left]
+        shown = "; ".join(filter(None, [want.reason, why]))
+        gaps += [Gap(table, want.key, state, shown, runs.given_up) for table in left]
     return Outcome(tuple(asks), tuple(gaps))
 
 

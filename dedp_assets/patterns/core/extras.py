@@ -11,6 +11,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 __all__ = ["EXTRAS", "extra_of", "needs", "optional"]
 
 EXTRAS = {
+    "apprise": "alerts",
     "confluent_kafka": "kafka",
     "cryptography": "local",
     "dagster": "dagster",

@@ -1,0 +1,77 @@
+"""``dedp alerts``: open alerts, messages that channels have not taken, and a test of the channels."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from datetime import datetime, timezone
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+
+from dedp_assets.patterns.connectors.alerts import Alert, Channel, Message, attempt
+from dedp_assets.patterns.connectors.episodes import Episode
+from dedp_assets.patterns.connectors.outbox import Pending
+from dedp_assets.resources.alerting import channels_of, manner_of, outbox_of
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.environments import Settings
+
+__all__ = ["alerts"]
+
+_NONE = "No channel is configured: set DEDP_ALERTS to some of log, file, webhook, apprise."
+
+
+def alerts(settings: Settings, *, test: bool = False) -> int:
+    """Print the open alerts and the undelivered messages, or send a test alert through each channel.
+
+    Args:
+        settings: where everything is, and the channels.
+        test: whether to send a test alert instead.
+
+    Returns:
+        The exit code: 1 if a channel did not take the test alert, or if there is no channel to test.
+    """
+    channels, now = channels_of(settings), Clock().now()
+    if test:
+        return _test(channels, now)
+    outbox = outbox_of(settings)
+    _print(outbox.open_episodes(), outbox.pending(channels, now, manner_of(settings)), channels)
+    return 0
+
+
+def _test(channels: Sequence[Channel], now: datetime) -> int:
+    """Send a marked alert through each channel, and print the answers; silent hours hold no test back."""
+    reason = "a test of the channels by `dedp alerts --test`; nothing is wrong"
+    alert = Alert(name="test", table="platform", severity="info", reason=reason, command="dedp alerts")
+    episode = uuid.uuid4().hex
+    message = Message(id=f"{episode}/test", event="test", episode=episode, alert=alert, since=now)
+    answers = [attempt(channel, message) for channel in channels]
+    for channel, answer in zip(channels, answers, strict=True):
+        print(f"{_called(channel)}: {answer.outcome}: {answer.text}")  # noqa: T201
+    if not channels:
+        print(_NONE)  # noqa: T201
+    return 0 if answers and all(answer.outcome == "delivered" for answer in answers) else 1
+
+
+def _print(lasting: Sequence[Episode], pending: Sequence[Pending], channels: Sequence[Channel]) -> None:
+    console = Console(width=150)
+    console.print(f"Channels: {escape(', '.join(map(_called, channels)))}" if channels else _NONE)
+    headings = ("severity", "table", "partition", "alert", "since, UTC", "figure, reason, and what shows more")
+    grid = Grid(*headings, title="Open alerts", title_justify="left")
+    for episode in lasting:
+        alert = episode.alert
+        more = escape("; ".join(filter(None, [alert.detail, alert.command])))
+        place = (escape(alert.table), escape(alert.partition), escape(alert.name))
+        grid.add_row(alert.severity, *place, f"{episode.since.astimezone(timezone.utc):%Y-%m-%d %H:%M}", more)
+    console.print(grid if lasting else "There are no open alerts.")
+    if pending:
+        owed = Grid("channel", "message", "about", "why it waits", title="Not delivered yet", title_justify="left")
+        for each in pending:
+            about = f"{each.message.alert.place}: {each.message.alert.name}"
+            owed.add_row(each.channel, each.message.event, escape(about), escape(each.reason))
+        console.print(owed)
+
+
+def _called(channel: Channel) -> str:
+    return f"{channel.name} ({channel.address})" if channel.address else channel.name

@@ -1,0 +1,141 @@
+"""Episodes: troubles from beginning to end, announced once as raised and once as cleared per channel.
+
+Pure functions. Messages are not stored: what is owed to a channel follows from an episode and from the events that the
+channel has acknowledged, so no crash can separate an episode from its messages.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from dedp_assets.patterns.connectors.alerts import SEVERITIES, Alert, Event, Message
+from dedp_assets.patterns.connectors.silence import SilentHours
+
+__all__ = ["Episode", "acknowledge", "end_episode", "follow", "is_finished", "next_message", "raise_episode"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """A trouble from beginning to end.
+
+    Attributes:
+        id: unique; idempotency keys of its messages begin with it.
+        number: place among the stored episodes of the same trouble.
+        alert: the trouble, with its newest figure and its highest severity.
+        since: when it was first found.
+        ended: when it was found no more; ``None`` while it lasts.
+        acknowledged: channel -> events that the channel has taken.
+    """
+
+    id: str
+    number: int
+    alert: Alert
+    since: datetime
+    ended: datetime | None = None
+    acknowledged: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def raise_episode(episodes: Iterable[Episode], alert: Alert, now: datetime) -> Episode | None:
+    """Return the new episode of a trouble, or the open episode with changed content.
+
+    Args:
+        episodes: the stored episodes.
+        alert: the trouble.
+        now: current time, with time zone.
+
+    Returns:
+        The episode to store; ``None`` if the open episode says the same already.
+    """
+    same = [episode for episode in episodes if episode.alert.key == alert.key]
+    current = next((episode for episode in same if episode.ended is None), None)
+    if current is None:
+        number = max((episode.number for episode in same), default=0) + 1
+        return Episode(id=uuid.uuid4().hex, number=number, alert=alert, since=now)
+    severity = max(alert.severity, current.alert.severity, key=SEVERITIES.index)
+    changed = replace(current, alert=replace(alert, severity=severity))
+    return None if changed == current else changed
+
+
+def end_episode(episode: Episode, now: datetime) -> Episode:
+    """Return the episode with an end, which never lies before the beginning."""
+    return replace(episode, ended=max(now, episode.since))
+
+
+def follow(
+    episodes: Sequence[Episode], found: Iterable[Alert], now: datetime, *, unjudged: Collection[str] = ()
+) -> list[Episode]:
+    """Return the episodes that one complete observation of the platform begins, changes or ends.
+
+    Args:
+        episodes: the stored episodes; those of another source than ``platform`` stay as they are.
+        found: every trouble there is now.
+        now: current time, with time zone.
+        unjudged: tables that could not be observed: none of their episodes ends.
+    """
+    by_key = {alert.key: alert for alert in found}
+    changed = [raise_episode(episodes, alert, now) for alert in by_key.values()]
+    for episode in episodes:
+        is_gone = episode.alert.key not in by_key and episode.alert.table not in unjudged
+        if episode.ended is None and episode.alert.source == "platform" and is_gone:
+            changed.append(end_episode(episode, now))
+    return [episode for episode in changed if episode]
+
+
+def next_message(
+    episode: Episode, channel: str, now: datetime, *, silence: SilentHours | None = None, remind_hours: float = 0
+) -> Message | None:
+    """Return the next message that a channel is owed and may have now.
+
+    Args:
+        episode: the episode.
+        channel: name of the channel.
+        now: current time, with time zone.
+        silence: the silent hours, if there are any.
+        remind_hours: pause between reminders of an episode that lasts, in hours; 0 for none.
+    """
+    if silence and silence.until(now, episode.alert.severity):
+        return None
+    taken = episode.acknowledged.get(channel, ())
+    if is_finished(episode, channel):
+        return None
+    if "raised" not in taken:
+        return _message(episode, "raised and cleared" if _is_over_in_silence(episode, silence) else "raised")
+    if episode.ended:
+        return _message(episode, "cleared")
+    number = int((now - episode.since) / timedelta(hours=remind_hours)) if remind_hours else 0
+    is_due = number > 0 and f"reminder {number}" not in taken
+    return _message(episode, "reminder", number=number) if is_due else None
+
+
+def acknowledge(episode: Episode, channel: str, message: Message) -> Episode:
+    """Return the episode with a message noted as taken by a channel."""
+    taken = [event for event in episode.acknowledged.get(channel, ()) if not event.startswith("reminder")]
+    # Of reminders the newest says enough; of the message for both, that nothing more is owed.
+    event = message.id.partition("/")[2].replace("/", " ")
+    taken += ["raised", "cleared"] if message.event == "raised and cleared" else [event]
+    return replace(episode, acknowledged={**episode.acknowledged, channel: taken})
+
+
+def is_finished(episode: Episode, channel: str) -> bool:
+    """Return whether a channel has taken the messages about the episode's beginning and end."""
+    return "cleared" in episode.acknowledged.get(channel, ())
+
+
+def _is_over_in_silence(episode: Episode, silence: SilentHours | None) -> bool:
+    """Return whether an episode began and ended within one silent window, before any message could leave."""
+    end = silence.until(episode.since, episode.alert.severity) if silence else None
+    return bool(end and episode.ended and episode.ended <= end)
+
+
+def _message(episode: Episode, event: Event, *, number: int = 0) -> Message:
+    return Message(
+        id=f"{episode.id}/{event}" + (f"/{number}" if number else ""),
+        event=event,
+        episode=episode.id,
+        alert=episode.alert,
+        since=episode.since,
+        ended=episode.ended if event != "raised" else None,
+    )

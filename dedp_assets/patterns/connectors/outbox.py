@@ -1,0 +1,312 @@
+"""Outbox of alerts: episodes in files, and deliveries to channels that may be down for days.
+
+``episodes/<trouble>.<number>.json`` holds an episode with the events that each channel has acknowledged. Raising and
+clearing writes these files and nothing else, under the lock of the folder, so no channel delays or breaks a caller. A
+delivery sends outside of that lock and notes each acknowledgement at once: who dies in between sends a message again,
+under the same idempotency key. ``channels/<name>.json`` says how long a channel that failed is left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta, timezone
+from hashlib import sha256
+from typing import Any
+
+from dedp_assets.patterns.connectors.alerts import Alert, Channel, Message, attempt, masked
+from dedp_assets.patterns.connectors.episodes import (
+    Episode,
+    acknowledge,
+    end_episode,
+    follow,
+    is_finished,
+    next_message,
+    raise_episode,
+)
+from dedp_assets.patterns.connectors.silence import SilentHours
+from dedp_assets.patterns.delta import Store, table_lock
+
+__all__ = ["Manner", "Outbox", "Pending"]
+
+_EPISODES, _CHANNELS, _DELIVERING = "episodes", "channels", "delivering"
+_FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=30), timedelta(hours=1)
+_LOCK_SECONDS = 30
+_MOST_DOUBLINGS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """The times at which messages leave.
+
+    Attributes:
+        silence: silent hours, if there are any.
+        remind_hours: pause between reminders of an episode that lasts, in hours; 0 for none.
+        seconds: how long one delivery goes on to send to a channel, in seconds.
+    """
+
+    silence: SilentHours | None = None
+    remind_hours: float = 0
+    seconds: float = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A message that a channel has not taken.
+
+    Attributes:
+        channel: name of the channel.
+        message: the message.
+        reason: why it waits.
+    """
+
+    channel: str
+    message: Message
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outbox:
+    """Episodes and deliveries, in the files of one folder.
+
+    Attributes:
+        store: the folder.
+        secrets: values that no stored text may hold.
+    """
+
+    store: Store
+    secrets: Collection[str] = field(default=(), repr=False)
+
+    def raise_alert(self, alert: Alert, now: datetime) -> None:
+        """Begin an episode, or update figure and reason of the open episode of the same trouble.
+
+        Args:
+            alert: the trouble.
+            now: current time, with time zone.
+
+        Raises:
+            Conflict: if another process keeps the lock.
+        """
+        shown = alert.without(self.secrets)
+        with self._locked():
+            changed = raise_episode(self._of(shown), shown, now)
+            self._write([changed] if changed else [])
+
+    def clear(self, alert: Alert, now: datetime) -> None:
+        """End the open episode of a trouble, if any; of ``alert`` only the identity counts.
+
+        Args:
+            alert: the trouble.
+            now: current time, with time zone.
+
+        Raises:
+            Conflict: if another process keeps the lock.
+        """
+        shown = alert.without(self.secrets)
+        with self._locked():
+            self._write([end_episode(episode, now) for episode in self._of(shown) if episode.ended is None])
+
+    def observe(self, found: Iterable[Alert], now: datetime, *, unjudged: Collection[str] = ()) -> None:
+        """Begin, change and end episodes by one complete observation of the platform.
+
+        Args:
+            found: every trouble there is now; of the source ``platform``.
+            now: current time, with time zone.
+            unjudged: tables that could not be observed: their episodes last.
+
+        Raises:
+            Conflict: if another process keeps the lock.
+        """
+        alerts = [alert.without(self.secrets) for alert in found]
+        with self._locked():
+            self._write(follow(list(self.episodes()), alerts, now, unjudged=unjudged))
+
+    def episodes(self) -> list[Episode]:
+        """List the stored episodes by time and number, without damaged files."""
+        found = [self._read(name) for name in self.store.list(_EPISODES) if name.endswith(".json")]
+        return sorted((each for each in found if each), key=lambda each: (each.since, each.alert.key, each.number))
+
+    def open_episodes(self) -> list[Episode]:
+        """List the episodes that last, the oldest first."""
+        return [episode for episode in self.episodes() if episode.ended is None]
+
+    def pending(self, channels: Sequence[Channel], now: datetime, manner: Manner) -> list[Pending]:
+        """List the messages that the channels have not taken, with the reasons.
+
+        Args:
+            channels: the configured channels.
+            now: current time, with time zone.
+            manner: when messages leave.
+        """
+        found = []
+        for channel in channels:
+            state = self._state(channel.name)
+            for episode in self.episodes():
+                if message := next_message(episode, channel.name, now, remind_hours=manner.remind_hours):
+                    until = manner.silence.until(now, episode.alert.severity) if manner.silence else None
+                    held = f"silent hours until {until:%Y-%m-%d %H:%M} UTC" if until else "to be delivered next"
+                    found.append(Pending(channel.name, message, state.reason if state.failures else held))
+        return found
+
+    def deliver(self, channels: Sequence[Channel], now: datetime, manner: Manner) -> Mapping[str, str]:
+        """Send due messages to all channels in parallel, and forget the episodes that are announced whole.
+
+        Args:
+            channels: the configured channels.
+            now: current time, with time zone.
+            manner: when messages leave.
+
+        Returns:
+            Channel -> what was delivered, or why it waits; empty if another process delivers.
+        """
+        try:
+            claim = self.store.claim(_DELIVERING)
+        except TimeoutError:
+            return {}
+        try:
+            with ThreadPoolExecutor(max(len(channels), 1)) as pool:
+                reports = list(pool.map(lambda channel: self._deliver_to(channel, now, manner), channels))
+            self._forget([channel.name for channel in channels])
+        finally:
+            claim.release()
+        return {channel.name: report for channel, report in zip(channels, reports, strict=True)}
+
+    # --- one channel --------------------------------------------------------------------------------------------------
+
+    def _deliver_to(self, channel: Channel, now: datetime, manner: Manner) -> str:
+        state = self._state(channel.name)
+        if state.retry_at and now < state.retry_at:
+            return f"waits until {state.retry_at.astimezone(timezone.utc):%H:%M:%S} UTC: {state.reason}"
+        delivered, failure = self._send_due(channel, now, manner)
+        if failure:
+            state = state.after(masked(failure, self.secrets), now)
+            self._write_state(channel.name, state)
+            return f"{delivered} delivered, then {state.reason}"
+        if state.failures:
+            self.store.delete(_path_of_channel(channel.name))
+        return f"{delivered} delivered"
+
+    def _send_due(self, channel: Channel, now: datetime, manner: Manner) -> tuple[int, str]:
+        """Send due messages in the order of each trouble's episodes; return their number, and the failure."""
+        end, delivered, failure = time.monotonic() + manner.seconds, 0, ""
+        behind: set[tuple[str, ...]] = set()
+        for episode in self.episodes():
+            if episode.alert.key in behind:
+                continue
+            current: Episode | None = episode
+            while current and (message := _due(current, channel, now, manner)):
+                if time.monotonic() > end:
+                    return delivered, failure
+                answer = attempt(channel, message)
+                if answer.outcome == "failed":
+                    return delivered, answer.text
+                if answer.outcome == "refused":
+                    failure = answer.text
+                    break
+                delivered += 1
+                current = self._acknowledge(current, channel.name, message)
+            if not current or not is_finished(current, channel.name):
+                behind.add(episode.alert.key)
+        return delivered, failure
+
+    def _acknowledge(self, episode: Episode, channel: str, message: Message) -> Episode | None:
+        """Note an acknowledgement in the stored episode, and return the episode."""
+        with self._locked():
+            stored = self._read(_name(episode))
+            if stored:
+                stored = acknowledge(stored, channel, message)
+                self._write([stored])
+            return stored
+
+    def _forget(self, channels: Sequence[str]) -> None:
+        """Remove the episodes that ended and that every channel has heard of."""
+        # What ended does not change any more, so this needs no lock.
+        for episode in self.episodes():
+            if episode.ended and all(is_finished(episode, channel) for channel in channels):
+                self.store.delete(f"{_EPISODES}/{_name(episode)}")
+
+    # --- files --------------------------------------------------------------------------------------------------------
+
+    def _locked(self) -> AbstractContextManager[None]:
+        return table_lock(self.store, timeout_seconds=_LOCK_SECONDS)
+
+    def _of(self, alert: Alert) -> list[Episode]:
+        """List the stored episodes of one trouble, by the names of the files."""
+        names = [name for name in self.store.list(_EPISODES) if name.startswith(f"{_digest(alert)}.")]
+        return [episode for name in names if (episode := self._read(name))]
+
+    def _read(self, name: str) -> Episode | None:
+        try:
+            return _parsed(json.loads(self.store.read(f"{_EPISODES}/{name}")))
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    def _write(self, episodes: Iterable[Episode]) -> None:
+        for episode in episodes:
+            self.store.put(f"{_EPISODES}/{_name(episode)}", json.dumps(asdict(episode), default=_text_of).encode())
+
+    def _state(self, channel: str) -> _ChannelState:
+        try:
+            stored = json.loads(self.store.read(_path_of_channel(channel)))
+            return _ChannelState(stored["failures"], datetime.fromisoformat(stored["retry_at"]), stored["reason"])
+        except (OSError, ValueError, TypeError, KeyError):
+            return _ChannelState()
+
+    def _write_state(self, channel: str, state: _ChannelState) -> None:
+        self.store.put(_path_of_channel(channel), json.dumps(asdict(state), default=_text_of).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class _ChannelState:
+    """The failures of a channel in a row, and the time of the next attempt."""
+
+    failures: int = 0
+    retry_at: datetime | None = None
+    reason: str = ""
+
+    def after(self, reason: str, now: datetime) -> _ChannelState:
+        """Return the state after one more failure: a pause that doubles, with jitter."""
+        longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(self.failures, _MOST_DOUBLINGS))
+        pause = longest * random.uniform(0.5, 1)  # noqa: S311 - jitter, not a secret
+        return _ChannelState(self.failures + 1, now + pause, reason)
+
+
+def _due(episode: Episode, channel: Channel, now: datetime, manner: Manner) -> Message | None:
+    return next_message(episode, channel.name, now, silence=manner.silence, remind_hours=manner.remind_hours)
+
+
+def _name(episode: Episode) -> str:
+    return f"{_digest(episode.alert)}.{episode.number:06d}.json"
+
+
+def _digest(alert: Alert) -> str:
+    """Return a file name for a trouble, whose texts may be longer than a name and hold any character."""
+    return sha256(json.dumps(alert.key).encode()).hexdigest()[:24]
+
+
+def _path_of_channel(channel: str) -> str:
+    return f"{_CHANNELS}/{channel}.json"
+
+
+def _text_of(value: object) -> str:
+    """Convert an instant for JSON."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    raise TypeError(type(value).__name__)
+
+
+def _parsed(stored: Mapping[str, Any]) -> Episode:
+    ended = stored["ended"]
+    return Episode(
+        id=stored["id"],
+        number=stored["number"],
+        alert=Alert(**stored["alert"]),
+        since=datetime.fromisoformat(stored["since"]),
+        ended=datetime.fromisoformat(ended) if ended else None,
+        acknowledged=stored["acknowledged"],
+    )

@@ -1,0 +1,176 @@
+"""Alerts as a Dagster resource: code raises and clears, a sensor delivers.
+
+The resource has no fields, so that run configs hold no address of a channel.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, cast
+from urllib.parse import unquote, urlsplit
+
+import dagster as dg
+
+from dedp_assets.patterns.connectors.alert_channels import (
+    AppriseService,
+    BrokenChannel,
+    FileChannel,
+    LogChannel,
+    Webhook,
+)
+from dedp_assets.patterns.connectors.alerts import Alert, Channel, Severity
+from dedp_assets.patterns.connectors.outbox import Manner, Outbox
+from dedp_assets.patterns.connectors.silence import SilentHours
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.delta import LocalStore
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.environments import Settings, settings
+
+__all__ = ["Alerting", "channels_of", "manner_of", "outbox_of", "status_command"]
+
+_FOLDER, _FILE = "alerts", "alerts.jsonl"
+_SHORTEST_TOKEN, _LONG = 8, 20
+_BETWEEN = re.compile(r"[/?&=@:#]")
+
+
+class Alerting(dg.ConfigurableResource[Any]):
+    """Alerts of this home. A parameter ``alerts`` of a table's function gets this resource.
+
+    Example, the handler of an error in a table's function::
+
+        alerts.raise_alert("incomplete", "gold/summary", day, figure="83 %", limit="95 %", reason="sensor 7 lacks")
+        ...
+        alerts.clear("incomplete", "gold/summary", day)
+    """
+
+    def raise_alert(
+        self,
+        name: str,
+        table: str,
+        partition: str = "",
+        *,
+        severity: Severity = "warning",
+        figure: str = "",
+        limit: str = "",
+        reason: str = "",
+        command: str = "",
+    ) -> None:
+        """Raise an alert: one episode per name, table and partition, until :meth:`clear` ends the episode.
+
+        Nothing is sent here: a channel that is down delays no run.
+
+        Args:
+            name: kind of trouble, such as ``incomplete``.
+            table: table that has the trouble.
+            partition: partition key; empty for the whole table.
+            severity: decides on silent hours.
+            figure: measured value with its unit.
+            limit: greatest or least value allowed, with its unit.
+            reason: a sentence on the cause and on the remedy.
+            command: shell command that shows more; by default ``dedp status`` of the table.
+
+        Raises:
+            Conflict: if another process keeps the lock of the alerts.
+        """
+        alert = Alert(
+            name=name,
+            table=table,
+            partition=partition,
+            severity=severity,
+            figure=figure,
+            limit=limit,
+            reason=reason,
+            command=command or status_command(table),
+        )
+        outbox_of(settings()).raise_alert(alert, Clock().now())
+
+    def clear(self, name: str, table: str, partition: str = "") -> None:
+        """Clear an alert that code raised; without one, do nothing.
+
+        Args:
+            name: kind of trouble.
+            table: table that had the trouble.
+            partition: partition key; empty for the whole table.
+
+        Raises:
+            Conflict: if another process keeps the lock of the alerts.
+        """
+        outbox_of(settings()).clear(Alert(name=name, table=table, partition=partition), Clock().now())
+
+    def observe(self, found: Iterable[Alert], now: datetime, *, unjudged: Collection[str] = ()) -> None:
+        """Follow the troubles that an observation of the whole platform found.
+
+        Args:
+            found: every trouble there is now.
+            now: current time, with time zone.
+            unjudged: tables that could not be observed.
+        """
+        outbox_of(settings()).observe(found, now, unjudged=unjudged)
+
+    def deliver(self, now: datetime) -> Mapping[str, str]:
+        """Send the due messages, and return a report by channel.
+
+        Args:
+            now: current time, with time zone.
+        """
+        chosen = settings()
+        return outbox_of(chosen).deliver(channels_of(chosen), now, manner_of(chosen))
+
+
+def outbox_of(chosen: Settings) -> Outbox:
+    """Return the outbox of a home, which masks the secrets of the settings in stored texts."""
+    return Outbox(LocalStore(str(chosen.home / _FOLDER)), frozenset(_secrets(chosen)))
+
+
+def channels_of(chosen: Settings) -> list[Channel]:
+    """List the configured channels, including channels with wrong settings, which answer with the fault."""
+    alerts = chosen.alerts
+    found: dict[str, list[Channel]] = {
+        "log": [LogChannel()],
+        "file": [FileChannel(chosen.home / _FILE)],
+        "webhook": [_webhook(alerts.webhook)] if "webhook" in alerts.channels else [],
+        "apprise": [AppriseService(url, number) for number, url in enumerate(alerts.apprise, start=1)]
+        or [BrokenChannel("apprise", "DEDP_ALERTS names apprise: set DEDP_ALERTS_APPRISE to an address, or several")],
+    }
+    return [channel for name in alerts.channels for channel in found[name]]
+
+
+def manner_of(chosen: Settings) -> Manner:
+    """Return the times at which messages leave, by the settings."""
+    alerts = chosen.alerts
+    silence = SilentHours(*alerts.silent, holds=cast("tuple[Severity, ...]", alerts.hold)) if alerts.silent else None
+    return Manner(silence, remind_hours=alerts.remind_hours)
+
+
+def status_command(table: str) -> str:
+    """Return the command that shows the state of a table."""
+    return f"dedp status {table}"
+
+
+def _webhook(url: str) -> Channel:
+    if not url:
+        return BrokenChannel("webhook", "DEDP_ALERTS names webhook: set DEDP_ALERTS_WEBHOOK to its URL")
+    try:
+        return Webhook(url)
+    except ConfigError as error:
+        return BrokenChannel("webhook", f"DEDP_ALERTS_WEBHOOK: {error}")
+
+
+def _secrets(chosen: Settings) -> Iterable[str]:
+    """Yield the secrets of the settings, and the parts of their URLs that may be tokens."""
+    addresses = list(filter(None, [chosen.alerts.webhook, *chosen.alerts.apprise]))
+    databases = list(filter(None, [chosen.postgres, chosen.history]))
+    yield from (*addresses, *databases, *filter(None, [chosen.masking_key]))
+    for url in addresses:
+        yield from filter(_is_like_a_token, {*_BETWEEN.split(url), *_BETWEEN.split(unquote(url))})
+    for url in databases:
+        with suppress(ValueError):
+            password = urlsplit(url).password or ""
+            yield from {password, unquote(password)}
+
+
+def _is_like_a_token(text: str) -> bool:
+    """Return whether a part of an address may be a token: not a host's name, nor a plain word of a path."""
+    has_digit = any(character.isdigit() for character in text)
+    return "." not in text and (len(text) >= _LONG or (len(text) >= _SHORTEST_TOKEN and has_digit))
