@@ -12,7 +12,8 @@ import dagster as dg
 from dedp_assets.graph.checks.stored import judge_recency
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.reconciler import Reconciler
-from dedp_assets.graph.run.branch_runs import ATTEMPTS, Gap
+from dedp_assets.graph.reconcile.reconciling import Gap
+from dedp_assets.graph.run.branch_runs import ATTEMPTS
 from dedp_assets.graph.run.refusals import Refusals
 from dedp_assets.patterns.connectors.alerts import Alert, Severity
 from dedp_assets.patterns.core.errors import PatternError
