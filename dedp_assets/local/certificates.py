@@ -1,4 +1,4 @@
-"""Certificates of a laptop's servers, and of the identities that log in to them."""
+"""Certificates of a laptop's servers and of identities that log in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs of PostgreSQL: of a wheel, or a build with TLS, fetched as a jar of ``ivy.xml`` when TLS is asked for."""
+"""Programs of PostgreSQL: of a wheel, or of a build with TLS from a jar of ``ivy.xml``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PostgresError(RuntimeError):
 
 
 def programs(chosen: Settings) -> Path:
-    """Return the folder of ``postgres``, ``initdb`` and ``pg_ctl``; of a build with TLS where the settings require it.
+    """Return the folder of ``postgres``, ``initdb`` and ``pg_ctl``, with TLS if required.
 
     Raises:
         PostgresError: if the programs are not installed, cannot be fetched, or are not built for this machine.

@@ -1,4 +1,4 @@
-"""TLS of a laptop's PostgreSQL: its certificates, options of the server, and settings of its clients.
+"""TLS of a laptop's PostgreSQL: certificates, options of the server, and settings of clients.
 
 A server that requires TLS refuses plain connections. Users log in by password; a role in :data:`CERTIFIED` logs in by
 a certificate of the home's authority with the role's name, and by nothing else.
@@ -39,7 +39,7 @@ def authority(folder: Path, *, at: datetime) -> Authority:
 
 
 def server_options(folder: Path, *, at: datetime, user: pwd.struct_passwd | None) -> list[str]:
-    """Issue the server's certificate, and return the options by which the server requires TLS.
+    """Issue the server's certificate, and return the options of a server that requires TLS.
 
     The data folder stays as it is: a server that starts without these options serves plain connections.
 
@@ -61,7 +61,7 @@ def server_options(folder: Path, *, at: datetime, user: pwd.struct_passwd | None
 
 
 def client_settings(folder: Path) -> dict[str, str]:
-    """Return the settings of libpq for a server that runs in a folder; empty if it serves plain connections."""
+    """Return the settings of libpq for a folder's running server; empty without TLS."""
     if "ssl=on" not in (folder / "data" / "postmaster.opts").read_text():
         return {}
     return {"sslmode": "verify-full", "sslrootcert": str(folder / _FOLDER / "ca.pem")}
