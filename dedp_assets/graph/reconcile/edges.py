@@ -247,10 +247,10 @@ def fed_by(watches: Mapping[str, TableWatch], news: Mapping[str, News]) -> Fed:
 
 def groups_of(tables: Sequence[LakeTable[...]]) -> list[Group]:
     """Group tables that one run computes together, upstream groups first."""
-    found: dict[tuple[Any, ...], list[LakeTable[...]]] = {}  # what has an order is asked for alone
+    found: dict[tuple[Any, ...], list[LakeTable[...]]] = {}  # with an order or slots of its own, a table is alone
     for table in sorted(tables, key=lambda each: _depth(each, tables)):
         upstream = tuple(spec.name for spec in table.reads.upstream)
-        alone = table.runs.in_order and table
+        alone = (table.runs.in_order or table.runs.at_once is not None) and table
         found.setdefault((upstream, table.runs.partitions, table.runs.needs, alone), []).append(table)
     return [Group(tuple(map(Edge, group)), {t.spec.name: _chain(t, tables) for t in group}) for group in found.values()]
 
@@ -272,7 +272,8 @@ def _chain(table: LakeTable[...], tables: Sequence[LakeTable[...]]) -> list[str]
 
 def _keeps_keys(table: LakeTable[...], other: LakeTable[...]) -> bool:
     """Return whether each partition of ``other`` is computed from the same key of ``table``."""
-    apart = other.runs.in_order or other.runs.needs or other.reads.references or other.runs.follows == "late"
+    own = other.runs.in_order or other.runs.at_once is not None
+    apart = own or other.runs.needs or other.reads.references or other.runs.follows == "late"
     if table.runs.partitions != other.runs.partitions or apart:
         return False
     feed, key = (
