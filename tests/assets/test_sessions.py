@@ -64,7 +64,7 @@ def held(world):
 def test_sessions_over_midnight_are_those_of_the_whole_history(world):
     """By night, a pause of exactly the gap included; late visits go on as far as they change what a day leaves open.
 
-    The days after that keep their version. A day that somebody asks for again changes nothing.
+    The days after that keep their version. A day that somebody asks for again, or out of turn, changes nothing.
     """
     midnight = [visit("Ada", 0, "23:50:00", "a1"), visit("Bob", 0, "23:45:00", "b1"), visit("Cid", 0, "23:45:00", "c1")]
     world.land(day(0), [*visits_of(0), *midnight])
@@ -72,6 +72,9 @@ def test_sessions_over_midnight_are_those_of_the_whole_history(world):
     world.land(day(1), [*visits_of(1), *after])
     world.land(day(2), visits_of(2))
     world.react()
+    for number in (2, 1):  # a parallel backfill begins with them as well: they are refused, and leave nothing
+        assert f"{day(number)} comes after {day(0)}, which has not run" in world.compute(SESSIONS, day(number)).failure
+    assert SESSIONS not in world.versions()
     assert night(world, day(3)) == (day(0), day(2), "")
     assert held(world) == model(world, 2)
     pages = {row["user_id"]: row["pages"] for row in world.rows(SESSIONS) if row["user_id"] in ("Ada", "Bob")}

@@ -300,10 +300,10 @@ def fed_by(watches: Mapping[str, TableWatch], news: Mapping[str, News]) -> Fed:
 
 def groups_of(tables: Sequence[LakeTable[...]]) -> list[Group]:
     """Group tables that one run computes together, upstream groups first."""
-    found: dict[tuple[Any, ...], list[LakeTable[...]]] = {}  # what has an order is asked for alone
+    found: dict[tuple[Any, ...], list[LakeTable[...]]] = {}  # with an order or slots of its own, a table is alone
     for table in sorted(tables, key=lambda each: _depth(each, tables)):
         upstream = tuple(spec.name for spec in table.reads.upstream)
-        alone = table.runs.in_order and table
+        alone = (table.runs.in_order or table.runs.at_once is not None) and table
         profile = tuple(sorted(table.runs.profile.items()))
         found.setdefault((upstream, table.runs.partitions, table.runs.needs, profile, alone), []).append(table)
     return [Group(tuple(map(Edge, group)), {t.spec.name: _chain(t, tables) for t in group}) for group in found.values()]
@@ -327,7 +327,8 @@ def _chain(table: LakeTable[...], tables: Sequence[LakeTable[...]]) -> list[str]
 def _keeps_keys(table: LakeTable[...], other: LakeTable[...]) -> bool:
     """Return whether each partition of ``other`` is computed from the same key of ``table``."""
     runs = other.runs
-    apart = runs.in_order or runs.branch or runs.needs or other.reads.references or runs.follows == "late"
+    own = runs.in_order or runs.at_once is not None or runs.branch is not None
+    apart = own or runs.needs or other.reads.references or runs.follows == "late"
     if (table.runs.partitions, table.runs.profile) != (runs.partitions, runs.profile) or apart:
         return False
     feed, key = (

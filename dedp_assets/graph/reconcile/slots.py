@@ -57,7 +57,7 @@ def _name(ask: Ask) -> str:
 
 
 def _reworded(gap: Gap, why: str) -> Gap:
-    """Return a gap with the reason to hold its request in the last place."""
+    """Return a gap with another reason in the last place, if any."""
     if not why:
         return gap
     return replace(gap, reason="; ".join([*gap.reason.split("; ")[:-1], why]))

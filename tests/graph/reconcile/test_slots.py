@@ -6,6 +6,7 @@ import dagster as dg
 import pytest
 
 from dedp_assets.graph.declare import About, AtOnce, Follow, InOrder, Reads, Runs, Step, lake_table, same
+from dedp_assets.graph.reconcile.edges import groups_of
 from dedp_assets.graph.reconcile.reconciling import Want, plan_requests
 from dedp_assets.graph.reconcile.requests import run_request
 from dedp_assets.graph.reconcile.slots import declare_pools, pools_of, within_slots
@@ -63,6 +64,13 @@ def test_a_table_takes_its_own_slots_and_leaves_those_of_others():
 def test_slots_that_are_free_hold_nothing():
     """As before."""
     assert len(planned(*(want(HEAVY, key) for key in KEYS[:5]), busy={}).asks) == 5
+
+
+def test_a_table_with_slots_is_asked_for_alone():
+    """A run of several tables would take the slots of one for another, and the priority of one for all."""
+    both = declare("gold/both", Follow())
+    groups = [[edge.name for edge in group.edges] for group in groups_of([HEAVY, CRITICAL, PLAIN, both])]
+    assert sorted(groups) == [["gold/critical"], ["gold/heavy"], ["gold/plain", "gold/both"]]
 
 
 def test_the_priority_of_a_table_is_that_of_its_runs_in_the_queue():
