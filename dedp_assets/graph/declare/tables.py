@@ -20,7 +20,7 @@ from dedp_assets.graph.declare.parameters import Given, arguments, resources_of
 from dedp_assets.graph.declare.records import About, Gates, Reads, Request
 from dedp_assets.graph.declare.runs import Job, OnDelivery, OnEvent, Runs
 from dedp_assets.graph.run.batches import Inputs, Step, Work, latest
-from dedp_assets.graph.run.branch_runs import run_states
+from dedp_assets.graph.run.branch_runs import repository_of, run_states
 from dedp_assets.graph.run.fan_in import RunStates, handled, note_of, without_runs
 from dedp_assets.graph.run.feeds import Feed, Pinned, pin, whole
 from dedp_assets.graph.run.refusals import Refusals
@@ -179,7 +179,7 @@ class LakeTable(Generic[P]):
         upstream = {table: lake.table(table) for table in self.reads.upstream}
         more = {name: getattr(context.resources, name) for name in self._resources()}
         ended = self.reads.waits_for_runs
-        states = run_states(context.instance, context.repository_def, lake.refused) if ended else without_runs
+        states = run_states(context.instance, repository_of(context), lake.refused) if ended else without_runs
 
         def inputs_of(key: str) -> Inputs:
             request = Request(key, at, context.run.run_id, event_attributes(context.run.tags))
