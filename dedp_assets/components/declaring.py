@@ -208,7 +208,7 @@ def _columns_of_feeds(found: Draft, reads: Reads) -> list[Fault]:
 
 
 def _columns_in(feed: Mapping[str, Any], path: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the columns that a feed names, and those of a feed within it."""
+    """Yield the columns that a feed names, nested feeds included."""
     for name, options in feed.items():
         if isinstance(options, dict) and "column" in options:
             yield (*path, name, "column"), options["column"]

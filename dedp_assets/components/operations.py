@@ -85,7 +85,7 @@ class Operation:
 
     @cached_property
     def over(self) -> Mapping[str, Role]:
-        """Positional parameter -> role of the argument over one table: any table is that one, branches are given."""
+        """Positional parameter -> role of the argument over one table, which stands for any table."""
         of_table: dict[str, Role] = {n: "table" for n in self.data if Table in _members(self._hints[n])}
         given: dict[str, Role] = {n: "object" for n, role in self.data.items() if role == "branches"}
         return {**self.data, **of_table, **given}

@@ -1,4 +1,4 @@
-"""Runs of upstream partitions: those under way, and those that failed and are not tried again."""
+"""Runs of upstream partitions: under way, or failed without another attempt."""
 
 from __future__ import annotations
 

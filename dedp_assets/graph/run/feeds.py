@@ -60,7 +60,7 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Span(Feed):
-    """A mapping that gives each key several upstream partitions, each named by one column: branches of a fan-in."""
+    """A mapping with several upstream partitions for each key, each named by one column."""
 
     spans: bool = True
 
@@ -212,7 +212,7 @@ def hour_to_day(column: str) -> Span:
 
 @cache
 def aligned(feed: Span) -> Feed:
-    """Feed a key once the upstream has dealt with all of its partitions, with or without rows (Aligned Fan-In).
+    """Feed a key once all upstream partitions are committed, with or without rows (Aligned Fan-In).
 
     Args:
         feed: the upstream partitions of a key.
@@ -224,7 +224,7 @@ def aligned(feed: Span) -> Feed:
 def unaligned(
     feed: Span, *, after_hours: float | None = None, if_none: Callable[[FanInAlert], None] | None = None
 ) -> Feed:
-    """Feed a key once all of its upstream partitions have ended, in success or not (Unaligned Fan-In).
+    """Feed a key once all upstream partitions have ended, in success or not (Unaligned Fan-In).
 
     An upstream partition has ended if it is committed, or its runs failed and nobody tries again. One with a run under
     way has not ended, even past the deadline.
