@@ -149,7 +149,7 @@ def branches_of(
 def read_branches(
     ledger: Ledger, partitions: Sequence[Mapping[str, str | None]], *, until: int, states: Mapping[str, State]
 ) -> dict[str, Branch]:
-    """Read the branches of a partition from the upstream table's log, up to version ``until``."""
+    """Read the branches of a partition from the upstream table's log, up to version ``until``; -1 without a table."""
     commits = dict(_newest_commits(ledger, partitions, until))
     seconds = _durations(commits)
     done = {name: Done(commit.version, seconds[name]) for name, commit in commits.items()}
@@ -189,7 +189,7 @@ def _newest_commits(
 ) -> Iterator[tuple[str, Commit]]:
     """Yield the newest commit about each partition, in one pass back through the log."""
     rest = list(partitions)
-    while rest and (commit := ledger.latest(*rest, until=until)):
+    while rest and until >= 0 and (commit := ledger.latest(*rest, until=until)):
         yield from (("".join(map(str, each.values())), commit) for each in rest if commit.touches(each))
         rest, until = [each for each in rest if not commit.touches(each)], commit.version - 1
 

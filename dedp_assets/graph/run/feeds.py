@@ -22,6 +22,7 @@ __all__ = [
     "unaligned", "whole",
 ]  # fmt: skip
 
+_NO_TABLE = -1
 Values = Mapping[str, str | None]
 """Partition column -> value as the table's log spells it; ``None`` is NULL."""
 
@@ -263,11 +264,12 @@ def pin(
         NoBranch: if no branch of a fan-in succeeded.
     """
     partitions = tuple(feed.reads(key))
-    version = upstream.ledger.version()
     if feed.fan_in is not None:
+        version = upstream.ledger.version() if upstream.ledger.exists() else _NO_TABLE
         runs = states(upstream.name) if feed.fan_in.ended else {}
         branches = read_branches(upstream.ledger, partitions, until=version, states=runs)
         return Pinned(upstream, partitions, version, feed.fan_in.version(upstream.name, key, branches, at), branches)
+    version = upstream.ledger.version()
     newest = upstream.ledger.changed(*partitions, until=version)
     newest = newest or upstream.ledger.latest(*feed.markers(key), until=version)
     if newest is None:
