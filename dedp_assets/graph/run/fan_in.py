@@ -149,7 +149,7 @@ def branches_of(
 def read_branches(
     ledger: Ledger, partitions: Sequence[Mapping[str, str | None]], *, until: int, states: Mapping[str, State]
 ) -> dict[str, Branch]:
-    """Read the branches of a partition from the upstream table's log, up to version ``until``; -1 without a table."""
+    """Read the branches of a partition from the upstream log, up to a version; -1 without a table."""
     commits = dict(_newest_commits(ledger, partitions, until))
     seconds = _durations(commits)
     done = {name: Done(commit.version, seconds[name]) for name, commit in commits.items()}
