@@ -26,7 +26,7 @@ from dedp_assets.components.model import (
     stands_for,
 )
 from dedp_assets.components.operations import operations
-from dedp_assets.graph.declare import Feed, lake_table
+from dedp_assets.graph.declare import Feed, Span, lake_table
 from dedp_assets.graph.run import feeds
 from dedp_assets.patterns.core.schema import TableSpec
 
@@ -78,7 +78,11 @@ def _one_of(title: str, module: ModuleType, returned: Callable[[str], bool], tex
 
 
 stands_for(TableSpec, lambda: TableName)
-stands_for(Feed, _one_of("Feed", feeds, "Feed".__eq__, "How partitions of the upstream table feed partitions."))
+stands_for(Span, _one_of("Span", feeds, "Span".__eq__, "How a partition takes several of the upstream table."))
+stands_for(
+    Feed,
+    _one_of("Feed", feeds, ("Feed", "Span").__contains__, "How partitions of the upstream table feed partitions."),
+)
 stands_for(
     dg.PartitionsDefinition,
     _one_of("Partitions", partitions, lambda kind: kind.endswith("PartitionsDefinition"), "Partitions of the table."),

@@ -203,13 +203,20 @@ def _columns_of_feeds(found: Draft, reads: Reads) -> list[Fault]:
     raw = found.document.value["attributes"]["reads"].get("tables", {})
     faults = []
     for spec in reads.tables:
-        for feed, options in raw[spec.name].items():
-            column = options.get("column") if isinstance(options, dict) else None
-            if column is not None and column not in spec.partition_by:
-                path = (*ROOT, "reads", "tables", spec.name, feed, "column")
+        for path, column in _columns_in(raw[spec.name], (*ROOT, "reads", "tables", spec.name)):
+            if column not in spec.partition_by:
                 sentence = unknown(f"partition column of {spec.name}", column, spec.partition_by)
                 faults.append(Fault.at(found.document, path, sentence))
     return faults
+
+
+def _columns_in(feed: Mapping[str, Any], path: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the columns that a feed names, nested feeds included."""
+    for name, options in feed.items():
+        if isinstance(options, dict) and "column" in options:
+            yield (*path, name, "column"), options["column"]
+        if isinstance(options, dict) and isinstance(options.get("feed"), dict):
+            yield from _columns_in(options["feed"], (*path, name, "feed"))
 
 
 def _columns_of_facts(found: Draft, records: Mapping[str, Any]) -> list[Fault]:

@@ -21,12 +21,17 @@ from dedp_assets.patterns.catalog import KINDS, Pattern, patterns
 from dedp_assets.patterns.core.results import Access, Finding, Plan, Split
 from dedp_assets.patterns.core.rows import tally
 from dedp_assets.patterns.delta import Ledger, Table, Target
+from dedp_assets.patterns.flow._branches import Branch
 
 __all__ = ["Beside", "Earlier", "Operation", "account", "operations"]
 
-Role = Literal["rows", "table", "upstream", "into", "ledger", "beside", "earlier", "object"]
+Role = Literal["rows", "table", "upstream", "branches", "into", "ledger", "beside", "earlier", "object"]
 """Argument of a positional parameter: the rows of the step before, an upstream table, all upstream tables by name, the
-target, the log of the target, a further table to write, an earlier result by name, or a Python object."""
+branches of an upstream table with a fan-in, the target, the log of the target, a further table to write, an earlier
+result by name, or a Python object."""
+
+
+_MAPPINGS: Mapping[Any, Role] = {(Mapping[str, Pinned],): "upstream", (Mapping[str, Branch],): "branches"}
 
 
 class Earlier(Name):
@@ -86,8 +91,10 @@ class Operation:
 
     @cached_property
     def over(self) -> Mapping[str, Role]:
-        """Positional parameter -> role of the argument over one table: any table is that one."""
-        return {n: "table" if Table in _members(self._hints[n]) else role for n, role in self.data.items()}
+        """Positional parameter -> role of the argument over one table, which stands for any table."""
+        of_table: dict[str, Role] = {n: "table" for n in self.data if Table in _members(self._hints[n])}
+        given: dict[str, Role] = {n: "object" for n, role in self.data.items() if role == "branches"}
+        return {**self.data, **of_table, **given}
 
     @cached_property
     def options(self) -> tuple[str, ...]:
@@ -168,8 +175,8 @@ def _members(kind: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a type
 
 def _role(name: str, kinds: tuple[Any, ...], *, first: bool) -> Role:
     kinds = tuple(kind for kind in kinds if kind is not NoneType)
-    if kinds == (Mapping[str, Pinned],):
-        return "upstream"
+    if kinds in _MAPPINGS:
+        return _MAPPINGS[kinds]
     if Target in kinds:
         return "into" if name == "into" else "beside"
     if Ledger in kinds:

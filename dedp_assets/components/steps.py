@@ -209,13 +209,18 @@ class _Run:
                 data[name] = self._into.table.ledger
             elif role == "upstream":
                 data[name] = self._pinned
+            elif role == "branches":
+                data[name] = self._upstream(step).branches
             elif role == "table":
-                pinned = self._pinned[step.takes] if step.takes else next(iter(self._pinned.values()))
+                pinned = self._upstream(step)
                 data[name] = pinned.table
                 options = {**_snapshot(pinned, operation), **options}
             else:
                 data[name] = options.pop(name, None)
         return operation.function(*data.values(), **options)
+
+    def _upstream(self, step: Step) -> Pinned:
+        return self._pinned[step.takes] if step.takes else next(iter(self._pinned.values()))
 
     def _filled(self, value: Any) -> Any:  # noqa: ANN401 - any option
         if isinstance(value, Beside):

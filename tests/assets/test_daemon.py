@@ -32,12 +32,16 @@ def drop_late(folder, lines):
 
 
 @contextmanager
-def daemon(home):
-    """Dagster's daemon over a home, with sensors that look every second; ended with all its processes."""
+def daemon(home, **more):
+    """Dagster's daemon over a home, with sensors that look every second; ended with all its processes.
+
+    ``more`` are variables of its environment.
+    """
     variables = {"DEDP_HOME": home, "DAGSTER_HOME": f"{home}/dagster", "DEDP_TICK_SECONDS": "1", "DEDP_JIT": "quick"}
     variables |= {"DEDP_CACHE": str(settings().cache), "DEDP_SPARK_MASTER": "local[1]"}
+    variables |= more
     command = [str(Path(sys.executable).parent / "dagster-daemon"), "run", "-w", str(CHECKOUT / "workspace.yaml")]
-    with Path(home, "daemon.log").open("wb") as log:
+    with Path(home, "daemon.log").open("ab") as log:
         started = subprocess.Popen(
             command,
             cwd=CHECKOUT,

@@ -21,6 +21,8 @@ from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.error_management.dead_letter import LETTER, Field, divert_unprocessable
+from dedp_assets.patterns.flow.aligned_fan_in import Branch
+from dedp_assets.patterns.flow.unaligned_fan_in import judge_branches
 from dedp_assets.patterns.flow.concurrent_runner import PipelineRun
 from dedp_assets.patterns.flow.single_runner import PartitionProgress
 from dedp_assets.patterns.idempotency.proxy import load_version
@@ -120,6 +122,20 @@ class Known:
             **self._modeling(),
             **self._value(),
             **self._deliveries_and_sessions(),
+            **self._fan_in(),
+        }
+
+    def _fan_in(self):
+        hours = {"mon-01": Branch("succeeded", 1), "mon-02": Branch("failed")}
+        judged = judge_branches(hours)
+        other = self.frame("id INT, name STRING", (1, "Ada"))
+        return {
+            "plan_aligned": {"branches": {"mon": hours}},
+            "unite_branches": {"rows": self.visits, "other": self.visits, "missing": "null"},
+            "join_branches": {"rows": self.visits, "other": other, "keys": ["id"], "keep": "all"},
+            "plan_unaligned": {"branches": {"mon": hours}, "due": ["mon"]},
+            "judge_branches": {"branches": hours, "name": "every_hour_is_there"},
+            "label_partial": {"rows": self.visits, "judged": judged, "column": "partial", "completeness": "share"},
         }
 
     def _error_management(self):

@@ -1,6 +1,7 @@
 """Views of each page by hour: the branches that days are fanned in from."""
 
 from dedp_assets.defs.silver.visits import VISITS
+from dedp_assets.graph.checks.letters import taken
 from dedp_assets.graph.declare import (
     About,
     Gates,
@@ -66,7 +67,7 @@ LOOKBACK_HOURS = 47
 def page_views_by_hour(step: Step, visits: Pinned, into: Target) -> WriteResult:
     """Count one hour's views by page."""
     begins = f"to_timestamp('{step.key}', 'yyyy-MM-dd-HH')"
-    of_hour = visits.rows().filter(f"event_time >= {begins} AND event_time < {begins} + INTERVAL 1 HOUR")
-    rows, seen = tally(of_hour, identity=["visit_id"])
+    of_hour = f"event_time >= {begins} AND event_time < {begins} + INTERVAL 1 HOUR"
+    rows, seen = tally(taken(visits.rows(), rest=PAGE_VIEWS_BY_HOUR, where=of_hour), identity=["visit_id"])
     views = into.table.session.sql(QUERY, visits=rows).selectExpr(f"'{step.key}' AS hour", "*")
     return overwrite_partition(views, into.reading(seen, represented="views"), allow_empty=True)

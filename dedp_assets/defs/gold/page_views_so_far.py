@@ -8,9 +8,9 @@ from dedp_assets.patterns import (
     TableSpec,
     Target,
     WriteResult,
+    audit_write_audit_publish,
     judge_branches,
     label_partial,
-    overwrite_partition,
     plan_unaligned,
 )
 
@@ -47,7 +47,7 @@ NOON = 12
             **dict.fromkeys(("is_approximate", "completeness"), ("hour",)),
         },
     ),
-    patterns=[plan_unaligned, overwrite_partition],
+    patterns=[plan_unaligned, audit_write_audit_publish],
     code_version="1",
 )
 def page_views_so_far(step: Step, hours: Pinned, into: Target) -> WriteResult:
@@ -55,6 +55,6 @@ def page_views_so_far(step: Step, hours: Pinned, into: Target) -> WriteResult:
     judged = judge_branches(hours.branches)
     views = into.table.session.sql(QUERY, hours=hours.rows())
     labelled = label_partial(views, judged, completeness="completeness")
-    return overwrite_partition(
+    return audit_write_audit_publish(
         labelled.selectExpr(f"DATE '{step.key}' AS event_date", "*"), into.reading(findings=[judged]), allow_empty=True
     )

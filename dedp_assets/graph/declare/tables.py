@@ -21,7 +21,7 @@ from dedp_assets.graph.declare.parameters import Given, arguments, resources_of
 from dedp_assets.graph.declare.records import About, Gates, Reads, Request
 from dedp_assets.graph.declare.runs import Job, OnDelivery, OnEvent, Runs
 from dedp_assets.graph.run.batches import Inputs, Step, Work, latest
-from dedp_assets.graph.run.branch_runs import run_states
+from dedp_assets.graph.run.branch_runs import repository_of, run_states
 from dedp_assets.graph.run.fan_in import RunStates, handled, note_of, without_runs
 from dedp_assets.graph.run.feeds import Feed, Pinned, pin, whole
 from dedp_assets.graph.run.ordering import earlier_keys, fed_keys, handed_over, require_turn
@@ -198,7 +198,7 @@ class LakeTable(Generic[P]):
         upstream = {table: lake.table(table) for table in self.reads.upstream}
         more = {name: getattr(context.resources, name) for name in self._resources()}
         ended = self.reads.waits_for_runs
-        states = run_states(context.instance, context.repository_def, lake.refused) if ended else without_runs
+        states = run_states(context.instance, repository_of(context), lake.refused) if ended else without_runs
         refusals = Refusals(lake.refused(self.spec.name))
 
         def inputs_of(key: str) -> Inputs:

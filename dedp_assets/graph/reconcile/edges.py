@@ -135,7 +135,7 @@ class Edge:
         return touched
 
     def _of_branches(self, written: Mapping[str, Iterable[str]], states: RunStates) -> set[str]:
-        """Return the keys with a branch that was written or has failed, and those that wait for runs to end."""
+        """Return the keys with a written or failed branch, and the keys that wait for runs to end."""
         keys = {*self.unsure} if self.table.reads.waits_for_runs else set[str]()
         for spec, feed in self.table.reads.tables.items():
             if feed.fan_in is not None:
@@ -144,7 +144,7 @@ class Edge:
         return keys
 
     def _fanned_in(self, lake: Lake, watches: Mapping[str, TableWatch], now: datetime, states: RunStates) -> FannedIn:
-        """Return the lookup of the version that a run of a key with a fan-in would apply, with notes on who waits."""
+        """Return the lookup of the upstream version that a run of a fan-in applies."""
 
         def version(spec: TableSpec, feed: Feed, key: str) -> int:
             self.waiting.pop(key, None)

@@ -170,7 +170,7 @@ class TableWatch:
         return written
 
     def _note_done(self, glimpse: Glimpse, written: Collection[str]) -> Collection[str]:
-        """Note the version of the commit about each of its partitions; return the written keys."""
+        """Note the version of the newest commit about each partition; return the written keys."""
         column = next(iter(self.spec.partition_by), "")
         values = {*written, *(dict(partition).get(column) for partition in glimpse.changed)} if self.read else set()
         version = _LONG_AGO if glimpse.forgotten else glimpse.version

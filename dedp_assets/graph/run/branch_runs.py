@@ -1,4 +1,4 @@
-"""Runs of upstream partitions: those under way, and those that failed and are not tried again."""
+"""Runs of upstream partitions: under way, or failed without another attempt."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
 import dagster as dg
+from dagster_shared.check import CheckError
 
 from dedp_assets.graph.run.fan_in import RunStates
 from dedp_assets.graph.run.refusals import Refusals
@@ -14,7 +15,7 @@ from dedp_assets.graph.run.run_tags import REQUEST, keys_of
 from dedp_assets.patterns.delta import Store
 from dedp_assets.patterns.flow._branches import State
 
-__all__ = ["ATTEMPTS", "assets_of", "run_states"]
+__all__ = ["ATTEMPTS", "assets_of", "repository_of", "run_states"]
 
 ATTEMPTS = 3
 """How often the reconciler starts a run for the same request."""
@@ -63,6 +64,14 @@ def run_states(
         return found
 
     return states
+
+
+def repository_of(context: dg.AssetExecutionContext) -> dg.RepositoryDefinition | None:
+    """Return the code location of a run; ``None`` for a run that a process executes without one."""
+    try:
+        return context.repository_def
+    except CheckError:
+        return None
 
 
 def assets_of(run: dg.DagsterRun, repository: dg.RepositoryDefinition | None) -> set[dg.AssetKey]:

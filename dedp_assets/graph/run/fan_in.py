@@ -1,4 +1,4 @@
-"""Fan-in of a feed: what a partition waits for among its upstream partitions, by the upstream table's log.
+"""Fan-in of a feed: the branches that a partition waits for, by the upstream table's log.
 
 A branch has succeeded if the upstream's log has a commit about it, with or without rows. The log does not tell of a run
 that goes on or has failed: :mod:`dedp_assets.graph.run.branch_runs` does.
@@ -53,7 +53,7 @@ class FanInAlert:
 
 
 class NoBranch(ContractError):
-    """A partition none of whose branches succeeded: nothing is written, and a new request needs a new commit.
+    """The refusal of a partition without a successful branch; a new request needs a new commit.
 
     Attributes:
         alert: what the error handler is told.
@@ -67,7 +67,7 @@ class NoBranch(ContractError):
 
 @dataclass(frozen=True, slots=True)
 class FanIn:
-    """The rule by which a partition waits for its branches.
+    """The rule by which a partition waits for branches.
 
     Attributes:
         ended: whether it is enough that each branch has ended, in success or not (unaligned).
@@ -81,7 +81,7 @@ class FanIn:
     if_none: Callable[[FanInAlert], None] | None = None
 
     def version(self, upstream: str, key: str, branches: Mapping[str, Branch], at: datetime | None) -> int:
-        """Return the upstream version that a run of the partition applies: that of its newest success.
+        """Return the upstream version that a run of the partition applies: the newest success.
 
         Raises:
             NotReady: names the branches that the partition waits for.
@@ -105,7 +105,7 @@ class FanIn:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The newest commit about a branch: version, and duration of its run in seconds if it is known."""
+    """The newest commit about a branch: version, and duration of the run in seconds if known."""
 
     version: int
     seconds: float | None = None
@@ -149,7 +149,7 @@ def branches_of(
 def read_branches(
     ledger: Ledger, partitions: Sequence[Mapping[str, str | None]], *, until: int, states: Mapping[str, State]
 ) -> dict[str, Branch]:
-    """Read the branches of a partition from the upstream table's log, up to version ``until``."""
+    """Read the branches of a partition from the upstream log, up to a version; -1 without a table."""
     commits = dict(_newest_commits(ledger, partitions, until))
     seconds = _durations(commits)
     done = {name: Done(commit.version, seconds[name]) for name, commit in commits.items()}
@@ -157,7 +157,7 @@ def read_branches(
 
 
 def note_of(branches: Mapping[str, Branch]) -> dict[str, Any]:
-    """Return the facts about a partition's branches for its commit record: shares, names and durations."""
+    """Return the facts about branches for a commit record: shares, names and durations."""
     seconds = {name: each.seconds for name, each in branches.items() if each.seconds is not None}
     return {
         **judge_branches(branches).figures,
@@ -189,13 +189,13 @@ def _newest_commits(
 ) -> Iterator[tuple[str, Commit]]:
     """Yield the newest commit about each partition, in one pass back through the log."""
     rest = list(partitions)
-    while rest and (commit := ledger.latest(*rest, until=until)):
+    while rest and until >= 0 and (commit := ledger.latest(*rest, until=until)):
         yield from (("".join(map(str, each.values())), commit) for each in rest if commit.touches(each))
         rest, until = [each for each in rest if not commit.touches(each)], commit.version - 1
 
 
 def _durations(commits: Mapping[str, Commit]) -> dict[str, float | None]:
-    """Return the duration of each branch, from the start of its run to its commit, in seconds.
+    """Return the duration of each branch, from the start of the run to the commit, in seconds.
 
     In a run of several branches each begins where the one before it was committed.
     """

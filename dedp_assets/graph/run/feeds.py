@@ -25,6 +25,7 @@ __all__ = [
     "same", "unaligned", "whole",
 ]  # fmt: skip
 
+_NO_TABLE = -1
 Values = Mapping[str, str | None]
 """Partition column -> value as the table's log spells it; ``None`` is NULL."""
 
@@ -63,7 +64,7 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Span(Feed):
-    """A mapping that gives each key several upstream partitions, each named by one column: branches of a fan-in."""
+    """A mapping with several upstream partitions for each key, each named by one column."""
 
     spans: bool = True
 
@@ -242,7 +243,7 @@ def of_branch(column: str, router: Router, branch: str) -> Feed:
 
 @cache
 def aligned(feed: Span) -> Feed:
-    """Feed a key once the upstream has dealt with all of its partitions, with or without rows (Aligned Fan-In).
+    """Feed a key once all upstream partitions are committed, with or without rows (Aligned Fan-In).
 
     Args:
         feed: the upstream partitions of a key.
@@ -254,7 +255,7 @@ def aligned(feed: Span) -> Feed:
 def unaligned(
     feed: Span, *, after_hours: float | None = None, if_none: Callable[[FanInAlert], None] | None = None
 ) -> Feed:
-    """Feed a key once all of its upstream partitions have ended, in success or not (Unaligned Fan-In).
+    """Feed a key once all upstream partitions have ended, in success or not (Unaligned Fan-In).
 
     An upstream partition has ended if it is committed, or its runs failed and nobody tries again. One with a run under
     way has not ended, even past the deadline.
@@ -295,11 +296,12 @@ def pin(
     partitions = tuple(feed.reads(key))
     if not partitions:  # of another branch, whose table has to hold nothing of it, or need not be there
         return Pinned(upstream, (), 0, 0)
-    version = upstream.ledger.version()
     if feed.fan_in is not None:
+        version = upstream.ledger.version() if upstream.ledger.exists() else _NO_TABLE
         runs = states(upstream.name) if feed.fan_in.ended else {}
         branches = read_branches(upstream.ledger, partitions, until=version, states=runs)
         return Pinned(upstream, partitions, version, feed.fan_in.version(upstream.name, key, branches, at), branches)
+    version = upstream.ledger.version()
     newest = upstream.ledger.changed(*partitions, until=version)
     newest = newest or upstream.ledger.latest(*feed.markers(key), until=version)
     if newest is None:

@@ -1,4 +1,4 @@
-"""Aligned Fan-In: a partition is computed once all of its upstream partitions have succeeded.
+"""Aligned Fan-In: a partition is computed once all upstream partitions have succeeded.
 
 Problem: a daily report needs 24 hours. One job over all of them fails at hour 23 and repeats the day; a job that starts
     by the clock reports 23 hours as a day.

@@ -1,4 +1,4 @@
-"""Unaligned Fan-In: a partition is computed once its upstream partitions have ended, labelled if incomplete.
+"""Unaligned Fan-In: a partition is computed once all branches have ended, labelled if incomplete.
 
 Problem: all or nothing is too strict: a report on 23 of 24 hours is better than none, unless it looks like one on 24.
 Solution: wait until no branch may still succeed, or until a deadline without a running one; compute from those that
@@ -73,7 +73,7 @@ def plan_unaligned(branches: Mapping[str, Mapping[str, Branch]], *, due: Collect
 
 @typed
 def judge_branches(branches: Mapping[str, Branch], *, name: str = "every_branch_is_there") -> Finding:
-    """Judge whether every branch of a partition succeeded: a warning if some did not, a failure if none did.
+    """Judge whether every branch succeeded: a warning without some branches, a failure without any.
 
     Args:
         branches: each upstream partition -> its state.
@@ -106,7 +106,7 @@ def judge_branches(branches: Mapping[str, Branch], *, name: str = "every_branch_
 def label_partial(
     rows: DataFrame, judged: Finding, *, column: str = "is_approximate", completeness: str = ""
 ) -> DataFrame:
-    """Add to each row whether it was computed from fewer branches than expected; lazy.
+    """Add a column that says whether fewer branches than expected are in the rows; lazy.
 
     Args:
         rows: the result.

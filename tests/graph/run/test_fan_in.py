@@ -122,6 +122,16 @@ def test_0_of_24_hours_call_the_error_handler_that_the_feed_names(tmp_path):
     assert logged == [alert.text]
 
 
+def test_hours_that_all_failed_before_their_table_was_made_call_the_error_handler(tmp_path):
+    """Without the table an aligned day waits for each of them."""
+    table = Table(SPEC, tmp_path / NAME, lambda: pytest.fail("it asked for a Spark session"))
+    failed = {f"h{hour:02d}": "failed" for hour in range(24)}
+    with pytest.raises(NoBranch, match="without 24 of 24"):
+        pin(table, unaligned(hour_to_day("hour")), DAY, states=states_of(**failed))
+    with pytest.raises(NotReady, match="waits for 24 of 24"):
+        pin(table, aligned(hour_to_day("hour")), DAY)
+
+
 def test_each_hour_has_the_duration_of_its_run_and_the_slowest_is_named(tmp_path):
     """From the start of the run to the commit; in a run of several hours each begins where the one before it ended."""
     slow = {HOURS[5]: 3600.0}
