@@ -1,4 +1,4 @@
-"""Exclusive Choice: each partition goes to exactly one branch, by its key and metadata alone.
+"""Exclusive Choice: each partition goes to exactly one branch, by key and metadata alone.
 
 Problem: one of two jobs has to run for each partition, the legacy one for days before a migration and the modern one
     since, and a decision hidden in a script shows nobody which of them ran.
@@ -31,7 +31,7 @@ _FORM = str.maketrans(digits + ascii_letters, "0" * len(digits) + "a" * len(asci
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A branch, and the conditions on one text under which partitions go there; all of them have to be true.
+    """A branch, and the conditions on a text of a partition, all of which have to be true.
 
     Attributes:
         branch: name of the branch.
@@ -90,7 +90,7 @@ class Choice:
 
     @property
     def reason(self) -> str:
-        """The value and the condition that is true of it."""
+        """The value, and the condition that holds for the value."""
         return f"{self.value}: {self.condition}"
 
 
@@ -132,15 +132,15 @@ class Router:
         if len(true) == 1:
             return Choice(true[0].branch, true[0].condition, _value(true[0], key, facts))
         known = "; ".join(f"{rule.branch}: {rule.condition}" for rule in true or self.rules)
-        told = f"{key} with {', '.join(f'{name} {text}' for name, text in facts.items())}" if facts else key
+        described = f"{key} with {', '.join(f'{name} {text}' for name, text in facts.items())}" if facts else key
         if true:
-            raise ConfigError(f"rules must hold one that is true of {told}, not {len(true)} ({known})")
-        raise ConfigError(f"rules must hold one that is true of {told}, not none ({known})")
+            raise ConfigError(f"rules must hold one that is true of {described}, not {len(true)} ({known})")
+        raise ConfigError(f"rules must hold one that is true of {described}, not none ({known})")
 
 
 @typed
 def plan_branch(keys: Iterable[str] | Mapping[str, Mapping[str, str]], *, rules: Sequence[Rule], branch: str) -> Plan:
-    """Plan the partitions of one branch; those of the other branches are held, with the branch and the reason.
+    """Plan the partitions of one branch; partitions of other branches are held with the reason.
 
     Args:
         keys: the partition keys; with further facts of each by name, if rules look at these.
