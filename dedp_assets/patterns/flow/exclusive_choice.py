@@ -70,14 +70,14 @@ class Rule:
         words = [among, *(f"{name} {text}" for name, text in stated.items() if text)]
         return ("" if self.of == KEY else f"{self.of} ") + " and ".join(filter(None, words))
 
+    def concerns(self, text: str) -> bool:
+        """Return whether list and regular expression are true of a text."""
+        return (not self.among or text in self.among) and (not self.matching or bool(re.fullmatch(self.matching, text)))
+
     def holds(self, text: str) -> bool:
         """Return whether every condition is true of a text."""
-        return (
-            (not self.since or self.since <= text)
-            and (not self.before or text < self.before)
-            and (not self.among or text in self.among)
-            and (not self.matching or re.fullmatch(self.matching, text) is not None)
-        )
+        in_range = self.since <= text and (not self.before or text < self.before)
+        return in_range and self.concerns(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Router:
         Raises:
             ConfigError: names the key, if no rule is true of it, or two are.
         """
-        true = [rule for rule in self.rules if rule.holds(_value(rule, key, facts))]
+        true = [rule for rule in self.rules if _is_true(rule, _value(rule, key, facts))]
         if len(true) == 1:
             return Choice(true[0].branch, true[0].condition, _value(true[0], key, facts))
         known = "; ".join(f"{rule.branch}: {rule.condition}" for rule in true or self.rules)
@@ -170,15 +170,21 @@ def plan_branch(keys: Iterable[str] | Mapping[str, Mapping[str, str]], *, rules:
 
 
 def _value(rule: Rule, key: str, facts: Mapping[str, str]) -> str:
-    """Return the text that a rule looks at, written like the rule's bounds."""
+    """Return the text that a rule looks at."""
     if rule.of != KEY and rule.of not in facts:
         raise ConfigError(f"the facts of {key} must have {rule.of}, which branch {rule.branch} is chosen by")
-    text = key if rule.of == KEY else facts[rule.of]
+    return key if rule.of == KEY else facts[rule.of]
+
+
+def _is_true(rule: Rule, text: str) -> bool:
+    """Return whether a rule is true of a text, which has to be written like the rule's bounds."""
+    if not rule.concerns(text):
+        return False
     for bound in filter(None, (rule.before, rule.since)):
         form, needed = text.translate(_FORM), bound.translate(_FORM)
         if not (form.startswith(needed) or needed.startswith(form)):
             raise ConfigError(f"{rule.of} must be written like {bound}, which branch {rule.branch} has, not {text}")
-    return text
+    return rule.holds(text)
 
 
 def _shared(one: Rule, other: Rule) -> str | None:
