@@ -45,6 +45,8 @@ NAMES = (
     "cleaner",
     "replay",
     "late_integration",
+    "parallel_split",
+    "routing",
     "versions",
     "latency",
     "declarations",

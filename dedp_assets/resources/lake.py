@@ -44,7 +44,7 @@ class Lake(dg.ConfigurableResource[Any]):
         return self._uri_of(f"_checkpoints/{name}")
 
     def files(self, name: str) -> str:
-        """Return the folder with files of the table ``name`` for systems that read no Delta, outside of all tables."""
+        """Return the folder with plain files of the table ``name`` for other systems, outside of all tables."""
         return self._uri_of(f"_files/{name}")
 
     def refused(self, name: str) -> Store:

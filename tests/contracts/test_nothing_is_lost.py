@@ -29,13 +29,18 @@ DROPPING = {
     "join",
 }
 """Methods of a DataFrame that leave out rows and say nothing of it."""
+RUNS = {spec: table.runs for table in TABLES for spec in table.tables}
+OTHER_DAYS = ("2026-01-07", "2025-12-10")
+"""Days of which a branch of a choice by date takes one or the other: of the other branch, its table holds nothing."""
 OF_A_DAY = {"DATE": "2026-01-07", "STRING": "2026-01-07-13", "INT": "3", "BIGINT": "3"}
 
 
 def partitions(table):
     """One partition of each kind that a table may hold: with a value, and with NULL where a column allows that."""
     columns = {name: table.columns[name] for name in table.partition_by}
-    values = [[OF_A_DAY[c.type]] if c.required else [OF_A_DAY[c.type], None] for c in columns.values()]
+    day = next(each for each in OTHER_DAYS if table not in RUNS or RUNS[table].takes(each))
+    known = {**OF_A_DAY, "DATE": day}
+    values = [[known[c.type]] if c.required else [known[c.type], None] for c in columns.values()]
     return [dict(zip(columns, chosen, strict=True)) for chosen in product(*values)]
 
 

@@ -4,7 +4,7 @@ from dedp_assets.defs.gold.daily_page_views import DAILY_PAGE_VIEWS
 from dedp_assets.defs.gold.legacy_page_views import LEGACY_PAGE_VIEWS
 from dedp_assets.graph.declare import About, Gates, Nightly, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
-from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, compare_by_key, overwrite_partition
+from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, audit_write_audit_publish, compare_by_key
 
 PAGE_VIEWS_COMPARED = TableSpec(
     "platform/page_views_compared",
@@ -34,7 +34,7 @@ PAGE_VIEWS_COMPARED = TableSpec(
         used_by="who decides on the end of the legacy report",
         derived={"figure": ["page", "views", "visitors"], "pages": ["page", "views", "visitors"]},
     ),
-    patterns=[compare_by_key, overwrite_partition],
+    patterns=[compare_by_key, audit_write_audit_publish],
     code_version="1",
 )
 def page_views_compared(legacy: Pinned, new: Pinned, into: Target) -> WriteResult:
@@ -43,4 +43,4 @@ def page_views_compared(legacy: Pinned, new: Pinned, into: Target) -> WriteResul
     counted = [(name, count) for name, count in found.figures.items() if isinstance(count, int)]
     rows = into.table.session.createDataFrame(counted, "figure STRING, pages BIGINT")
     rows = rows.selectExpr(f"DATE '{into.partition['event_date']}' AS event_date", "*")
-    return overwrite_partition(rows, into.reading(findings=[found]))
+    return audit_write_audit_publish(rows, into.reading(findings=[found]))

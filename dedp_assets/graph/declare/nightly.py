@@ -40,13 +40,13 @@ def look_back(
 
     @dg.schedule(**_stated(table, nightly, job))
     def evaluate(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
-        keys = _complete(table, context.scheduled_execution_time)
-        if not keys:
-            return dg.SkipReason("no partition is complete yet")
+        complete = _complete(table, context.scheduled_execution_time)
+        keys = [key for key in complete if table.runs.takes(key)]
+        if not {*keys} & {*complete[-1 - lookback :]}:  # of a branch, all days may lie before the look-back
+            return dg.SkipReason("no partition within the look-back is complete yet")
         changed, applied = _versions(context.resources.lake, table, keys[-1 - lookback :])
-        current = [key for key in keys[-1:] if table.runs.takes(key)]
-        plan = plan_lookback(changed, applied, current=current, partitions=keys, lookback=lookback)
-        finding = judge_beyond_lookback(changed, applied, current=current, partitions=keys, lookback=lookback)
+        plan = plan_lookback(changed, applied, current=keys[-1:], partitions=keys, lookback=lookback)
+        finding = judge_beyond_lookback(changed, applied, current=keys[-1:], partitions=keys, lookback=lookback)
         metadata: dict[str, Any] = {"partitions late beyond the look-back": finding.figures["partitions"]}
         metadata |= {"which": finding.note} if finding.note else {}
         context.instance.report_runless_asset_event(dg.AssetObservation(table.spec.name.split("/"), metadata=metadata))

@@ -121,7 +121,10 @@ class Branch:
             raise ConfigError(f"branch must be one of {', '.join(self.router.branches)}, not {self.branch!r}")
 
     def takes(self, key: str) -> bool:
-        """Return whether to ask for a partition: one of the branch, or one without a branch, to be refused by a run."""
+        """Return whether to ask for a partition: ``True`` for the own branch, and without a branch.
+
+        A run refuses a partition without a branch by its name, which is better than silence.
+        """
         try:
             return self.router.choose(key).branch == self.branch
         except ConfigError:

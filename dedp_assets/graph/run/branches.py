@@ -1,4 +1,4 @@
-"""Branches in a run: the taken path of a computed partition, and the observation of a skipped partition.
+"""Branches in a run: the path taken by a computed partition, and observations of skipped partitions.
 
 A skipped partition is an observation, because a materialization would say that the table has it. A backfill of Dagster
 that asked for a partition without materialization ends as failed, although each of its runs succeeded: ask for the
@@ -26,7 +26,7 @@ def path_taken(choice: Choice | None) -> dict[str, str]:
 
 
 def observe_skipped(context: dg.AssetExecutionContext, tables: Iterable[Table], skipped: Mapping[str, Choice]) -> None:
-    """Record each skipped partition as an observation of each table, with the branch that it belongs to."""
+    """Record each skipped partition as an observation of each table, with the chosen branch."""
     for table in tables:
         for key, choice in skipped.items():
             metadata = {SKIPPED: f"the partition is of branch {choice.branch}", **path_taken(choice)}

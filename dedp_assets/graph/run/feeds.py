@@ -225,7 +225,7 @@ def hour_to_day(column: str) -> Span:
 
 
 def of_branch(column: str, router: Router, branch: str) -> Feed:
-    """Feed a table after a choice by one of the branches: the partitions that the router sent there, and no others.
+    """Feed a table after a choice from one branch: the partitions that the router sent to the branch.
 
     A partition waits for the branch that was chosen alone; of the other branches' tables, no rows are read.
 

@@ -55,8 +55,8 @@ def run(context: dg.AssetExecutionContext, work: Work, *, at: datetime) -> Itera
     for table in work.tables:
         for key, metadata in _metadata(context, work, table, batch.done).items():
             context.log_event(dg.AssetMaterialization(table.name.split("/"), partition=key or None, metadata=metadata))
-    settled = bool(batch.done or batch.skipped)
-    if not batch.broken and (not failures or (settled and _is_read_later(context))):
+    passable = bool(batch.done or batch.skipped)
+    if not batch.broken and (not failures or (passable and _is_read_later(context))):
         yield from _pass_on(context, work, batch)
         return
     yield from _checks(context, work.target, batch.done, batch.findings)

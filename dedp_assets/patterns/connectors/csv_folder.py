@@ -1,4 +1,4 @@
-"""Folders of CSV files: a subfolder for each partition, replaced whole, with a marker of the batch that it holds.
+"""Folders of CSV files: a subfolder for each partition, replaced whole, with a marker of the batch.
 
 Nothing but the marker protects such a folder: it has no transactions. So a partition is written beside the former one
 and exchanged in one rename, marker included, and the marker tells a batch that came back from a new one, and an older
@@ -63,7 +63,7 @@ class Batch:
 
     @classmethod
     def of(cls, run: Provenance) -> Batch:
-        """Return the batch of a run: of its code, inputs and upstream version, or without these of the run itself."""
+        """Return the batch of a run, by code, inputs and upstream version, or by the run's id without these."""
         known = run.inputs or run.sequence is not None
         stated = [run.code_version, run.inputs, run.sequence] if known else [run.run_id]
         digest = hashlib.sha256(json.dumps(stated, sort_keys=True, default=str).encode()).hexdigest()
@@ -81,7 +81,7 @@ class PartitionSink(Protocol):
         """Return whether a partition was written by a batch, completely."""
 
     def replace(self, rows: DataFrame, partition: Mapping[str, str], batch: Batch, *, force: bool = False) -> bool:
-        """Replace a partition; ``False``, and nothing is done, if it holds the batch and nobody forces the write.
+        """Replace a partition, unless the partition holds the batch; ``False`` if nothing was written.
 
         Raises:
             Conflict: if the partition holds a newer upstream version.
@@ -118,12 +118,12 @@ class CsvFolder:
         return as_folder(store_at(self.root))
 
     def files(self, partition: Mapping[str, str]) -> Mapping[str, int]:
-        """Return the size in bytes of each file of a partition, by name, as its marker states; empty without one."""
+        """Return the size in bytes of each file of a partition by name, as stated by the marker."""
         found: Mapping[str, int] = self._marker(self._folder(partition)).get("files", {})
         return found
 
     def listed(self, into: Target) -> DataFrame:
-        """Return a row for each file of a target's partition, with its columns and those of :data:`FILE`; lazy."""
+        """Return a row for each file of a target's partition, with the columns of :data:`FILE`; lazy."""
         types = into.table.spec.columns
         owned = [f"CAST({quoted(v)} AS {types[name].type}) AS {identifier(name)}" for name, v in into.partition.items()]
         found = [*self.files(into.partition).items()]

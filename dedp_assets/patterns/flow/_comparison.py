@@ -1,4 +1,4 @@
-"""Comparison of two results by key: one aggregation over both sides, and a second look if they differ."""
+"""Comparison of two results by key, in one aggregation over both sides, with samples of differences."""
 
 from __future__ import annotations
 

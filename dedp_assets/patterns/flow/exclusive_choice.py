@@ -1,4 +1,4 @@
-"""Exclusive Choice: each partition goes to exactly one branch, by its key and metadata alone.
+"""Exclusive Choice: each partition goes to exactly one branch, by key and metadata alone.
 
 Problem: one of two jobs has to run for each partition, the legacy one for days before a migration and the modern one
     since, and a decision hidden in a script shows nobody which of them ran.
@@ -31,7 +31,7 @@ _FORM = str.maketrans(digits + ascii_letters, "0" * len(digits) + "a" * len(asci
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A branch, and the conditions on one text under which partitions go there; all of them have to be true.
+    """A branch, and the conditions on a text of a partition, all of which have to be true.
 
     Attributes:
         branch: name of the branch.
@@ -70,14 +70,14 @@ class Rule:
         words = [among, *(f"{name} {text}" for name, text in stated.items() if text)]
         return ("" if self.of == KEY else f"{self.of} ") + " and ".join(filter(None, words))
 
+    def concerns(self, text: str) -> bool:
+        """Return whether list and regular expression are true of a text."""
+        return (not self.among or text in self.among) and (not self.matching or bool(re.fullmatch(self.matching, text)))
+
     def holds(self, text: str) -> bool:
         """Return whether every condition is true of a text."""
-        return (
-            (not self.since or self.since <= text)
-            and (not self.before or text < self.before)
-            and (not self.among or text in self.among)
-            and (not self.matching or re.fullmatch(self.matching, text) is not None)
-        )
+        in_range = self.since <= text and (not self.before or text < self.before)
+        return in_range and self.concerns(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Choice:
 
     @property
     def reason(self) -> str:
-        """The value and the condition that is true of it."""
+        """The value, and the condition that holds for the value."""
         return f"{self.value}: {self.condition}"
 
 
@@ -128,19 +128,19 @@ class Router:
         Raises:
             ConfigError: names the key, if no rule is true of it, or two are.
         """
-        true = [rule for rule in self.rules if rule.holds(_value(rule, key, facts))]
+        true = [rule for rule in self.rules if _is_true(rule, _value(rule, key, facts))]
         if len(true) == 1:
             return Choice(true[0].branch, true[0].condition, _value(true[0], key, facts))
         known = "; ".join(f"{rule.branch}: {rule.condition}" for rule in true or self.rules)
-        told = f"{key} with {', '.join(f'{name} {text}' for name, text in facts.items())}" if facts else key
+        described = f"{key} with {', '.join(f'{name} {text}' for name, text in facts.items())}" if facts else key
         if true:
-            raise ConfigError(f"rules must hold one that is true of {told}, not {len(true)} ({known})")
-        raise ConfigError(f"rules must hold one that is true of {told}, not none ({known})")
+            raise ConfigError(f"rules must hold one that is true of {described}, not {len(true)} ({known})")
+        raise ConfigError(f"rules must hold one that is true of {described}, not none ({known})")
 
 
 @typed
 def plan_branch(keys: Iterable[str] | Mapping[str, Mapping[str, str]], *, rules: Sequence[Rule], branch: str) -> Plan:
-    """Plan the partitions of one branch; those of the other branches are held, with the branch and the reason.
+    """Plan the partitions of one branch; partitions of other branches are held with the reason.
 
     Args:
         keys: the partition keys; with further facts of each by name, if rules look at these.
@@ -170,15 +170,21 @@ def plan_branch(keys: Iterable[str] | Mapping[str, Mapping[str, str]], *, rules:
 
 
 def _value(rule: Rule, key: str, facts: Mapping[str, str]) -> str:
-    """Return the text that a rule looks at, written like the rule's bounds."""
+    """Return the text that a rule looks at."""
     if rule.of != KEY and rule.of not in facts:
         raise ConfigError(f"the facts of {key} must have {rule.of}, which branch {rule.branch} is chosen by")
-    text = key if rule.of == KEY else facts[rule.of]
+    return key if rule.of == KEY else facts[rule.of]
+
+
+def _is_true(rule: Rule, text: str) -> bool:
+    """Return whether a rule is true of a text, which has to be written like the rule's bounds."""
+    if not rule.concerns(text):
+        return False
     for bound in filter(None, (rule.before, rule.since)):
         form, needed = text.translate(_FORM), bound.translate(_FORM)
         if not (form.startswith(needed) or needed.startswith(form)):
             raise ConfigError(f"{rule.of} must be written like {bound}, which branch {rule.branch} has, not {text}")
-    return text
+    return rule.holds(text)
 
 
 def _shared(one: Rule, other: Rule) -> str | None:

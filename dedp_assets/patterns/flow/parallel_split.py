@@ -144,7 +144,7 @@ def _staged(rows: DataFrame | Split, into: Target) -> StagedWrite:
 
 
 def _applied(into: Target, owned: Mapping[str, str]) -> Commit | None:
-    """Return the commit by which the table holds the batch, with all files; ``None`` if it does not."""
+    """Return the commit of the batch in the table; ``None`` without one, or if files are lost."""
     table, run = into.table, into.run
     last = None if run.replay else table.ledger.latest(owned)
     record = last.record if last else None
