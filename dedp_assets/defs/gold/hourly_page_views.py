@@ -1,9 +1,9 @@
 """Views of each page, by hour: what another team builds on."""
 
 from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, day_to_hours, lake_table
+from dedp_assets.graph.declare import About, Job, Nightly, Pinned, Reads, Runs, day_to_hours, lake_table
 from dedp_assets.partitions import HOURLY
-from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, audit_write_audit_publish
+from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, overwrite_partition
 
 HOURLY_PAGE_VIEWS = TableSpec(
     "gold/hourly_page_views",
@@ -33,13 +33,11 @@ QUERY = """
             'key:"gold/hourly_page_views" or key:"platform/report_triggers"',
         ),
     ),
-    gates=Gates(if_empty="Warns of an hour without visits."),
     about=About(owner="team:web-analytics", used_by="team:reporting, by contract", derived={"views": ["visit_id"]}),
-    patterns=[audit_write_audit_publish],
+    patterns=[overwrite_partition],
     code_version="1",
 )
 def hourly_page_views(visits: Pinned, into: Target) -> WriteResult:
     """Count one hour's views by page."""
     rows = into.table.session.sql(QUERY, visits=visits.rows(), hour=into.partition["hour"])
-    counted = into.reading(figures={"read": visits.count()})
-    return audit_write_audit_publish(rows, counted, allow_empty=True)
+    return overwrite_partition(rows, into)
