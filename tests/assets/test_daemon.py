@@ -32,11 +32,11 @@ def drop_late(folder, lines):
 
 
 @contextmanager
-def daemon(home):
+def daemon(home, workspace=CHECKOUT / "workspace.yaml"):
     """Dagster's daemon over a home, with sensors that look every second; ended with all its processes."""
     variables = {"DEDP_HOME": home, "DAGSTER_HOME": f"{home}/dagster", "DEDP_TICK_SECONDS": "1", "DEDP_JIT": "quick"}
     variables |= {"DEDP_CACHE": str(settings().cache), "DEDP_SPARK_MASTER": "local[1]"}
-    command = [str(Path(sys.executable).parent / "dagster-daemon"), "run", "-w", str(CHECKOUT / "workspace.yaml")]
+    command = [str(Path(sys.executable).parent / "dagster-daemon"), "run", "-w", str(workspace)]
     with Path(home, "daemon.log").open("wb") as log:
         started = subprocess.Popen(
             command,
