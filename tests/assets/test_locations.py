@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from dedp_assets.graph.run.failures import failure_of
 from tests.assets.conftest import day, world_in
 from tests.assets.test_daemon import daemon, skipped
 from tests.faults.processes import wait_until
@@ -72,6 +73,7 @@ def test_a_producers_marker_starts_the_consumers_run_once(home, instance):
         assert wait_until(lambda: process.poll() is not None or finished(instance, 1))
         assert looked(instance, process)
     (run,) = instance.get_runs()
+    assert failure_of(instance, run) == ""
     assert (run.job_name, run.status) == ("report_busy_pages", dg.DagsterRunStatus.SUCCESS)
     assert (run.tags["dagster/partition"], run.tags["dagster/sensor_name"]) == (day(0), SENSOR)
     assert run.remote_job_origin.repository_origin.code_location_origin.location_name == "reporting"
