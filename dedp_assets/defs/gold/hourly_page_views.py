@@ -1,7 +1,7 @@
 """Views of each page, by hour: what another team builds on."""
 
 from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.graph.declare import About, Job, Nightly, Pinned, Reads, Runs, day_to_hours, lake_table
+from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, day_to_hours, lake_table
 from dedp_assets.partitions import HOURLY
 from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, overwrite_partition
 
@@ -33,6 +33,7 @@ QUERY = """
             'key:"gold/hourly_page_views" or key:"platform/report_triggers"',
         ),
     ),
+    gates=Gates(if_empty="Warns of an hour without visits."),
     about=About(owner="team:web-analytics", used_by="team:reporting, by contract", derived={"views": ["visit_id"]}),
     patterns=[overwrite_partition],
     code_version="1",
@@ -40,4 +41,4 @@ QUERY = """
 def hourly_page_views(visits: Pinned, into: Target) -> WriteResult:
     """Count one hour's views by page."""
     rows = into.table.session.sql(QUERY, visits=visits.rows(), hour=into.partition["hour"])
-    return overwrite_partition(rows, into)
+    return overwrite_partition(rows, into, allow_empty=True)
