@@ -21,6 +21,7 @@ from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.error_management.dead_letter import LETTER, Field, divert_unprocessable
+from dedp_assets.patterns.flow.local_sequencer import SequenceStep, StepState
 from dedp_assets.patterns.idempotency.proxy import load_version
 from dedp_assets.patterns.idempotency.transactional_writer import DatabaseTarget, RowSet, TableRows, publish_group
 from dedp_assets.patterns.ingestion.change_data_capture import CHANGES
@@ -112,6 +113,7 @@ class Known:
         """Function -> its arguments, by chapter."""
         return {
             **self._error_management(),
+            **self._flow(),
             **self._idempotency(),
             **self._ingestion(),
             **self._modeling(),
@@ -187,6 +189,14 @@ class Known:
             "deduplicate": {"rows": visits, "earlier": None, "keys": ["id"], "order_by": ["at"]},
             "deduplicate_stream": {"stream": self.stream, "keys": ["id"], "event_time": "at", "window": "1 hour"},
             "judge_uniqueness": {"rows": visits, "keys": ["id"]},
+        }
+
+    def _flow(self):
+        steps = {"steps": [SequenceStep("a"), SequenceStep("b", ["a"])]}
+        return {
+            "judge_steps": {**steps, "states": {"a": StepState("done")}},
+            "chain_steps": {"rows": self.visits, "steps": [lambda rows: rows]},
+            "judge_contract": {"upstream": self.daily, "columns": {"id": "INT"}, "partition_by": ["day"]},
         }
 
     def _idempotency(self):
