@@ -32,7 +32,7 @@ def drop_late(folder, lines):
 
 
 @contextmanager
-def daemon(home, **more):
+def daemon(home, workspace=CHECKOUT / "workspace.yaml", **more):
     """Dagster's daemon over a home, with sensors that look every second; ended with all its processes.
 
     ``more`` are variables of its environment.
@@ -40,7 +40,7 @@ def daemon(home, **more):
     variables = {"DEDP_HOME": home, "DAGSTER_HOME": f"{home}/dagster", "DEDP_TICK_SECONDS": "1", "DEDP_JIT": "quick"}
     variables |= {"DEDP_CACHE": str(settings().cache), "DEDP_SPARK_MASTER": "local[1]"}
     variables |= more
-    command = [str(Path(sys.executable).parent / "dagster-daemon"), "run", "-w", str(CHECKOUT / "workspace.yaml")]
+    command = [str(Path(sys.executable).parent / "dagster-daemon"), "run", "-w", str(workspace)]
     with Path(home, "daemon.log").open("ab") as log:
         started = subprocess.Popen(
             command,

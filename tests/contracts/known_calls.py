@@ -22,9 +22,10 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.error_management.dead_letter import LETTER, Field, divert_unprocessable
 from dedp_assets.patterns.flow.aligned_fan_in import Branch
-from dedp_assets.patterns.flow.unaligned_fan_in import judge_branches
 from dedp_assets.patterns.flow.concurrent_runner import PipelineRun
+from dedp_assets.patterns.flow.local_sequencer import SequenceStep, StepState
 from dedp_assets.patterns.flow.single_runner import PartitionProgress
+from dedp_assets.patterns.flow.unaligned_fan_in import judge_branches
 from dedp_assets.patterns.idempotency.proxy import load_version
 from dedp_assets.patterns.idempotency.transactional_writer import DatabaseTarget, RowSet, TableRows, publish_group
 from dedp_assets.patterns.ingestion.change_data_capture import CHANGES
@@ -210,7 +211,11 @@ class Known:
 
     def _flow(self):
         done, ingest = PartitionProgress("committed", version=1), PipelineRun("ingest", ("database",), priority=1)
+        steps = {"steps": [SequenceStep("a"), SequenceStep("b", ["a"])]}
         return {
+            "judge_steps": {**steps, "states": {"a": StepState("done")}},
+            "chain_steps": {"rows": self.visits, "steps": [lambda rows: rows]},
+            "judge_contract": {"upstream": self.daily, "columns": {"id": "INT"}, "partition_by": ["day"]},
             "plan_in_order": {"progress": {"mon": done, "tue": PartitionProgress("waiting")}},
             "require_place": {"queued": ["mon"], "request": "tue", "limit": 2},
             "judge_catch_up": {"durations": [30.0, 90.0], "interval_seconds": 60.0},

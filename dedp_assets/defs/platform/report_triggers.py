@@ -1,7 +1,7 @@
 """The trigger of another team's report: a step of its own after the data that the report is made of."""
 
 from dedp_assets.defs.gold.page_views_by_hour import PAGE_VIEWS_BY_HOUR
-from dedp_assets.graph.declare import About, OnMarkers, OnRequest, Pinned, Reads, Runs, Step, lake_table, same
+from dedp_assets.graph.declare import About, Gates, OnMarkers, OnRequest, Pinned, Reads, Runs, Step, lake_table, same
 from dedp_assets.graph.declare.isolated import MarkerLog
 from dedp_assets.graph.run.run_tags import CAUSE, REQUEST, request_of
 from dedp_assets.partitions import HOURLY
@@ -29,6 +29,7 @@ AT_LAST_HOUR = OnMarkers(PAGE_VIEWS_BY_HOUR, period="day", start="last_marker")
     REPORT_TRIGGERS,
     reads=Reads({PAGE_VIEWS_BY_HOUR: same("hour")}),
     runs=Runs(HOURLY, OnRequest()),
+    gates=Gates(if_empty="An hour says whether its day was due."),
     about=About(owner="team:web-analytics", used_by="whoever asks which run of a report an hour started"),
     patterns=[plan_by_markers, overwrite_partition],
     code_version="1",

@@ -1,6 +1,6 @@
 """The busiest pages of each day, from all 24 hours of another team's table."""
 
-from dedp_assets.graph.declare import About, Job, Reads, Runs, Step, Target, finished, lake_table
+from dedp_assets.graph.declare import About, Gates, Job, Reads, Runs, Step, Target, finished, lake_table
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns import Column, TableSpec, WriteResult, overwrite_partition, plan_by_markers
 from dedp_assets.reporting.defs.contracts import EVERY_HOUR_OF_A_DAY, PRODUCER
@@ -26,6 +26,7 @@ QUERY = "SELECT page, sum(views) AS views, DATE {day} AS day FROM {views} GROUP 
         EVERY_HOUR_OF_A_DAY,
         job=Job("report_busy_pages", "The busiest pages of a day, once the day's 24 hours are finished."),
     ),
+    gates=Gates(if_empty="A day without views is not reported."),
     about=About(owner="team:reporting", used_by="the dashboard of the marketing team"),
     patterns=[plan_by_markers, overwrite_partition],
     code_version="1",

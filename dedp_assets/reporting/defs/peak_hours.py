@@ -1,6 +1,6 @@
 """The peak hour of each day, in a job that the producer of the hours starts itself."""
 
-from dedp_assets.graph.declare import About, Job, OnRequest, Reads, Runs, Step, Target, finished, lake_table
+from dedp_assets.graph.declare import About, Gates, Job, OnRequest, Reads, Runs, Step, Target, finished, lake_table
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns import Column, TableSpec, WriteResult, overwrite_partition
 from dedp_assets.reporting.defs.contracts import AFTER_THE_LAST_HOUR, PRODUCER
@@ -29,6 +29,7 @@ QUERY = """
         OnRequest(),
         job=Job("report_peak_hours", "The peak hour of a day. The producer of the hours starts it after the last one."),
     ),
+    gates=Gates(if_empty="A day without views has no peak."),
     about=About(owner="team:reporting", used_by="the operators of the website"),
     patterns=[overwrite_partition],
     code_version="1",
