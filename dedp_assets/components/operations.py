@@ -21,7 +21,7 @@ from dedp_assets.patterns.catalog import KINDS, Pattern, patterns
 from dedp_assets.patterns.core.results import Access, Finding, Plan, Split
 from dedp_assets.patterns.core.rows import tally
 from dedp_assets.patterns.delta import Ledger, Table, Target
-from dedp_assets.patterns.flow._branches import Branch
+from dedp_assets.patterns.flow._branches import BranchState
 
 __all__ = ["Beside", "Earlier", "Operation", "account", "operations"]
 
@@ -31,7 +31,7 @@ branches of an upstream table with a fan-in, the target, the log of the target, 
 result by name, or a Python object."""
 
 
-_MAPPINGS: Mapping[Any, Role] = {(Mapping[str, Pinned],): "upstream", (Mapping[str, Branch],): "branches"}
+_MAPPINGS: Mapping[Any, Role] = {(Mapping[str, Pinned],): "upstream", (Mapping[str, BranchState],): "branches"}
 
 
 class Earlier(Name):

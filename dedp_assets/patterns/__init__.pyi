@@ -65,7 +65,7 @@ from dedp_assets.patterns.error_management.static_late_data_integrator import pl
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate as deduplicate
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate_stream as deduplicate_stream
 from dedp_assets.patterns.error_management.windowed_deduplicator import judge_uniqueness as judge_uniqueness
-from dedp_assets.patterns.flow.aligned_fan_in import Branch as Branch
+from dedp_assets.patterns.flow.aligned_fan_in import BranchState as BranchState
 from dedp_assets.patterns.flow.aligned_fan_in import join_branches as join_branches
 from dedp_assets.patterns.flow.aligned_fan_in import plan_aligned as plan_aligned
 from dedp_assets.patterns.flow.aligned_fan_in import unite_branches as unite_branches

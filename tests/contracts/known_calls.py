@@ -21,7 +21,7 @@ from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.error_management.dead_letter import LETTER, Field, divert_unprocessable
-from dedp_assets.patterns.flow.aligned_fan_in import Branch
+from dedp_assets.patterns.flow.aligned_fan_in import BranchState
 from dedp_assets.patterns.flow.concurrent_runner import PipelineRun
 from dedp_assets.patterns.flow.local_sequencer import SequenceStep, StepState
 from dedp_assets.patterns.flow.single_runner import PartitionProgress
@@ -127,7 +127,7 @@ class Known:
         }
 
     def _fan_in(self):
-        hours = {"mon-01": Branch("succeeded", 1), "mon-02": Branch("failed")}
+        hours = {"mon-01": BranchState("succeeded", 1), "mon-02": BranchState("failed")}
         judged = judge_branches(hours)
         other = self.frame("id INT, name STRING", (1, "Ada"))
         return {

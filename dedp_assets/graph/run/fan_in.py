@@ -14,7 +14,7 @@ from typing import Any
 
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.delta import Commit, Ledger
-from dedp_assets.patterns.flow._branches import Branch, State, without_success
+from dedp_assets.patterns.flow._branches import BranchState, State, without_success
 from dedp_assets.patterns.flow.aligned_fan_in import plan_aligned
 from dedp_assets.patterns.flow.unaligned_fan_in import FALLBACK, judge_branches, plan_unaligned
 
@@ -80,7 +80,7 @@ class FanIn:
     after_hours: float | None = None
     if_none: Callable[[FanInAlert], None] | None = None
 
-    def version(self, upstream: str, key: str, branches: Mapping[str, Branch], at: datetime | None) -> int:
+    def version(self, upstream: str, key: str, branches: Mapping[str, BranchState], at: datetime | None) -> int:
         """Return the upstream version that a run of the partition applies: the newest success.
 
         Raises:
@@ -121,7 +121,7 @@ def branches_of(
     partitions: Iterable[Mapping[str, str | None]],
     done: Mapping[str, Done],
     states: Mapping[str, State],
-) -> dict[str, Branch]:
+) -> dict[str, BranchState]:
     """Return the branches of a partition by upstream partition key.
 
     Args:
@@ -138,17 +138,19 @@ def branches_of(
     found = {}
     for name in by_name:
         if states.get(name) == "running":
-            found[name] = Branch("running")
+            found[name] = BranchState("running")
         elif name in done:
-            found[name] = Branch("succeeded", done[name].version, done[name].seconds)
+            found[name] = BranchState("succeeded", done[name].version, done[name].seconds)
         else:
-            found[name] = Branch("succeeded", _LONG_AGO) if name in long_ago else Branch(states.get(name, "waiting"))
+            found[name] = (
+                BranchState("succeeded", _LONG_AGO) if name in long_ago else BranchState(states.get(name, "waiting"))
+            )
     return found
 
 
 def read_branches(
     ledger: Ledger, partitions: Sequence[Mapping[str, str | None]], *, until: int, states: Mapping[str, State]
-) -> dict[str, Branch]:
+) -> dict[str, BranchState]:
     """Read the branches of a partition from the upstream log, up to a version; -1 without a table."""
     commits = dict(_newest_commits(ledger, partitions, until))
     seconds = _durations(commits)
@@ -156,7 +158,7 @@ def read_branches(
     return branches_of(ledger, partitions, done, states)
 
 
-def note_of(branches: Mapping[str, Branch]) -> dict[str, Any]:
+def note_of(branches: Mapping[str, BranchState]) -> dict[str, Any]:
     """Return the facts about branches for a commit record: shares, names and durations."""
     seconds = {name: each.seconds for name, each in branches.items() if each.seconds is not None}
     return {

@@ -17,7 +17,7 @@ from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.delta import Bounds, FileStats, KeyedFile, Partition, Table, TableState, candidates
-from dedp_assets.patterns.flow._branches import Branch
+from dedp_assets.patterns.flow._branches import BranchState
 from dedp_assets.patterns.flow.exclusive_choice import Router
 
 __all__ = [
@@ -86,7 +86,7 @@ class Pinned:
     partitions: tuple[Values, ...]
     version: int
     changed: int
-    branches: Mapping[str, Branch] = field(default_factory=dict)
+    branches: Mapping[str, BranchState] = field(default_factory=dict)
 
     def rows(self) -> DataFrame:
         """Read the rows; lazy. No partition, as of a branch that was not chosen, has no rows."""

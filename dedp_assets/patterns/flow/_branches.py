@@ -9,14 +9,14 @@ from typing import Literal
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types
 
-__all__ = ["Branch", "State", "counted", "newest", "require_branches", "without_success"]
+__all__ = ["BranchState", "State", "counted", "newest", "require_branches", "without_success"]
 
 State = Literal["succeeded", "failed", "running", "waiting"]
 """State of a branch: committed, failed for good, queued or running, or none of these so far."""
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class BranchState:
     """An upstream partition that a downstream partition is computed from.
 
     Attributes:
@@ -33,10 +33,10 @@ class Branch:
     def __post_init__(self) -> None:
         require_types(self)
         if (self.state == "succeeded") != (self.version is not None):
-            raise ConfigError(f"Branch.version must be that of a success alone, not {self.version} ({self.state})")
+            raise ConfigError(f"version must be that of a success alone, not {self.version} ({self.state})")
 
 
-def require_branches(branches: Mapping[str, Mapping[str, Branch]]) -> None:
+def require_branches(branches: Mapping[str, Mapping[str, BranchState]]) -> None:
     """Refuse a downstream partition without an upstream partition.
 
     Raises:
@@ -46,12 +46,12 @@ def require_branches(branches: Mapping[str, Mapping[str, Branch]]) -> None:
         raise ConfigError(f"branches must name the upstream partitions of {empty[0] or 'the table'}, not none")
 
 
-def without_success(branches: Mapping[str, Branch]) -> dict[str, State]:
+def without_success(branches: Mapping[str, BranchState]) -> dict[str, State]:
     """Return the branches without a success, by name in order, with the state of each."""
     return {name: each.state for name, each in sorted(branches.items()) if each.state != "succeeded"}
 
 
-def newest(branches: Mapping[str, Branch]) -> int:
+def newest(branches: Mapping[str, BranchState]) -> int:
     """Return the newest version among the successes."""
     return max(each.version for each in branches.values() if each.version is not None)
 

@@ -25,9 +25,9 @@ from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.results import Plan
-from dedp_assets.patterns.flow._branches import Branch, counted, newest, require_branches, without_success
+from dedp_assets.patterns.flow._branches import BranchState, counted, newest, require_branches, without_success
 
-__all__ = ["plan_aligned", "unite_branches", "join_branches", "Branch"]
+__all__ = ["plan_aligned", "unite_branches", "join_branches", "BranchState"]
 
 _SIDES = ("the rows", "the other branch")
 _KEEP = {"all": "full", "first": "left", "both": "inner"}
@@ -35,7 +35,7 @@ _COUNT = f"{RESERVED}count"
 
 
 @typed
-def plan_aligned(branches: Mapping[str, Mapping[str, Branch]]) -> Plan:
+def plan_aligned(branches: Mapping[str, Mapping[str, BranchState]]) -> Plan:
     """Choose the partitions of which every branch has succeeded, in order.
 
     Args:
@@ -49,8 +49,8 @@ def plan_aligned(branches: Mapping[str, Mapping[str, Branch]]) -> Plan:
         ConfigError: for a partition without branches.
 
     Example:
-        >>> hours = {"10": Branch("succeeded", 4), "11": Branch("succeeded", 5)}
-        >>> plan = plan_aligned({"mon": hours, "tue": {**hours, "11": Branch("failed")}})
+        >>> hours = {"10": BranchState("succeeded", 4), "11": BranchState("succeeded", 5)}
+        >>> plan = plan_aligned({"mon": hours, "tue": {**hours, "11": BranchState("failed")}})
         >>> plan.partitions, dict(plan.cursor), dict(plan.held)
         (('mon',), {'mon': 5}, {'tue': 'waits for 1 of 2: 11 (failed)'})
     """

@@ -20,7 +20,7 @@ from dedp_assets.patterns.core.columns import require_free
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, Plan
-from dedp_assets.patterns.flow._branches import Branch, counted, newest, require_branches, without_success
+from dedp_assets.patterns.flow._branches import BranchState, counted, newest, require_branches, without_success
 
 __all__ = ["plan_unaligned", "judge_branches", "label_partial", "FALLBACK"]
 
@@ -30,7 +30,7 @@ _OPEN = ("running", "waiting")
 
 
 @typed
-def plan_unaligned(branches: Mapping[str, Mapping[str, Branch]], *, due: Collection[str] = ()) -> Plan:
+def plan_unaligned(branches: Mapping[str, Mapping[str, BranchState]], *, due: Collection[str] = ()) -> Plan:
     """Choose the partitions of which every branch has ended, in order.
 
     Args:
@@ -46,8 +46,8 @@ def plan_unaligned(branches: Mapping[str, Mapping[str, Branch]], *, due: Collect
         ConfigError: for a partition without branches, and one that is due and not among them.
 
     Example:
-        >>> hours = {"10": Branch("succeeded", 4), "11": Branch("failed")}
-        >>> plan = plan_unaligned({"mon": hours, "tue": {**hours, "12": Branch("running")}})
+        >>> hours = {"10": BranchState("succeeded", 4), "11": BranchState("failed")}
+        >>> plan = plan_unaligned({"mon": hours, "tue": {**hours, "12": BranchState("running")}})
         >>> plan.partitions, dict(plan.causes), dict(plan.held)
         (('mon',), {'mon': 'partial'}, {'tue': 'waits for 1 of 3: 12 (running)'})
     """
@@ -72,7 +72,7 @@ def plan_unaligned(branches: Mapping[str, Mapping[str, Branch]], *, due: Collect
 
 
 @typed
-def judge_branches(branches: Mapping[str, Branch], *, name: str = "every_branch_is_there") -> Finding:
+def judge_branches(branches: Mapping[str, BranchState], *, name: str = "every_branch_is_there") -> Finding:
     """Judge whether every branch succeeded: a warning without some branches, a failure without any.
 
     Args:

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
-from dedp_assets.patterns.flow.aligned_fan_in import Branch, join_branches, plan_aligned, unite_branches
+from dedp_assets.patterns.flow.aligned_fan_in import BranchState, join_branches, plan_aligned, unite_branches
 
 HOURS = [f"2026-01-05-{hour:02d}" for hour in range(24)]
 STATES = ("succeeded", "failed", "running", "waiting")
 
 
 def branch(state, version=1):
-    return Branch(state, version if state == "succeeded" else None)
+    return BranchState(state, version if state == "succeeded" else None)
 
 
 def test_a_day_waits_for_the_one_hour_of_24_that_failed():
@@ -52,10 +52,12 @@ def test_a_partition_without_branches_and_a_success_without_a_version_are_refuse
     """Nobody could say of what it is complete, nor which version to apply."""
     with pytest.raises(ConfigError, match="branches must name the upstream partitions of mon, not none"):
         plan_aligned({"mon": {}})
-    with pytest.raises(ConfigError, match=r"Branch.version must be that of a success alone, not None \(succeeded\)"):
-        Branch("succeeded")
+    with pytest.raises(
+        ConfigError, match=r"BranchState.version must be that of a success alone, not None \(succeeded\)"
+    ):
+        BranchState("succeeded")
     with pytest.raises(ConfigError, match=r"not 3 \(failed\)"):
-        Branch("failed", 3)
+        BranchState("failed", 3)
 
 
 @pytest.mark.spark

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.results import Finding
-from dedp_assets.patterns.flow.aligned_fan_in import Branch
+from dedp_assets.patterns.flow.aligned_fan_in import BranchState
 from dedp_assets.patterns.flow.unaligned_fan_in import FALLBACK, judge_branches, label_partial, plan_unaligned
 
 DAY = "2026-01-05"
@@ -17,7 +17,7 @@ STATES = ("succeeded", "failed", "running", "waiting")
 
 
 def branch(state, version=1):
-    return Branch(state, version if state == "succeeded" else None)
+    return BranchState(state, version if state == "succeeded" else None)
 
 
 def hours(*failed, state="failed"):
