@@ -140,6 +140,6 @@ def test_a_producer_that_moved_its_table_is_told_by_the_path(platform):
     platform.produce(*range(24))
     assert platform.look() == [DAY]
     platform.report(version=24)
-    (platform.folder / PRODUCED).rename(platform.folder / "gold/page_views_by_hour")
+    (platform.folder / PRODUCED).rename(platform.folder / "gold/moved")
     with pytest.raises(ContractError, match=r"expected a table at .*gold/page_views_by_hour, found none"):
         platform.look()

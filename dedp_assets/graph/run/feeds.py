@@ -150,6 +150,8 @@ class Pinned:
         return Cost(files_read=sum(stats.files for stats in mine), bytes_read=sum(stats.bytes for stats in mine))
 
     def _statistics(self) -> list[FileStats]:
+        if not self.partitions:  # of a branch that was not chosen, whose table need not be there
+            return []
         held = self.table.ledger.state(self.version).statistics().items()
         return [stats for values, stats in held if any(p.items() <= dict(values).items() for p in self.partitions)]
 
