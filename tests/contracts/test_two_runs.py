@@ -497,7 +497,7 @@ def overwritten_side_by_side(world):
 def pointed(world):
     """Results of a later and an earlier run: the pointer is at the later one, whoever moves it last."""
     table = world.table("results", "id INT")
-    table.append(world.frame("id INT", (1,)), provenance=run("base"))
+    table.append(world.frame("id INT", (1,)), provenance=run("base", sequence=1))
     for position in (3, 2):
 
         def move(w, position=position):
