@@ -195,6 +195,39 @@ def test_at_noon_the_day_so_far_is_asked_for_without_any_news(lakes):
     assert Reconciler(TABLES).reconcile(lakes.lake, lakes.landing, lakes.now)[0].asks == ()
 
 
+def test_at_noon_nothing_but_the_clock_asks_for_the_day_so_far(lakes):
+    """No commit, no run: the reconciler looks at what waits again."""
+    lakes.commit(BY_HOUR, KEYS[0])
+    assert lakes.look()[0] == {}
+    lakes.now = NIGHT.replace(hour=12)
+    assert lakes.look()[0] == {"gold/so_far": DAY}
+
+
+def test_a_stale_day_is_held_while_one_of_its_hours_is_computed_again(lakes):
+    """It was asked for, and is no longer until that run has ended."""
+    for key in KEYS:
+        lakes.commit(BY_HOUR, key)
+    assert "gold/so_far" in lakes.look()[0]
+    run = lakes.run_of(KEYS[3], dg.DagsterRunStatus.STARTED)
+    asked, waiting = lakes.look()
+    assert (asked, [*waiting]) == ({"gold/report": DAY}, ["gold/so_far"])
+    lakes.instance.report_run_failed(lakes.instance.get_run_by_id(run))
+    assert lakes.look() == ({"gold/report": DAY, "gold/so_far": DAY}, {})
+
+
+def test_a_day_without_a_row_is_found_again_after_a_log_that_could_not_be_read(lakes):
+    """What was known is judged anew, hours without rows included."""
+    for key in KEYS:
+        lakes.commit(BY_HOUR, key, rows=False)
+    assert lakes.look()[0] == {"gold/report": DAY, "gold/so_far": DAY}
+    damaged = lakes.root / REPORT.name / "_delta_log" / f"{0:020d}.json"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_text("{")
+    assert lakes.look()[0] == {"gold/so_far": DAY}
+    damaged.unlink()
+    assert lakes.look()[0] == {"gold/report": DAY, "gold/so_far": DAY}
+
+
 def test_0_of_24_hours_ask_for_a_run_that_calls_the_error_handler_once(lakes):
     """Nobody has committed anything: the failed runs of the hours ask for it. A refusal of the day ends it."""
     lakes.now = MORNING
