@@ -10,8 +10,10 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
+from dedp_assets.graph.run.fan_in import NO_BRANCH
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY
+from dedp_assets.resources.alerting import outbox_of
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
 from dedp_assets.status import needs
@@ -187,3 +189,6 @@ def test_0_of_24_hours_write_nothing_and_raise_one_alert(tmp_path):
         observed = instance.fetch_observations(dg.AssetKey(SO_FAR.split("/")), limit=1).records
         assert "without 24 of 24" in observed[0].asset_observation.metadata["not computed"].value
         assert list(world.platform.react()) == []
+        alerts = [each.alert for each in outbox_of(world.settings).open_episodes() if each.alert.name == NO_BRANCH]
+        assert [(alert.table, alert.partition) for alert in alerts] == [(SO_FAR, day(0))]
+        assert "without 24 of 24" in alerts[0].reason

@@ -22,7 +22,7 @@ from dedp_assets.graph.declare.records import About, Gates, Reads, Request
 from dedp_assets.graph.declare.runs import Job, OnDelivery, OnEvent, Runs
 from dedp_assets.graph.run.batches import Inputs, Step, Work, latest
 from dedp_assets.graph.run.branch_runs import repository_of, run_states
-from dedp_assets.graph.run.fan_in import RunStates, handled, note_of, without_runs
+from dedp_assets.graph.run.fan_in import NO_BRANCH, RunStates, alerting, handled, note_of, without_runs
 from dedp_assets.graph.run.feeds import Feed, Pinned, pin, whole
 from dedp_assets.graph.run.ordering import earlier_keys, fed_keys, handed_over, require_turn
 from dedp_assets.graph.run.refusals import Refusals
@@ -203,8 +203,11 @@ class LakeTable(Generic[P]):
 
         def inputs_of(key: str) -> Inputs:
             request = Request(key, at, context.run.run_id, event_attributes(context.run.tags))
-            with handled(context.log.error):
-                return self._find_inputs(request, tables, upstream, more, refusals, states)
+            with handled(alerting(context, self.spec.name)):
+                found = self._find_inputs(request, tables, upstream, more, refusals, states)
+            if ended:
+                context.resources.alerts.clear(NO_BRANCH, self.spec.name, key)
+            return found
 
         def build(step: Step) -> WriteResult:
             given: Given = {Step: [step], Pinned: step.inputs.pinned, Target: self._targets(step, tables)}
@@ -287,13 +290,14 @@ class LakeTable(Generic[P]):
         return tuple(handed_over(each, before) for each in tables if each.spec == self.hands_over)
 
     def _resources(self) -> set[str]:
-        """Name the resources that the functions ask for, by parameter."""
+        """Name the resources that the functions ask for, by parameter, and that of a fan-in's error handler."""
         find, read, written = self.reads.inputs, len(self.reads.tables), len(self.tables)
         handed = self.hands_over is not None
         counts = {Step: 1, Pinned: len(self.reads.upstream) + handed, Target: written}
         names = resources_of(self.spec.name, self.function, counts)
         seen = {Request: 1, Pinned: read, Table: written, Step: 0, Target: 0}
-        return names | (resources_of(self.spec.name, find, seen) if find else set())
+        handler = {"alerts"} if self.reads.waits_for_runs else set[str]()
+        return names | handler | (resources_of(self.spec.name, find, seen) if find else set())
 
 
 def lake_table(

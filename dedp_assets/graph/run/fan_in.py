@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+import dagster as dg
+
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.delta import Commit, Ledger
 from dedp_assets.patterns.flow._branches import BranchState, State, without_success
@@ -19,11 +21,13 @@ from dedp_assets.patterns.flow.aligned_fan_in import plan_aligned
 from dedp_assets.patterns.flow.unaligned_fan_in import FALLBACK, judge_branches, plan_unaligned
 
 __all__ = [
+    "NO_BRANCH",
     "Done",
     "FanIn",
     "FanInAlert",
     "NoBranch",
     "RunStates",
+    "alerting",
     "branches_of",
     "handled",
     "note_of",
@@ -35,6 +39,10 @@ RunStates = Callable[[str], Mapping[str, State]]
 """Upstream table -> partition key -> ``running`` or ``failed``, of keys with such a run."""
 _LONG_AGO = 0
 """Version of a success that the log no longer tells."""
+
+
+NO_BRANCH = "no_branch_succeeded"
+"""Name of the alert about a partition none of whose branches succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +81,7 @@ class FanIn:
         ended: whether it is enough that each branch has ended, in success or not (unaligned).
         after_hours: deadline of an unaligned fan-in in hours after the beginning of the day that the key names (UTC):
             from then on branches that nobody has started are not waited for. ``None``: no deadline.
-        if_none: error handler of a partition none of whose branches succeeded; by default the run's log.
+        if_none: error handler of a partition none of whose branches succeeded; by default the alert channel.
     """
 
     ended: bool = False
@@ -169,9 +177,21 @@ def note_of(branches: Mapping[str, BranchState]) -> dict[str, Any]:
     }
 
 
+def alerting(context: dg.AssetExecutionContext, table: str) -> Callable[[FanInAlert], None]:
+    """Return the default error handler: an alert about the partition, and the text in the run's log."""
+
+    def handle(alert: FanInAlert) -> None:
+        context.log.error(alert.text)
+        context.resources.alerts.raise_alert(
+            NO_BRANCH, table, alert.key, severity="critical", figure="0 branches", limit="1 branch", reason=alert.text
+        )
+
+    return handle
+
+
 @contextmanager
-def handled(log: Callable[[str], object]) -> Iterator[None]:
-    """Call the error handler if no branch of the block's partition succeeded; by default the log.
+def handled(default: Callable[[FanInAlert], object]) -> Iterator[None]:
+    """Call the error handler, declared or default, of a partition without a successful branch.
 
     Raises:
         NoBranch: as the block.
@@ -179,10 +199,7 @@ def handled(log: Callable[[str], object]) -> Iterator[None]:
     try:
         yield
     except NoBranch as none:
-        if none.handler is None:
-            log(none.alert.text)
-        else:
-            none.handler(none.alert)
+        (none.handler or default)(none.alert)
         raise
 
 

@@ -266,8 +266,8 @@ def unaligned(
         feed: the upstream partitions of a key.
         after_hours: deadline, in hours after the beginning of the day that the key names, in UTC: from then on upstream
             partitions that nobody has started are not waited for. By default there is no deadline.
-        if_none: error handler of a key for which no upstream partition is there: nothing is written. By default it is
-            the log of the run.
+        if_none: error handler of a key for which no upstream partition is there: nothing is written. By default an
+            alert is raised, and cleared by the first run that finds a branch.
 
     Raises:
         ConfigError: for a deadline below 0.

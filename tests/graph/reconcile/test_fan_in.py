@@ -64,7 +64,7 @@ TABLES = [
 ]
 REPOSITORY = dg.Definitions(
     [table.definition() for table in TABLES],
-    resources={name: dg.ResourceDefinition.none_resource() for name in ("lake", "clock")},
+    resources={name: dg.ResourceDefinition.none_resource() for name in ("lake", "clock", "alerts")},
 ).get_repository_def()
 HOURLY = dg.AssetKey(["silver", "by_hour"])
 

@@ -105,8 +105,8 @@ def test_at_the_deadline_a_day_does_without_the_hours_that_nobody_has_started(tm
 
 
 def test_0_of_24_hours_call_the_error_handler_that_the_feed_names(tmp_path):
-    """With the table and the hours; without one of its own the run's log is told. It is no NotReady: no retry helps."""
-    alerts, logged = list[FanInAlert](), list[str]()
+    """With the table and the hours; without one the default is called. It is no NotReady: no retry helps."""
+    alerts, logged = list[FanInAlert](), list[FanInAlert]()
     table = table_of(tmp_path, written("2026-01-06-00"))
     failed = {f"h{hour:02d}": "failed" for hour in range(24)}
     for feed in (
@@ -119,7 +119,7 @@ def test_0_of_24_hours_call_the_error_handler_that_the_feed_names(tmp_path):
     (alert,) = alerts
     assert (alert.upstream, alert.key) == (NAME, DAY)
     assert all(f"{hour} (failed)" in alert.text for hour in HOURS)
-    assert logged == [alert.text]
+    assert logged == [alert]
 
 
 def test_hours_that_all_failed_before_their_table_was_made_call_the_error_handler(tmp_path):
