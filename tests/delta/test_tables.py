@@ -623,8 +623,8 @@ def test_what_was_compared_counts_for_nothing_once_others_wrote(make_table, spar
     table.overwrite(rows, partition=LANDED, provenance=a_run(sequence=1))
     real = StagedWrite._compare
 
-    def overtaken(staged, after):
-        compared = real(staged, after)
+    def overtaken(staged, *given):
+        compared = real(staged, *given)
         late = {"raw": ["late"], "landed_on": [date(2026, 1, 7)], "event_date": [date(2026, 1, 4)]}
         write_deltalake(str(table.location), pa.table(late), mode="append")
         return compared
