@@ -20,8 +20,8 @@ from dedp_assets.patterns.connectors.alert_channels import (
     Webhook,
 )
 from dedp_assets.patterns.connectors.alerts import Alert, Channel, Severity
-from dedp_assets.patterns.connectors.outbox import Manner, Outbox
-from dedp_assets.patterns.connectors.silence import SilentHours
+from dedp_assets.patterns.connectors.outbox import Outbox
+from dedp_assets.patterns.connectors.silence import Manner, SilentHours
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta import LocalStore
 from dedp_assets.resources.clock import Clock

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from dedp_assets.patterns.connectors.alerts import Alert
 from dedp_assets.patterns.connectors.episodes import acknowledge, end_episode, follow, next_message, raise_episode
-from dedp_assets.patterns.connectors.outbox import Manner, Outbox
-from dedp_assets.patterns.connectors.silence import SilentHours
+from dedp_assets.patterns.connectors.outbox import Outbox
+from dedp_assets.patterns.connectors.silence import Manner, SilentHours
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.delta import LocalStore
 

@@ -10,8 +10,8 @@ from threading import Event
 import pytest
 
 from dedp_assets.patterns.connectors.alerts import Alert
-from dedp_assets.patterns.connectors.outbox import Manner, Outbox
-from dedp_assets.patterns.connectors.silence import SilentHours
+from dedp_assets.patterns.connectors.outbox import Outbox
+from dedp_assets.patterns.connectors.silence import Manner, SilentHours
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.delta import LocalStore, table_lock
 

@@ -29,30 +29,15 @@ from dedp_assets.patterns.connectors.episodes import (
     next_message,
     raise_episode,
 )
-from dedp_assets.patterns.connectors.silence import SilentHours
+from dedp_assets.patterns.connectors.silence import Manner
 from dedp_assets.patterns.delta import Store, table_lock
 
-__all__ = ["Manner", "Outbox", "Pending"]
+__all__ = ["Outbox", "Pending"]
 
 _EPISODES, _CHANNELS, _DELIVERING = "episodes", "channels", "delivering"
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=30), timedelta(hours=1)
 _LOCK_SECONDS = 30
 _MOST_DOUBLINGS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Manner:
-    """The times at which messages leave.
-
-    Attributes:
-        silence: silent hours, if there are any.
-        remind_hours: pause between reminders of an episode that lasts, in hours; 0 for none.
-        seconds: how long one delivery goes on to send to a channel, in seconds.
-    """
-
-    silence: SilentHours | None = None
-    remind_hours: float = 0
-    seconds: float = 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from dedp_assets.patterns.connectors.alerts import Severity
 from dedp_assets.patterns.core.errors import ConfigError
 
-__all__ = ["SilentHours"]
+__all__ = ["Manner", "SilentHours"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +58,18 @@ class SilentHours:
             if start <= at < end:
                 return end
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """The times at which messages leave.
+
+    Attributes:
+        silence: silent hours, if there are any.
+        remind_hours: pause between reminders of an episode that lasts, in hours; 0 for none.
+        seconds: how long one delivery goes on to send to a channel, in seconds.
+    """
+
+    silence: SilentHours | None = None
+    remind_hours: float = 0
+    seconds: float = 20
