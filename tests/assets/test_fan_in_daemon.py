@@ -90,7 +90,10 @@ def story(spark, tmp_path_factory):
         with daemon(home, **more) as process:
             backfill(home)
             seen.until(lambda: len(seen.committed()) >= 8 and seen.runs(UNDER_WAY))
-            kill({process.pid, *descendants(process.pid)})
+            processes = descendants(process.pid)
+            kill({process.pid, *processes})
+            process.wait()
+            assert wait_until(lambda: not any(Path("/proc", str(each)).exists() for each in processes))
         killed = {run.run_id for run in seen.runs(UNDER_WAY)}
         with world_in(home):  # a new start closes the runs whose process is gone
             capped(home)
