@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.budget(90, "24 hours of a table and
 HOURS, TRIGGERS = "gold/page_views_by_hour", "platform/report_triggers"
 BUSY, PEAK = "reporting/busy_pages", "reporting/peak_hours"
 FORCE = {"dedp/force": "true"}
+MORE = visits_of(0, count=80)
+"""The day as it is delivered again, with more visits."""
 
 
 def hour(number):
@@ -55,9 +57,9 @@ def queued(world):
     return [run.tags["dagster/partition"] for run in reversed(runs) if run.status == dg.DagsterRunStatus.QUEUED]
 
 
-def views():
-    """Views of the day by hour and page, by a model in plain Python."""
-    visits = map(json.loads, visits_of(0))
+def views(lines):
+    """Views by hour and page, by a model in plain Python."""
+    visits = map(json.loads, lines)
     return Counter((visit["event_time"][:13].replace("T", "-"), visit["page"]) for visit in visits)
 
 
@@ -77,7 +79,7 @@ def test_the_24th_hour_starts_one_run_by_its_marker_and_one_by_the_trigger(platf
     assert platforms.consumer.react() == [("report_busy_pages", day(0))]
     assert platforms.consumer.react() == []
     counted = Counter()
-    for (_, page), number in views().items():
+    for (_, page), number in views(visits_of(0)).items():
         counted[page] += number
     assert {row["page"]: row["views"] for row in platforms.consumer.rows(BUSY)} == counted
     assert queued(platforms.producer) == [day(0)]
@@ -85,7 +87,7 @@ def test_the_24th_hour_starts_one_run_by_its_marker_and_one_by_the_trigger(platf
     assert (row["hour"], row["job"], str(row["day"])) == (hour(23), "report_peak_hours", day(0))
     assert not platforms.consumer.run("report_peak_hours", day(0)).failure
     by_hour = Counter()
-    for (each, _), number in views().items():
+    for (each, _), number in views(visits_of(0)).items():
         by_hour[each] += number
     (peak,) = platforms.consumer.rows(PEAK)
     assert peak["views"] == max(by_hour.values())
@@ -99,11 +101,21 @@ def test_a_job_that_was_started_again_starts_nothing_again(platforms):
     assert platforms.consumer.react() == []
 
 
+def hours_with_more():
+    """The hours of which the second delivery says otherwise."""
+    old, new = views(visits_of(0)), views(MORE)
+    return sorted({each for each, page in old.keys() | new.keys() if old[each, page] != new[each, page]})
+
+
 def test_a_backfill_of_an_hour_starts_its_day_again(platforms):
     """Once by the marker and once by the trigger; the hours beside it are as they were."""
+    platforms.producer.land(day(0), MORE)
+    for table in ("bronze/visits", "silver/visits"):
+        assert not platforms.producer.compute(table, day(0)).failure
     before = {key: platforms.producer.last(HOURS, hour=key).version for key in map(hour, range(24))}
-    assert platforms.producer.run("hourly_page_views", hour(5), **FORCE).failure == ""
-    assert {key for key in before if platforms.producer.last(HOURS, hour=key).version != before[key]} == {hour(5)}
+    changed, *_ = hours_with_more()
+    assert platforms.producer.run("hourly_page_views", changed).failure == ""
+    assert {key for key in before if platforms.producer.last(HOURS, hour=key).version != before[key]} == {changed}
     assert platforms.consumer.react() == [("report_busy_pages", day(0))]
     assert platforms.consumer.react() == []
     assert queued(platforms.producer) == [day(0)] * 2
@@ -112,12 +124,13 @@ def test_a_backfill_of_an_hour_starts_its_day_again(platforms):
 def test_a_missing_target_fails_the_trigger_alone(platforms, monkeypatch):
     """The consumer renamed its job: the producer's rows are committed, and the error names what is missing."""
     monkeypatch.setattr(report_triggers, "JOB", "report_quiet_hours")
-    version = platforms.producer.last(HOURS, hour=hour(7)).version
+    _, changed, *_ = hours_with_more()
+    version = platforms.producer.last(HOURS, hour=changed).version
     known = {run.run_id for run in platforms.producer.platform.instance.get_runs()}
-    ended = platforms.producer.run("hourly_page_views", hour(7), **FORCE)
+    ended = platforms.producer.run("hourly_page_views", changed)
     said = "job must name a job of the code location reporting, not report_quiet_hours, which is missing there"
     assert said in ended.failure
-    assert platforms.producer.last(HOURS, hour=hour(7)).version > version
+    assert platforms.producer.last(HOURS, hour=changed).version > version
     instance = platforms.producer.platform.instance
     (run,) = [run for run in instance.get_runs() if run.run_id not in known]
     events = [entry.dagster_event for entry in instance.all_logs(run.run_id) if entry.dagster_event]
@@ -126,7 +139,7 @@ def test_a_missing_target_fails_the_trigger_alone(platforms, monkeypatch):
     materialized = [e for e in events if e.event_type_value == "ASSET_MATERIALIZATION"]
     assert [e.asset_key.path for e in materialized] == [["gold", "page_views_by_hour"]]
     monkeypatch.undo()
-    assert platforms.producer.run("hourly_page_views", hour(7)).failure == ""
+    assert platforms.producer.run("hourly_page_views", changed).failure == ""
     assert queued(platforms.producer) == [day(0)] * 3
 
 
