@@ -112,6 +112,7 @@ class Known:
         """Function -> its arguments, by chapter."""
         return {
             **self._error_management(),
+            **self._flow(),
             **self._idempotency(),
             **self._ingestion(),
             **self._modeling(),
@@ -188,6 +189,9 @@ class Known:
             "deduplicate_stream": {"stream": self.stream, "keys": ["id"], "event_time": "at", "window": "1 hour"},
             "judge_uniqueness": {"rows": visits, "keys": ["id"]},
         }
+
+    def _flow(self):
+        return {"compare_by_key": {"legacy": self.visits, "new": self.visits, "keys": ["id"]}}
 
     def _idempotency(self):
         visits, daily, monday = self.visits, self.daily, {"day": "mon"}
