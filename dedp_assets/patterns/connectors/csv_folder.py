@@ -95,8 +95,8 @@ class CsvFolder:
     """A folder of CSV files for systems that read no Delta.
 
     Attributes:
-        root: path of the folder; ``<root>/<column>=<value>`` holds a partition. A name that engines read otherwise is
-            shortened, and ends with a digest.
+        root: path of the folder; ``<root>/<column>=<value>``, the column in lower case, holds a partition. A name that
+            engines read otherwise is shortened, and ends with a digest.
         header: whether each file begins with the names of the columns.
         separator: one character between two values.
     """
@@ -180,7 +180,8 @@ class CsvFolder:
         folder.put(MARKER, json.dumps(marker).encode())
 
     def _folder(self, partition: Mapping[str, str]) -> LocalStore:
-        return as_folder(store_at(f"{self._place.address}/{_folder_name(slice_name(partition))}"))
+        named = slice_name({column.lower(): value for column, value in partition.items()})  # as Spark compares names
+        return as_folder(store_at(f"{self._place.address}/{_folder_name(named)}"))
 
     def _marker(self, folder: LocalStore) -> dict[str, Any]:
         """Read the marker of a partition; empty before the first batch."""
