@@ -69,6 +69,18 @@ def test_a_column_that_no_text_can_hold_is_refused_by_name(spark, tmp_path):
     assert not (tmp_path / "csv").exists()
 
 
+@pytest.mark.spark
+def test_partitions_under_any_name_have_folders_of_their_own(spark, tmp_path):
+    """Also names that engines read as something else, hidden ones, and those that differ in one odd character."""
+    folder, odd = CsvFolder(str(tmp_path / "csv")), ["a:b", "a*b", "a/b", "a%2Fb", "x" * 300, "ü", "."]
+    for number, value in enumerate(odd):
+        folder.replace(spark.createDataFrame([(number,)], "id INT").coalesce(1), {"_k": value}, Batch(str(number)))
+    assert all(folder.holds({"_k": value}, Batch(str(number))) for number, value in enumerate(odd))
+    shown = [each.name for each in (tmp_path / "csv").iterdir() if each.is_symlink()]
+    assert len(shown) == len(odd)
+    assert not [name for name in shown if name.startswith((".", "_"))]
+
+
 @pytest.mark.parametrize("separator", ["", ",,", '"', "\n"])
 def test_a_separator_is_one_character(tmp_path, separator):
     """And none that means something else in a CSV file."""

@@ -213,6 +213,7 @@ class Known:
         done, ingest = PartitionProgress("committed", version=1), PipelineRun("ingest", ("database",), priority=1)
         steps = {"steps": [SequenceStep("a"), SequenceStep("b", ["a"])]}
         return {
+            "compare_by_key": {"legacy": self.visits, "new": self.visits, "keys": ["id"]},
             "judge_steps": {**steps, "states": {"a": StepState("done")}},
             "chain_steps": {"rows": self.visits, "steps": [lambda rows: rows]},
             "judge_contract": {"upstream": self.daily, "columns": {"id": "INT"}, "partition_by": ["day"]},

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,6 +47,7 @@ _DIALECT = {
 }
 """RFC 4180, with NULL as nothing, an empty text as ``""``, and every microsecond; the marker is written last by this
 module."""
+_ODD, _SHOWN, _LONGEST = re.compile(r"[^\w=.,+ -]"), 40, 150
 _NO_TEXT = ("array", "binary", "interval", "map", "struct", "variant")
 
 
@@ -93,7 +95,8 @@ class CsvFolder:
     """A folder of CSV files for systems that read no Delta.
 
     Attributes:
-        root: path of the folder; ``<root>/<column>=<value>`` holds a partition.
+        root: path of the folder; ``<root>/<column>=<value>``, the column in lower case, holds a partition. A name that
+            engines read otherwise is shortened, and ends with a digest.
         header: whether each file begins with the names of the columns.
         separator: one character between two values.
     """
@@ -177,7 +180,8 @@ class CsvFolder:
         folder.put(MARKER, json.dumps(marker).encode())
 
     def _folder(self, partition: Mapping[str, str]) -> LocalStore:
-        return as_folder(store_at(f"{self._place.address}/{slice_name(partition)}"))
+        named = slice_name({column.lower(): value for column, value in partition.items()})  # as Spark compares names
+        return as_folder(store_at(f"{self._place.address}/{_folder_name(named)}"))
 
     def _marker(self, folder: LocalStore) -> dict[str, Any]:
         """Read the marker of a partition; empty before the first batch."""
@@ -186,6 +190,14 @@ class CsvFolder:
             return {}
         found: dict[str, Any] = json.loads(edition.files.read(MARKER))
         return found
+
+
+def _folder_name(part: str) -> str:
+    """Return a folder's name for a partition: as written, or with a digest where engines misread the text."""
+    plain = _ODD.sub("_", part)
+    if plain == part and len(part.encode()) <= _LONGEST and part[0] not in "._":
+        return part
+    return f"{plain[:_SHOWN].lstrip('._')}-{hashlib.sha256(part.encode()).hexdigest()[:16]}"
 
 
 def _require_texts(name: str, rows: DataFrame) -> None:

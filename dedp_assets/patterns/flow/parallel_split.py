@@ -67,7 +67,7 @@ def write_parallel(
         >>> folder = CsvFolder(f"{views.store.address}_csv")
         >>> write_parallel(frame("page STRING, day STRING", ("/a", "mon")), monday, folder).rows.written
         1
-        >>> len(folder.files({"day": "mon"}))
+        >>> len(folder.files(monday.partition))
         1
         >>> rows(views)
         [('/a', 'mon')]
