@@ -44,7 +44,7 @@ def capped(home):
 def backfill(home):
     """Ask for the 24 hours of the day, as a person does."""
     command = [str(Path(sys.executable).parent / "dagster"), "job", "backfill", "-w", str(CHECKOUT / "workspace.yaml")]
-    command += ["-j", "hourly_page_views", "--from", hours(0)[0], "--to", hours(0)[-1], "--noprompt"]
+    command += ["-l", "dedp", "-j", "hourly_page_views", "--from", hours(0)[0], "--to", hours(0)[-1], "--noprompt"]
     variables = {"DEDP_HOME": str(home), "DAGSTER_HOME": f"{home}/dagster", "DEDP_CACHE": str(settings().cache)}
     subprocess.run(command, cwd=CHECKOUT, env=child_environment(variables), check=True, capture_output=True)
 
