@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import warnings
 from collections import Counter
 from pathlib import Path
 
 import dagster as dg
 import pytest
 import yaml
+from dagster._core.execution.backfill import PartitionBackfill  # noqa: TID251 - the public way is a web server
 
-from dedp_assets.resources.environments import CHECKOUT, child_environment, settings
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.environments import settings
 from tests.assets.conftest import day, world_in
 from tests.assets.test_daemon import daemon
 from tests.assets.test_page_views import APPROVED, BY_HOUR, REPORT, SO_FAR, hours, visits
@@ -41,12 +42,25 @@ def capped(home):
     path.write_text(yaml.safe_dump(stated))
 
 
-def backfill(home):
-    """Ask for the 24 hours of the day, as a person does."""
-    command = [str(Path(sys.executable).parent / "dagster"), "job", "backfill", "-w", str(CHECKOUT / "workspace.yaml")]
-    command += ["-l", "dedp", "-j", "hourly_page_views", "--from", hours(0)[0], "--to", hours(0)[-1], "--noprompt"]
-    variables = {"DEDP_HOME": str(home), "DAGSTER_HOME": f"{home}/dagster", "DEDP_CACHE": str(settings().cache)}
-    subprocess.run(command, cwd=CHECKOUT, env=child_environment(variables), check=True, capture_output=True)
+def backfill(world):
+    """Ask for the 24 hours of the day, as the UI does for a person."""
+    instance = world.platform.instance
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of Dagster's own code
+        asked = PartitionBackfill.from_asset_partitions(
+            "hours",
+            world.platform.definitions.resolve_asset_graph(),
+            partition_names=hours(0),
+            asset_selection=[dg.AssetKey(BY_HOUR.split("/"))],
+            backfill_timestamp=Clock().now().timestamp(),
+            dynamic_partitions_store=instance,
+            tags={},
+            all_partitions=False,
+            title=None,
+            description=None,
+            run_config=None,
+        )
+    instance.add_backfill(asked)
 
 
 class Seen:
@@ -64,7 +78,12 @@ class Seen:
             self.most = max(self.most, len(self.runs(UNDER_WAY)))
             return condition()
 
-        assert wait_until(look, seconds=300)
+        assert wait_until(look, seconds=300), self.states()
+
+    def states(self):
+        """Runs by job, partition and status."""
+        runs = self.instance.get_runs()
+        return [(run.job_name, run.tags.get("dagster/partition"), run.status.value) for run in runs]
 
     def committed(self):
         """Commits by hour."""
@@ -84,11 +103,11 @@ def story(spark, tmp_path_factory):
     with world_in(home) as world:
         world.land(day(0), visits(0, STRANGE))
         world.react()
+        backfill(world)
     with connect_server(settings()) as engine, dg.DagsterInstance.from_config(str(home / "dagster")) as instance:
         seen, more = Seen(instance, world), {"SPARK_REMOTE": engine}
         capped(home)
         with daemon(home, **more) as process:
-            backfill(home)
             seen.until(lambda: len(seen.committed()) >= 8 and seen.runs(UNDER_WAY))
             processes = descendants(process.pid)
             kill({process.pid, *processes})
