@@ -78,5 +78,5 @@ def test_a_table_without_versions_is_refused_with_those_that_have_some(dedp):
     code, _, errors = dedp(table="silver/visits")
     assert (code, errors) == (
         1,
-        "dedp versions: table must be one that shows versions (gold/devices), not silver/visits\n",
+        "dedp versions: table must be one that shows versions (gold/country_report, gold/devices), not silver/visits\n",
     )
