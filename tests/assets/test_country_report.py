@@ -21,7 +21,7 @@ from dedp_assets.resources.spark import SparkEngine
 from dedp_assets.sources.ip_locations import location_of
 from tests.assets.conftest import day, visits_of, world_in
 
-pytestmark = [pytest.mark.spark, pytest.mark.budget(80, "a platform whose runs fail and go on, with a service")]
+pytestmark = [pytest.mark.spark, pytest.mark.budget(40, "a platform whose runs fail and go on, with a service")]
 
 PLACES, COUNTRIES, REGIONS, REPORT = [step.name for step in COUNTRY_REPORT_STEPS.steps]
 

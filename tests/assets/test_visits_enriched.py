@@ -18,7 +18,7 @@ from dedp_assets.sources.ip_locations import MOST, location_of
 from tests.assets.conftest import MONDAY, day, visits_of, world_in
 from tests.helpers import a_run
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.budget(40, "a platform with a service, whose answers several tables read")]
 
 PLACES, ENRICHED = "bronze/ip_locations", "silver/visits_enriched"
 FORCE = {"dedp/force": "true"}
