@@ -147,7 +147,7 @@ def test_a_broken_contract_is_refused_before_a_row_is_read(platforms):
     """The producer's table moved: the run says which path was expected, and the report stays as it was."""
     place = platforms.producer.settings.lakehouse / HOURS
     before = platforms.consumer.rows(BUSY)
-    place.rename(moved := place.with_name("page_views_by_hour"))
+    place.rename(moved := place.with_name("moved"))
     try:
         said = platforms.consumer.run("report_busy_pages", day(0), **FORCE).failure
     finally:

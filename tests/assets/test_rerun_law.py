@@ -106,6 +106,11 @@ def compute(world, name, key, **tags):
     return world.compute(name, "" if last else key, **span, **tags)
 
 
+def is_chosen(table) -> bool:
+    """Whether the days that landed are of the table's branch, if it is one."""
+    return any(table.runs.takes(key) for key in keys_of(table.runs.partitions))
+
+
 class Contents:
     """The rows of every table, read again where there is a new version."""
 
@@ -115,7 +120,7 @@ class Contents:
     def now(self) -> dict[str, Counter[str]]:
         """The business columns of every row of every table, in no order."""
         versions = self.world.versions()
-        for table in TABLES.values():
+        for table in filter(is_chosen, TABLES.values()):
             for spec in table.tables:
                 if self.known.get(spec.name, (None,))[0] != versions[spec.name]:
                     kept = [column for column in spec.content if column not in BY_RUN]
