@@ -30,8 +30,8 @@ from tests.helpers import OF_PRODUCERS
 TO = "..."
 """Between the first and the last key of a range."""
 pytestmark = [pytest.mark.slow, pytest.mark.budget(400, "every table of the graph is computed several times")]
-BY_RUN = {"run_id", "dead_lettered_at"}
-"""Columns that say which run refused a record, and when."""
+BY_RUN = {"run_id", "dead_lettered_at", "file"}
+"""Columns that say which run refused a record, and when, and under which name a run wrote a file of CSV."""
 START = datetime(MONDAY.year, MONDAY.month, MONDAY.day, tzinfo=timezone.utc)
 END = START + timedelta(days=2)
 TABLES = {table.spec.name: table for table in declared(defs)}
