@@ -33,7 +33,7 @@ _SHOWN: dict[str, Callable[[Cost], float | None]] = {
     "MB written": lambda of: None if of.bytes_written is None else of.bytes_written / _MB,
     "attempts": lambda of: of.attempts,
 }
-"""Heading -> figure, ``None`` if unknown."""
+"""Heading -> function of a cost that returns the figure; ``None`` for an unknown figure."""
 
 
 @dataclass(frozen=True, slots=True)

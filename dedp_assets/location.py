@@ -123,7 +123,7 @@ def _wiring(
     sensors: Sequence[dg.SensorDefinition],
     resources: Mapping[str, object] | None,
 ) -> dg.Definitions:
-    """Return the definitions beside tables and jobs: sources, sensors, resources, loggers, executor."""
+    """Make the definitions of sources, checks, sensors, resources, loggers and the executor."""
     return dg.Definitions(
         assets=[source.spec() for source in sources(tables)],
         asset_checks=[completeness_checks(tables), *catch_up_checks(tables)],

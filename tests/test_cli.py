@@ -318,7 +318,7 @@ def test_a_setting_that_is_not_offered_is_one_line_at_every_command(dedp, monkey
     monkeypatch.setenv("DEDP_JIT", "x")
     code, out, err = dedp(*command)
     assert (code, out) == (1, "")
-    assert err == f"dedp {command[0]}: DEDP_JIT=x is not offered; choose one of full, quick, steady\n"
+    assert err == f"dedp {command[0]}: DEDP_JIT must be one of full, quick, steady, not x\n"
 
 
 def test_an_engine_that_cannot_be_made_ready_ends_the_command(dedp, monkeypatch):

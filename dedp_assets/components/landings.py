@@ -22,7 +22,7 @@ from dedp_assets.resources.databases import Database
 __all__ = ["ADDED", "COLUMNS", "Landed", "LandedColumn", "Landing"]
 
 COLUMNS = "columns.yaml"
-"""Default name of the file with the columns, beside the declaration."""
+"""Default name of the columns' file, in the folder of the declaration."""
 _PLACES = {
     "source_file": Column("STRING", "file or table it came in", required=True),
     "line_number": Column(

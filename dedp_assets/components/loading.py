@@ -25,7 +25,7 @@ from dedp_assets.graph.declare import LakeTable, declared
 __all__ = ["Loaded", "component_in", "component_of", "load"]
 
 Parts = tuple[Any, dg.Definitions]
-"""Declaration of a document, ``None`` for a faulty document, and Dagster's definitions of the tables or the faults."""
+"""Declaration of a document (``None`` for a faulty one), and Dagster's definitions of tables or faults."""
 _CHECKED: ContextVar[Checked | None] = ContextVar("checked", default=None)
 """The declarations of the location that loads."""
 _LOG = logging.getLogger("dagster")

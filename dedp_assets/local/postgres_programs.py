@@ -41,7 +41,7 @@ def _of_the_wheel() -> Path:
 
 
 def _with_tls(chosen: Settings) -> Path:
-    """Return the programs of the build with TLS, unpacked beside the jar at the first call."""
+    """Unpack the build with TLS beside the jar, at the first call, and return the folder of the programs."""
     here = (sys.platform, platform.machine())
     if here != _BUILT_FOR:
         stated = " on ".join(here)

@@ -184,7 +184,7 @@ def settings() -> Settings:
         ads_topic=env.get("DEDP_ADS_TOPIC") or "ads",
         tick_seconds=_seconds(env, "DEDP_TICK_SECONDS", 5),
         look_seconds=_seconds(env, "DEDP_LOOK_SECONDS", 0, least=0),
-        runs_at_once=_number(env, "DEDP_RUNS_AT_ONCE", 2),
+        runs_at_once=_whole(env, "DEDP_RUNS_AT_ONCE", 2, least=1),
         stated_first_day=_date(env, "DEDP_FIRST_DAY"),
         alerts=AlertSettings(
             channels=_choices(env, "DEDP_ALERTS", _CHANNELS),
@@ -250,7 +250,7 @@ def _is_project(folder: Path) -> bool:
 def _choice(env: Mapping[str, str], name: str, offered: tuple[str, ...]) -> str:
     value = env.get(name) or offered[0]
     if value not in offered:
-        raise ValueError(f"{name}={value} is not offered; choose one of {', '.join(offered)}")
+        raise ValueError(f"{name} must be one of {', '.join(offered)}, not {value}")
     return value
 
 
@@ -258,7 +258,7 @@ def _choices(env: Mapping[str, str], name: str, offered: tuple[str, ...]) -> tup
     """Return the values of a list, each once, in the order of the offer."""
     chosen = [each.strip() for each in env.get(name, "").split(",") if each.strip()]
     if strange := sorted({*chosen} - {*offered}):
-        raise ValueError(f"{name}={', '.join(strange)} is not offered; choose some of {', '.join(offered)}")
+        raise ValueError(f"{name} must be some of {', '.join(offered)}, not {', '.join(strange)}")
     return tuple(each for each in offered if each in chosen)
 
 
@@ -272,31 +272,24 @@ def _window(env: Mapping[str, str], name: str) -> tuple[time, time, str] | None:
         start, end = time.fromisoformat(first), time.fromisoformat(last)
         if start != end and zone.strip() and ZoneInfo(zone.strip()):
             return start, end, zone.strip()
-    raise ValueError(f"{name}={value} is not offered; choose two times and a time zone like 22:00-07:00 Europe/Berlin")
+    raise ValueError(f"{name} must be two times and a time zone like 22:00-07:00 Europe/Berlin, not {value}")
 
 
 def _seconds(env: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:
     return _whole(env, name, default, least=least, unit="seconds")
 
 
-def _whole(env: Mapping[str, str], name: str, default: int, *, least: int, unit: str) -> int:
+def _whole(env: Mapping[str, str], name: str, default: int, *, least: int, unit: str = "") -> int:
     value = env.get(name) or str(default)
     if not value.isdecimal() or int(value) < least:
-        raise ValueError(f"{name}={value} is not offered; choose a whole number of {unit} from {least} on")
-    return int(value)
-
-
-def _number(env: Mapping[str, str], name: str, default: int) -> int:
-    value = env.get(name) or str(default)
-    if not value.isdecimal() or int(value) < 1:
-        raise ValueError(f"{name} must be a whole number from 1 on, not {value}")
+        raise ValueError(f"{name} must be a whole number {f'of {unit} ' if unit else ''}from {least} on, not {value}")
     return int(value)
 
 
 def _date(env: Mapping[str, str], name: str) -> date | None:
     value = env.get(name)
     if value and _day(value) is None:
-        raise ValueError(f"{name}={value} is not offered; choose a day like 2026-01-05")
+        raise ValueError(f"{name} must be a day like 2026-01-05, not {value}")
     return _day(value) if value else None
 
 

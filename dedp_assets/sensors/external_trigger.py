@@ -14,8 +14,8 @@ import dagster as dg
 
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.reconciling import Tried
-from dedp_assets.graph.reconcile.requests import ENDED_BADLY
 from dedp_assets.graph.run.run_tags import CAUSE, REQUEST, TRIGGER, refusals
+from dedp_assets.graph.run.upstream_runs import ENDED_BADLY
 from dedp_assets.patterns.connectors.events import Arrival, Channel, Inbox
 from dedp_assets.patterns.ingestion.external_trigger import Start, plan_triggers, starts_of
 from dedp_assets.resources.clock import Clock

@@ -12,7 +12,7 @@ from dedp_assets.defs.gold.legacy_page_views import LEGACY_PAGE_VIEWS, legacy_pa
 from dedp_assets.defs.platform.page_views_compared import page_views_compared
 from dedp_assets.defs.serving.page_view_exports import MIGRATED_ON
 from dedp_assets.graph.declare import job_of
-from dedp_assets.graph.run.branches import SKIPPED
+from dedp_assets.graph.run.choices import SKIPPED
 from dedp_assets.patterns.delta import Table
 from tests.assets.conftest import day, visits_of
 from tests.helpers import a_run

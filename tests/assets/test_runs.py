@@ -241,7 +241,7 @@ def test_somebody_may_ask_to_compute_what_is_unchanged(pipeline, options, comput
 def test_a_force_that_is_neither_yes_nor_no_is_refused(pipeline):
     """Nothing is computed for a word nobody knows."""
     (said, *_) = failure(pipeline.run(FIRST, tags={FORCE: "silver"})).values()
-    assert "the tag dedp/force=silver is not offered; choose true or false" in said
+    assert "the tag dedp/force must be true or false, not silver" in said
     assert pipeline.computed == []
 
 

@@ -157,3 +157,12 @@ def test_an_approval_turns_refusals_into_warnings_that_name_the_person():
 def test_the_verdict_says_the_strongest_thing_about_published_rows(findings, expected):
     """None, passed, warned or approved."""
     assert verdict(findings) == expected
+
+
+def test_what_was_read_is_all_counted():
+    """A sum over a column, or over an expression, that lacks or doubles a row read refuses the rows."""
+    counted = Audit.all_read("every_visit_is_counted", "my views")
+    assert counted.measure == "coalesce(sum(`my views`), 0)"
+    assert Audit.all_read("pages", "shown", "size(pages)").measure == "coalesce(sum(size(pages)), 0)"
+    verdicts = {total: counted.judge({"my views": total, "read": 3}).passed for total in (0, 2, 3, 4)}
+    assert verdicts == {0: False, 2: False, 3: True, 4: False}

@@ -23,9 +23,7 @@ QUERY = """
     FROM {visits} GROUP BY event_date, page
 """
 AUDITS = (
-    Audit(
-        name="every_visit_is_counted", of="views", sql="coalesce(sum(views), 0)", per="read", fail_below=1, fail_above=1
-    ),
+    Audit.all_read("every_visit_is_counted", "views"),
     Audit(name="volume_is_usual", of="views", per="usual", fail_below=0.5, fail_above=2, approvable=True),
 )
 

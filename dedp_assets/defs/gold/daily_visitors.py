@@ -27,14 +27,7 @@ QUERY = """
     FROM {visits} GROUP BY event_date
 """
 AUDITS = (
-    Audit(
-        name="every_visit_is_counted",
-        of="visits",
-        sql="coalesce(sum(visits), 0)",
-        per="read",
-        fail_below=1,
-        fail_above=1,
-    ),
+    Audit.all_read("every_visit_is_counted", "visits"),
     Audit(name="volume_is_usual", of="visits", per="usual", fail_below=0.5, fail_above=2, approvable=True),
 )
 

@@ -30,9 +30,7 @@ PAGE_VIEWS_BY_HOUR = TableSpec(
 )
 QUERY = "SELECT page, count(*) AS views FROM {visits} GROUP BY page"
 AUDITS = (
-    Audit(
-        name="every_visit_is_counted", of="views", sql="coalesce(sum(views), 0)", per="read", fail_below=1, fail_above=1
-    ),
+    Audit.all_read("every_visit_is_counted", "views"),
     Audit.none_where("pages_are_paths", "page NOT LIKE '/%'", approvable=True),
 )
 LOOKBACK_HOURS = 47

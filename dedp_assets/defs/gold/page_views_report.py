@@ -1,4 +1,4 @@
-"""Report on the pages of a day, made once each of its 24 hours is there."""
+"""Report on the pages of a day, after the commits of all 24 hours."""
 
 from dedp_assets.defs.gold.daily_page_views import DAILY_PAGE_VIEWS
 from dedp_assets.defs.gold.page_views_by_hour import PAGE_VIEWS_BY_HOUR

@@ -23,16 +23,7 @@ MEASURES = {
     "started_at": "min(event_time)",
     "ended_at": "max(event_time)",
 }
-AUDITS = (
-    Audit(
-        name="every_page_is_on_a_way",
-        of="pages_shown",
-        sql="coalesce(sum(size(pages)), 0)",
-        per="read",
-        fail_below=1,
-        fail_above=1,
-    ),
-)
+AUDITS = (Audit.all_read("every_page_is_on_a_way", "pages_shown", "size(pages)"),)
 
 
 @lake_table(

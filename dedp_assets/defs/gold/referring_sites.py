@@ -40,16 +40,7 @@ BY_SITE = """
     FROM {referrals} GROUP BY ALL
 """
 BY_PAGE = "SELECT event_date, page, count(*) AS referrals FROM {referrals} GROUP BY ALL"
-AUDITS = (
-    Audit(
-        name="every_referral_is_counted",
-        of="referrals",
-        sql="coalesce(sum(referrals), 0)",
-        per="read",
-        fail_below=1,
-        fail_above=1,
-    ),
-)
+AUDITS = (Audit.all_read("every_referral_is_counted", "referrals"),)
 
 
 @lake_table(

@@ -24,9 +24,7 @@ QUERY = """
     FROM {visits} LEFT JOIN (SELECT ip, country FROM {places}) USING (ip)
     GROUP BY coalesce(country, 'unknown'), event_date
 """
-COUNTED = Audit(
-    name="every_visit_is_counted", of="visits", sql="coalesce(sum(visits), 0)", per="read", fail_below=1, fail_above=1
-)
+COUNTED = Audit.all_read("every_visit_is_counted", "visits")
 
 
 @lake_table(

@@ -83,14 +83,7 @@ ALIKE = Audit(
     fail_above=0,
 )
 AUDITS = (
-    Audit(
-        name="every_visit_is_counted",
-        of="counted",
-        sql=f"coalesce(sum(if({GROUPING} = 3, visits, 0)), 0)",
-        per="read",
-        fail_below=1,
-        fail_above=1,
-    ),
+    Audit.all_read("every_visit_is_counted", "counted", f"if({GROUPING} = 3, visits, 0)"),
     ALIKE,
     Audit(
         name="devices_are_known",

@@ -35,7 +35,7 @@ AT_LAST_HOUR = OnMarkers(PAGE_VIEWS_BY_HOUR, period="day", start="last_marker")
     code_version="1",
 )
 def report_triggers(step: Step, views: Pinned, into: Target, orchestrator: Orchestrator) -> WriteResult:
-    """Start the report of the hour's day once its last hour is there, and again after a change of any hour."""
+    """Start the report of a day after the commit of the day's last hour, and again after a change of an hour."""
     day = step.key.rpartition("-")[0]
     markers = MarkerLog("hour").poll(views.table.ledger)
     plan = AT_LAST_HOUR.plan({hour: version for hour, version in markers.items() if hour.startswith(day)}, {})

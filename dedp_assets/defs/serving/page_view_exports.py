@@ -99,6 +99,6 @@ def page_views(views: Pinned, into: Target) -> WriteResult:
     code_version="1",
 )
 def page_view_exports(files: Pinned, rows: Pinned, into: Target) -> WriteResult:
-    """List where one day went: the branch that was not chosen holds nothing of it, and is not waited for."""
+    """List the exported parts of one day by the chosen branch; the other branch is neither read nor waited for."""
     listed = into.table.session.sql(QUERY, files=files.rows(), rows=rows.rows())
     return overwrite_partition(listed, into, allow_empty=True)

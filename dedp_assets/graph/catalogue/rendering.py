@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from dedp_assets.graph.catalogue.branches import branch_metadata
+from dedp_assets.graph.catalogue.fan_in import branch_metadata
 from dedp_assets.graph.catalogue.figures import Figure, labelled, shown
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.records import CommitRecord, slice_name

@@ -1,7 +1,6 @@
 """Check of each table in order: durations of runs, held against the time between two partitions."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import cast
 
@@ -11,10 +10,10 @@ from dedp_assets.graph.catalogue.rendering import check_result
 from dedp_assets.graph.catalogue.selections import RUNS_ALONE
 from dedp_assets.graph.catalogue.specs import asset_key
 from dedp_assets.graph.declare.tables import LakeTable
-from dedp_assets.patterns.delta import Commit
+from dedp_assets.graph.run.durations import durations_of
 from dedp_assets.patterns.flow.single_runner import judge_catch_up
 
-__all__ = ["catch_up_checks", "durations_of"]
+__all__ = ["catch_up_checks"]
 
 _NAME = "runs_catch_up_with_the_schedule"
 _MOST = 100
@@ -47,24 +46,11 @@ def catch_up_checks(tables: Sequence[LakeTable[...]]) -> list[dg.AssetChecksDefi
             table = ordered[check.asset_key]
             ledger = context.resources.lake.ledger(table.spec.name)
             newest = list(islice(ledger.history(), _MOST)) if ledger.exists() else []
-            finding = judge_catch_up(durations_of(reversed(newest)), interval_seconds=_interval(table))
+            durations = [seconds for _, seconds in durations_of(reversed(newest))]
+            finding = judge_catch_up(durations, interval_seconds=_interval(table))
             yield check_result(table.spec.name, _NAME, {"": finding})
 
     return [judge] if ordered else []
-
-
-def durations_of(commits: Iterable[Commit]) -> list[float]:
-    """Return the duration of each partition's run, in seconds, by the commits in order.
-
-    A run of several partitions starts the next one when it has committed the one before.
-    """
-    found, ended = [], dict[str, datetime]()
-    for commit in commits:
-        if (record := commit.record) is not None and record.at:
-            began = ended.get(record.run_id, datetime.fromisoformat(record.at))
-            ended[record.run_id] = commit.timestamp
-            found.append(max(0.0, (commit.timestamp - began).total_seconds()))
-    return found
 
 
 def _interval(table: LakeTable[...]) -> float:

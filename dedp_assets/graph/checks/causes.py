@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import dagster as dg
 
@@ -13,8 +12,8 @@ from dedp_assets.graph.checks.stored import judge_recency
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.reconciler import Reconciler
 from dedp_assets.graph.reconcile.reconciling import Gap
-from dedp_assets.graph.run.branch_runs import ATTEMPTS
 from dedp_assets.graph.run.refusals import Refusals
+from dedp_assets.graph.run.upstream_runs import ATTEMPTS
 from dedp_assets.patterns.connectors.alerts import Alert, Severity
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.resources.alerting import status_command
@@ -67,7 +66,8 @@ def find_causes(
     gaps = [gap for gap in outcome.gaps if gap.table not in unreadable]
     alerts = [_alert("unreadable", table, severity="critical", reason=why) for table, why in unreadable.items()]
     alerts += _by_partition("refused", [*_refused(gaps), *_noted(looking.tables, lake)], severity="warning")
-    alerts += _by_partition("given up", _given_up(gaps), severity="critical")
+    attempts = f"{ATTEMPTS} runs"
+    alerts += _by_partition("given up", _given_up(gaps), severity="critical", figure=attempts, limit=attempts)
     stale, unknown = _stale(looking.tables, lake, now)
     readers = {t.spec.name for t in looking.tables if {spec.name for spec in t.reads.upstream} & unreadable.keys()}
     return Causes([*alerts, *stale], frozenset({*unreadable, *readers, *unknown}))
@@ -91,20 +91,20 @@ def _given_up(gaps: Iterable[Gap]) -> Iterator[Gap]:
     return (Gap(gap.table, gap.key, gap.state, gap.given_up) for gap in gaps if gap.given_up and gap.state != "refused")
 
 
-def _by_partition(name: str, gaps: Iterable[Gap], *, severity: Severity) -> Iterator[Alert]:
+def _by_partition(
+    name: str, gaps: Iterable[Gap], *, severity: Severity, figure: str = "", limit: str = ""
+) -> Iterator[Alert]:
     """Yield an alert for each of a table's first partitions, and one alert for all further partitions."""
     by_table: dict[str, list[Gap]] = {}
     for gap in sorted(gaps, key=lambda gap: (gap.table, gap.key)):
         by_table.setdefault(gap.table, []).append(gap)
-    limits: Mapping[str, Any] = {"given up": {"figure": f"{ATTEMPTS} runs", "limit": f"{ATTEMPTS} runs"}}
     for table, found in by_table.items():
         for gap in found[:_SHOWN]:
-            more = limits.get(name, {})
-            yield _alert(name, table, partition=gap.key, severity=severity, reason=gap.reason, **more)
+            stated = {"partition": gap.key, "figure": figure, "limit": limit, "reason": gap.reason}
+            yield _alert(name, table, severity=severity, **stated)
         if len(found) > _SHOWN:
-            figure = f"{len(found) - _SHOWN} more partitions"
-            reason = f"the first {_SHOWN} have alerts of their own"
-            yield _alert(f"{name}, many", table, severity=severity, figure=figure, reason=reason)
+            more, reason = f"{len(found) - _SHOWN} more partitions", f"the first {_SHOWN} have alerts of their own"
+            yield _alert(f"{name}, many", table, severity=severity, figure=more, reason=reason)
 
 
 def _stale(tables: Sequence[LakeTable[...]], lake: Lake, now: datetime) -> tuple[list[Alert], set[str]]:
@@ -127,24 +127,7 @@ def _stale(tables: Sequence[LakeTable[...]], lake: Lake, now: datetime) -> tuple
     return found, unknown
 
 
-def _alert(
-    name: str,
-    table: str,
-    *,
-    partition: str = "",
-    severity: Severity = "warning",
-    figure: str = "",
-    limit: str = "",
-    reason: str = "",
-) -> Alert:
-    return Alert(
-        name=name,
-        table=table,
-        partition=partition,
-        severity=severity,
-        figure=figure,
-        limit=limit,
-        reason=reason,
-        command=status_command(table),
-        source="platform",
-    )
+def _alert(name: str, table: str, *, severity: Severity = "warning", **stated: str) -> Alert:
+    """Make an alert that an observation clears, with the command that shows the table."""
+    command = status_command(table)
+    return Alert(name=name, table=table, severity=severity, command=command, source="platform", **stated)

@@ -16,7 +16,7 @@ from dedp_assets.patterns.flow.local_sequencer import SequenceStep, StepState, p
 __all__ = ["DEGRADED", "InSequence", "faults_of_sequence"]
 
 DEGRADED = "dedp/degraded"
-"""Tag of a run of which a step failed that lets the later ones go on; its value is the step's table."""
+"""Tag of a degraded run: the value is the table of the failed step, whose later steps went on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ from dedp_assets.graph.declare.parameters import Given, arguments, resources_of
 from dedp_assets.graph.declare.records import About, Gates, Reads, Request
 from dedp_assets.graph.declare.runs import Job, OnDelivery, OnEvent, Runs
 from dedp_assets.graph.run.batches import Inputs, Step, Work, latest
-from dedp_assets.graph.run.branch_runs import repository_of, run_states
 from dedp_assets.graph.run.fan_in import NO_BRANCH, RunStates, alerting, handled, note_of, without_runs
 from dedp_assets.graph.run.feeds import Feed, Pinned, pin, whole
 from dedp_assets.graph.run.ordering import earlier_keys, fed_keys, handed_over, require_turn
@@ -30,6 +29,7 @@ from dedp_assets.graph.run.revisions import Revisions
 from dedp_assets.graph.run.run_tags import event_attributes
 from dedp_assets.graph.run.runner import run
 from dedp_assets.graph.run.staleness import is_computed_from
+from dedp_assets.graph.run.upstream_runs import repository_of, run_states
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
@@ -178,9 +178,10 @@ class LakeTable(Generic[P]):
         return is_computed_from(latest(tables[0], key), found.identities, self.code_version)
 
     def _before(self, table: TableSpec) -> list[dg.AssetDep]:
-        """Return the dependencies beside data: the previous partition of a table in order, and stopping steps.
+        """Return the dependencies on the previous partition and on stopping steps.
 
-        A table depends on itself and not on those beside it: Dagster plans no backfill for tables in a circle.
+        The previous partition counts for a table in order, the steps for a table in a sequence. A table depends on
+        itself and not on those beside it: Dagster plans no backfill for tables in a circle.
         """
         mapping = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
         previous = [dg.AssetDep(asset_key(table), partition_mapping=mapping)] if self.runs.in_order else []

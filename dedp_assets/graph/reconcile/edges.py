@@ -15,7 +15,7 @@ from dedp_assets.graph.reconcile.ordering import Handover
 from dedp_assets.graph.reconcile.reconciling import Want
 from dedp_assets.graph.reconcile.watching import News, TableWatch
 from dedp_assets.graph.run.batches import owned_by
-from dedp_assets.graph.run.fan_in import Done, NoBranch, RunStates, branches_of, without_runs
+from dedp_assets.graph.run.fan_in import NoBranch, RunStates, branches_of, without_runs
 from dedp_assets.graph.run.feeds import Feed
 from dedp_assets.graph.run.staleness import FannedIn, needed_versions
 from dedp_assets.patterns.core.errors import NotReady
@@ -148,9 +148,9 @@ class Edge:
 
         def version(spec: TableSpec, feed: Feed, key: str) -> int:
             self.waiting.pop(key, None)
-            done = {name: Done(version) for name, version in watches[spec.name].done.items()}
+            watch, ledger = watches[spec.name], lake.ledger(spec.name)
             runs = states(spec.name) if feed.fan_in and feed.fan_in.ended else {}
-            branches = branches_of(lake.ledger(spec.name), feed.reads(key), done, runs)
+            branches = branches_of(feed.reads(key), watch.done, runs, partial(watch.reached, ledger))
             try:
                 return feed.fan_in.version(spec.name, key, branches, now) if feed.fan_in else 0
             except NoBranch:

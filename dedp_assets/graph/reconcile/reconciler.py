@@ -15,9 +15,9 @@ from dedp_assets.graph.reconcile.overview import Overview
 from dedp_assets.graph.reconcile.reconciling import Outcome, Tried, Want, plan_requests
 from dedp_assets.graph.reconcile.requests import in_flight, tried
 from dedp_assets.graph.reconcile.slots import within_slots
-from dedp_assets.graph.run.branch_runs import run_states
 from dedp_assets.graph.run.fan_in import without_runs
 from dedp_assets.graph.run.refusals import Refusal, Refusals
+from dedp_assets.graph.run.upstream_runs import run_states
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dedp_assets.graph.run.branch_runs import ATTEMPTS
 from dedp_assets.graph.run.refusals import Refusal
 from dedp_assets.graph.run.run_tags import request_of
+from dedp_assets.graph.run.upstream_runs import ATTEMPTS
 
 __all__ = ["Ask", "Gap", "Outcome", "Tried", "Want", "plan_requests"]
 

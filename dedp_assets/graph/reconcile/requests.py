@@ -10,34 +10,17 @@ import dagster as dg
 
 from dedp_assets.graph.catalogue.selections import checks_of
 from dedp_assets.graph.reconcile.reconciling import Ask, Tried, Want, plan_requests
-from dedp_assets.graph.run.branch_runs import assets_of
 from dedp_assets.graph.run.failures import failure_of
 from dedp_assets.graph.run.refusals import Refusal
 from dedp_assets.graph.run.run_tags import CAUSE, REQUEST, keys_of, refusal, refusals, request_of
+from dedp_assets.graph.run.upstream_runs import ENDED_BADLY, OPEN, assets_of
 from dedp_assets.patterns.core.results import Plan
 
-__all__ = [
-    "ENDED_BADLY",
-    "NOT_RETRIED",
-    "Decision",
-    "decide",
-    "in_flight",
-    "is_running",
-    "run_request",
-    "tried",
-]
+__all__ = ["NOT_RETRIED", "Decision", "decide", "in_flight", "is_running", "run_request", "tried"]
 
 NOT_RETRIED = {"dagster/max_retries": "0"}
 """Tags of runs that Dagster does not start again after a crash, because a sensor asks for them again."""
-ENDED_BADLY = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 _PRIORITY = "dagster/priority"
-_OPEN = [
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +43,7 @@ def in_flight(
             died is launched when the sensor asks for it again.
     """
     found: dict[str, set[str]] = {}
-    for run in instance.get_runs(dg.RunsFilter(statuses=_OPEN)):
+    for run in instance.get_runs(dg.RunsFilter(statuses=OPEN)):
         created = run.status is dg.DagsterRunStatus.NOT_STARTED
         if created and launched_by and run.tags.get("dagster/sensor_name") == launched_by:
             continue
@@ -82,7 +65,7 @@ def tried(instance: dg.DagsterInstance, requests: Sequence[str], *, failed_only:
 
 def is_running(instance: dg.DagsterInstance, job_name: str) -> bool:
     """Return whether a run of the job is queued or running."""
-    return bool(instance.get_runs(dg.RunsFilter(job_name=job_name, statuses=_OPEN), limit=1))
+    return bool(instance.get_runs(dg.RunsFilter(job_name=job_name, statuses=OPEN), limit=1))
 
 
 def decide(

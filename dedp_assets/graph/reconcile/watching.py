@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
@@ -10,7 +10,7 @@ from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.run.batches import owned_by
 from dedp_assets.graph.run.revisions import Revisions
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta import Glimpse, Ledger, Partition
+from dedp_assets.patterns.delta import Cursors, Glimpse, Ledger, Partition
 from dedp_assets.patterns.idempotency._executions import Execution, ExecutionLog
 
 __all__ = ["Loaded", "News", "RolledBack", "TableWatch"]
@@ -95,6 +95,7 @@ class TableWatch:
     _log: ExecutionLog = field(default_factory=ExecutionLog)
     _newest: dict[str, Execution] = field(default_factory=dict)
     _identity: object = None
+    _cursors: tuple[int, Cursors] | None = None
     _prefix: str = ""
 
     def __post_init__(self) -> None:
@@ -128,7 +129,9 @@ class TableWatch:
             for glimpse in ledger.glimpses(since=self.version, records=records):
                 for partition in glimpse.changed:
                     changed[partition] = _LONG_AGO if glimpse.forgotten else glimpse.version
-                keys.update(self._note_done(glimpse, self._take_in(glimpse)))
+                written = self._take_in(glimpse)
+                self._note_done(glimpse, written)
+                keys.update(written)
                 if self.revises:
                     self.revisions.take_in(glimpse)
                 self.version = glimpse.version
@@ -145,8 +148,14 @@ class TableWatch:
         if self.version < 0 or not wanted:
             return {}
         partitions = (owned_by(key, self.spec) for key in wanted)
-        found = zip(wanted, ledger.transactions().reached_each(self.spec.name, partitions), strict=True)
+        found = zip(wanted, self.reached(ledger, partitions), strict=True)
         return {key: version for key, version in found if version is not None}
+
+    def reached(self, ledger: Ledger, partitions: Iterable[Mapping[str, str]]) -> Iterator[int | None]:
+        """Yield the last applied upstream version of each partition; reads the cursors once per table version."""
+        if self._cursors is None or self._cursors[0] != self.version:
+            self._cursors = self.version, ledger.transactions()
+        return self._cursors[1].reached_each(self.spec.name, partitions)
 
     def _take_in(self, glimpse: Glimpse) -> Collection[str]:
         """Record a commit's effects on partition keys; return the written or rolled-back keys."""
@@ -169,13 +178,12 @@ class TableWatch:
             written.append(key)
         return written
 
-    def _note_done(self, glimpse: Glimpse, written: Collection[str]) -> Collection[str]:
-        """Note the version of the newest commit about each partition; return the written keys."""
+    def _note_done(self, glimpse: Glimpse, written: Collection[str]) -> None:
+        """Note the version of the newest commit about each partition."""
         column = next(iter(self.spec.partition_by), "")
         values = {*written, *(dict(partition).get(column) for partition in glimpse.changed)} if self.read else set()
         version = _LONG_AGO if glimpse.forgotten else glimpse.version
         self.done |= dict.fromkeys((value for value in values if value is not None), version)
-        return written
 
     def _executed(self, glimpse: Glimpse) -> set[str]:
         """Record the executions whose newest run is missing in the rows; return the affected keys."""
@@ -212,5 +220,6 @@ class TableWatch:
 
     def _forget(self) -> None:
         self.version, self._identity, self._log, self.revisions = -1, None, ExecutionLog(), Revisions()
+        self._cursors = None
         for known in (self.changed, self.rolled_back, self.loaded, self.done, self._newest):
             known.clear()

@@ -123,7 +123,11 @@ class Work:
     branch: str = field(default="", kw_only=True)
 
     def choose(self, key: str) -> Choice | None:
-        """Choose the branch of a partition; ``None`` without a router."""
+        """Choose the branch of a partition by the router.
+
+        Returns:
+            The choice; ``None`` for work without a router.
+        """
         return self.router.choose(key) if self.router else None
 
     @property

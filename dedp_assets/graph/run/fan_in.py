@@ -1,19 +1,20 @@
 """Fan-in of a feed: the branches that a partition waits for, by the upstream table's log.
 
 A branch has succeeded if the upstream's log has a commit about it, with or without rows. The log does not tell of a run
-that goes on or has failed: :mod:`dedp_assets.graph.run.branch_runs` does.
+that goes on or has failed: :mod:`dedp_assets.graph.run.upstream_runs` does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import dagster as dg
 
+from dedp_assets.graph.run.durations import durations_of
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.delta import Commit, Ledger
 from dedp_assets.patterns.flow._branches import BranchState, State, without_success
@@ -22,7 +23,6 @@ from dedp_assets.patterns.flow.unaligned_fan_in import FALLBACK, judge_branches,
 
 __all__ = [
     "NO_BRANCH",
-    "Done",
     "FanIn",
     "FanInAlert",
     "NoBranch",
@@ -42,12 +42,12 @@ _LONG_AGO = 0
 
 
 NO_BRANCH = "no_branch_succeeded"
-"""Name of the alert about a partition none of whose branches succeeded."""
+"""Name of the alert about a partition without a successful branch."""
 
 
 @dataclass(frozen=True, slots=True)
 class FanInAlert:
-    """An alert about a partition none of whose branches succeeded.
+    """Alert about a partition without a successful branch.
 
     Attributes:
         upstream: the upstream table.
@@ -111,48 +111,35 @@ class FanIn:
         return at >= begins + timedelta(hours=self.after_hours)
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The newest commit about a branch: version, and duration of the run in seconds if known."""
-
-    version: int
-    seconds: float | None = None
-
-
 def without_runs(_table: str) -> Mapping[str, State]:
-    """Return the states of runs where nobody records runs: none."""
+    """Return an empty mapping, for lookups without recorded runs."""
     return {}
 
 
 def branches_of(
-    ledger: Ledger,
     partitions: Iterable[Mapping[str, str | None]],
-    done: Mapping[str, Done],
+    done: Mapping[str, int],
     states: Mapping[str, State],
+    reached: Callable[[Iterable[Mapping[str, str]]], Iterable[int | None]],
 ) -> dict[str, BranchState]:
     """Return the branches of a partition by upstream partition key.
 
     Args:
-        ledger: the upstream table's log.
         partitions: the upstream partitions, each named by one column.
-        done: upstream partition key -> the newest commit about it, of those that the retained log tells of.
+        done: upstream partition key -> version of the newest commit about it, of those that the retained log tells of.
         states: upstream partition key -> state of its run. A run under way may still replace what is there.
+        reached: finds the last applied version of upstream partitions by transaction ids, which survive the cleanup of
+            the log; ``None`` for a partition without one.
     """
     by_name = {str(value): {column: str(value)} for each in partitions for column, value in each.items()}
     rest = [name for name in by_name if name not in done]
-    # Transaction ids survive the cleanup of the log.
-    reached = ledger.transactions().reached_each(ledger.name, (by_name[name] for name in rest)) if rest else ()
-    long_ago = {name for name, version in zip(rest, reached, strict=bool(rest)) if version is not None}
+    versions = zip(rest, reached(by_name[name] for name in rest) if rest else (), strict=True)
+    committed = {**{name: _LONG_AGO for name, version in versions if version is not None}, **done}
     found = {}
     for name in by_name:
-        if states.get(name) == "running":
-            found[name] = BranchState("running")
-        elif name in done:
-            found[name] = BranchState("succeeded", done[name].version, done[name].seconds)
-        else:
-            found[name] = (
-                BranchState("succeeded", _LONG_AGO) if name in long_ago else BranchState(states.get(name, "waiting"))
-            )
+        state = states.get(name, "waiting")
+        is_done = state != "running" and name in committed
+        found[name] = BranchState("succeeded", committed[name]) if is_done else BranchState(state)
     return found
 
 
@@ -161,9 +148,14 @@ def read_branches(
 ) -> dict[str, BranchState]:
     """Read the branches of a partition from the upstream log, up to a version; -1 without a table."""
     commits = dict(_newest_commits(ledger, partitions, until))
-    seconds = _durations(commits)
-    done = {name: Done(commit.version, seconds[name]) for name, commit in commits.items()}
-    return branches_of(ledger, partitions, done, states)
+    done = {name: commit.version for name, commit in commits.items()}
+    found = branches_of(partitions, done, states, lambda rest: ledger.transactions().reached_each(ledger.name, rest))
+    in_order = sorted({commit.version: commit for commit in commits.values()}.items())
+    by_version = dict(durations_of(commit for _, commit in in_order))
+    return {
+        name: replace(each, seconds=by_version.get(each.version)) if each.version is not None else each
+        for name, each in found.items()
+    }
 
 
 def note_of(branches: Mapping[str, BranchState]) -> dict[str, Any]:
@@ -211,19 +203,3 @@ def _newest_commits(
     while rest and until >= 0 and (commit := ledger.latest(*rest, until=until)):
         yield from (("".join(map(str, each.values())), commit) for each in rest if commit.touches(each))
         rest, until = [each for each in rest if not commit.touches(each)], commit.version - 1
-
-
-def _durations(commits: Mapping[str, Commit]) -> dict[str, float | None]:
-    """Return the duration of each branch, from the start of the run to the commit, in seconds.
-
-    In a run of several branches each begins where the one before it was committed.
-    """
-    found, ended = dict[str, float | None](), dict[str, datetime]()
-    for name, commit in sorted(commits.items(), key=lambda item: item[1].version):
-        record = commit.record
-        if record is None or not record.at:
-            found[name] = None
-            continue
-        began = ended.get(record.run_id, datetime.fromisoformat(record.at))
-        found[name], ended[record.run_id] = (commit.timestamp - began).total_seconds(), commit.timestamp
-    return found

@@ -115,7 +115,7 @@ def is_forced(tags: Mapping[str, str]) -> bool:
     """
     value = tags.get(FORCE, "false").strip().lower()
     if value not in ("true", "false"):
-        raise ConfigError(f"the tag {FORCE}={tags[FORCE]} is not offered; choose true or false")
+        raise ConfigError(f"the tag {FORCE} must be true or false, not {tags[FORCE]}")
     return value == "true"
 
 

@@ -10,7 +10,7 @@ import dagster as dg
 
 from dedp_assets.graph.catalogue.rendering import Did, check_result, findings_of, materialized, metadata_of
 from dedp_assets.graph.run.batches import NOT_COMPUTED, Batch, Work, compute_all
-from dedp_assets.graph.run.branches import observe_skipped, path_taken, unjudged
+from dedp_assets.graph.run.choices import observe_skipped, path_taken, unjudged
 from dedp_assets.graph.run.failures import failure
 from dedp_assets.graph.run.run_tags import event_attributes
 from dedp_assets.patterns.core.results import Finding

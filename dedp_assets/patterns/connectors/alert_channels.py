@@ -29,7 +29,7 @@ __all__ = ["AppriseService", "BrokenChannel", "FileChannel", "LogChannel", "Webh
 LOGGER = "dedp.alerts"
 _MOST_BYTES = 1 << 20
 _REFUSED = (400, 413, 422)
-"""Statuses by which a server refuses a message for its content; any other status concerns the whole channel."""
+"""HTTP statuses for a message with refused content; all other errors concern the whole channel."""
 
 
 @dataclass(frozen=True, slots=True)

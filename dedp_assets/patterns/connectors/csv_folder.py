@@ -79,9 +79,6 @@ class PartitionSink(Protocol):
     def name(self) -> str:
         """Name of the sink in errors."""
 
-    def holds(self, partition: Mapping[str, str], batch: Batch) -> bool:
-        """Return whether a partition was written by a batch, completely."""
-
     def replace(self, rows: DataFrame, partition: Mapping[str, str], batch: Batch, *, force: bool = False) -> bool:
         """Replace a partition, unless the partition holds the batch; ``False`` if nothing was written.
 

@@ -128,10 +128,10 @@ class Outbox:
             now: current time, with time zone.
             manner: when messages leave.
         """
-        found = []
+        found, episodes = [], self.episodes()
         for channel in channels:
             state = self._state(channel.name)
-            for episode in self.episodes():
+            for episode in episodes:
                 if message := next_message(episode, channel.name, now, remind_hours=manner.remind_hours):
                     until = manner.silence.until(now, episode.alert.severity) if manner.silence else None
                     held = f"silent hours until {until:%Y-%m-%d %H:%M} UTC" if until else "to be delivered next"

@@ -14,7 +14,7 @@ from numbers import Real
 from typing import Any
 
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
-from dedp_assets.patterns.core.names import reserved
+from dedp_assets.patterns.core.names import identifier, reserved
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Approvable, Finding, Severity
@@ -72,6 +72,12 @@ class Audit:
     def none_where(cls, name: str, where: str, *, approvable: bool = False) -> Audit:
         """Declare that no written row satisfies the SQL predicate ``where``."""
         return cls(name=name, sql=f"count_if({where})", fail_above=0, where=where, approvable=approvable)
+
+    @classmethod
+    def all_read(cls, name: str, of: str, sql: str = "") -> Audit:
+        """Declare that the values of ``sql``, by default the column ``of``, add up to the number of rows read."""
+        total = f"coalesce(sum({sql or identifier(of)}), 0)"
+        return cls(name=name, of=of, sql=total, per="read", fail_below=1, fail_above=1)
 
     @property
     def figure(self) -> str:

@@ -20,7 +20,9 @@ COST_NOTE = f"{RESERVED}cost"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Cost of a write, or of several writes; an unknown figure is ``None``.
+    """Cost of a write, or the sum over several writes.
+
+    An unknown figure is ``None``.
 
     Attributes:
         seconds: time within the write up to the commit record, in seconds, without what callers did in between.
@@ -64,7 +66,11 @@ class Cost:
 
     @classmethod
     def read(cls, stored: object) -> Cost | None:
-        """Read a stored cost; ``None`` for anything else, and without figures of a later release."""
+        """Read a stored cost, without the figures of later releases.
+
+        Returns:
+            The cost; ``None`` for a value that is no mapping.
+        """
         return cls(**{n: v for n, v in stored.items() if n in _NAMES}) if isinstance(stored, Mapping) else None
 
 

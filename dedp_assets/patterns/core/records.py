@@ -272,4 +272,4 @@ class CommitRecord:
 
 
 _FIELDS = {each.name for each in fields(CommitRecord)} - {"cost"}
-"""Fields by their names in JSON; others are those of a later release."""
+"""Names in JSON of the fields of this release."""

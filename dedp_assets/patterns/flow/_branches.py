@@ -12,7 +12,7 @@ from dedp_assets.patterns.core.options import require_types
 __all__ = ["BranchState", "State", "counted", "newest", "require_branches", "without_success"]
 
 State = Literal["succeeded", "failed", "running", "waiting"]
-"""State of a branch: committed, failed for good, queued or running, or none of these so far."""
+"""State of a branch: committed, failed for good, queued or running, or not yet started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class BranchState:
 
     Attributes:
         state: ``succeeded`` (committed, with or without rows), ``failed`` (nobody tries again), ``running`` (queued or
-            started), or ``waiting`` (none of these so far).
+            started), or ``waiting`` (not yet started).
         version: version of the upstream table whose commit the success is; ``None`` without a success.
         seconds: duration from the start of the run to the commit, in seconds; ``None`` if the log does not tell.
     """

@@ -119,7 +119,14 @@ def advance_latest(into: Target, *, position: int) -> WriteResult:
 
 @typed
 def latest_of(table: Table) -> int | None:
-    """Return the position that the pointer of a table holds; ``None`` before the first result."""
+    """Return the position of a table's pointer to the latest result.
+
+    Args:
+        table: the table.
+
+    Returns:
+        The position of :func:`advance_latest`; ``None`` before the first result.
+    """
     return table.ledger.transactions().transaction(_pointer(table.name)) if table.ledger.exists() else None
 
 

@@ -188,7 +188,11 @@ def _is_true(rule: Rule, text: str) -> bool:
 
 
 def _shared(one: Rule, other: Rule) -> str | None:
-    """Return a text that two rules are true of, as far as ranges and lists show one; ``None`` otherwise."""
+    """Find a text that satisfies two rules, by their ranges and lists.
+
+    Returns:
+        The text; ``None`` if ranges and lists show no such text.
+    """
     if one.of != other.of:
         return None
     # Of two ranges that meet, the later beginning is in both. A regular expression is tried on these texts alone.

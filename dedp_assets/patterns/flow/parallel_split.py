@@ -144,7 +144,11 @@ def _staged(rows: DataFrame | Split, into: Target) -> StagedWrite:
 
 
 def _applied(into: Target, owned: Mapping[str, str]) -> Commit | None:
-    """Return the commit of the batch in the table; ``None`` without one, or if files are lost."""
+    """Find the commit of the batch in the table.
+
+    Returns:
+        The commit; ``None`` for a batch that the table does not hold, or holds without some of its files.
+    """
     table, run = into.table, into.run
     last = None if run.replay else table.ledger.latest(owned)
     record = last.record if last else None

@@ -25,7 +25,7 @@ from dedp_assets.patterns.flow._branches import BranchState, counted, newest, re
 __all__ = ["plan_unaligned", "judge_branches", "label_partial", "FALLBACK"]
 
 FALLBACK = "fallback"
-"""Cause of a partition whose branches have all ended without a success: its error handler runs, and no aggregation."""
+"""Cause of a partition with ended branches and no success: the error handler runs in place of the aggregation."""
 _OPEN = ("running", "waiting")
 
 

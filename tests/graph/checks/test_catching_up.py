@@ -8,8 +8,9 @@ from datetime import datetime, timedelta, timezone
 import dagster as dg
 import pytest
 
-from dedp_assets.graph.checks.catching_up import catch_up_checks, durations_of
+from dedp_assets.graph.checks.catching_up import catch_up_checks
 from dedp_assets.graph.declare import About, Follow, InOrder, Reads, Runs, Step, lake_table, same
+from dedp_assets.graph.run.durations import durations_of
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, Target, transaction_id
@@ -39,6 +40,7 @@ class Record:
 
 @dataclass
 class Committed:
+    version: int
     timestamp: datetime
     record: Record | None
 
@@ -51,7 +53,8 @@ def test_a_run_of_several_partitions_takes_for_each_the_time_since_the_one_befor
 
     one, two = Record("one", at(0).isoformat()), Record("two", at(100).isoformat())
     commits = [(10, one), (25, one), (30, None), (130, two), (140, Record("three", ""))]
-    assert durations_of([Committed(at(minute), record) for minute, record in commits]) == [600, 900, 1800]
+    listed = [Committed(version, at(minute), record) for version, (minute, record) in enumerate(commits)]
+    assert list(durations_of(listed)) == [(0, 600), (1, 900), (3, 1800)]
 
 
 def judged(root, minutes):

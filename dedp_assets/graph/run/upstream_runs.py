@@ -15,18 +15,20 @@ from dedp_assets.graph.run.run_tags import REQUEST, keys_of
 from dedp_assets.patterns.delta import Store
 from dedp_assets.patterns.flow._branches import State
 
-__all__ = ["ATTEMPTS", "assets_of", "repository_of", "run_states"]
+__all__ = ["ATTEMPTS", "ENDED_BADLY", "OPEN", "assets_of", "repository_of", "run_states"]
 
 ATTEMPTS = 3
 """How often the reconciler starts a run for the same request."""
-_OPEN = [
+OPEN = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
-_BADLY = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+"""Statuses of runs under way, queued ones included."""
+ENDED_BADLY = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+"""Statuses of runs that ended without success."""
 _NEWEST = 100
 """How many of the newest failed runs count; a branch whose failure is older is waited for until the deadline."""
 _WILL_RETRY = "dagster/will_retry"
@@ -44,8 +46,8 @@ def run_states(
         repository: the code location.
         refused: finds the notes on refused partitions of a table.
     """
-    under_way = instance.get_runs(dg.RunsFilter(statuses=_OPEN))
-    ended = instance.get_runs(dg.RunsFilter(statuses=_BADLY), limit=_NEWEST)
+    under_way = instance.get_runs(dg.RunsFilter(statuses=OPEN))
+    ended = instance.get_runs(dg.RunsFilter(statuses=ENDED_BADLY), limit=_NEWEST)
     attempts = Counter(run.tags.get(REQUEST, "") for run in ended)
     final = [run for run in ended if _is_final(run, attempts)]
 
@@ -67,7 +69,11 @@ def run_states(
 
 
 def repository_of(context: dg.AssetExecutionContext) -> dg.RepositoryDefinition | None:
-    """Return the code location of a run; ``None`` for a run that a process executes without one."""
+    """Return the code location of a run.
+
+    Returns:
+        The code location; ``None`` for a run in a process that loaded no code location.
+    """
     try:
         return context.repository_def
     except CheckError:
@@ -83,6 +89,6 @@ def assets_of(run: dg.DagsterRun, repository: dg.RepositoryDefinition | None) ->
 
 
 def _is_final(run: dg.DagsterRun, attempts: Mapping[str, int]) -> bool:
-    """Return whether nobody tries a failed run again: neither Dagster nor the reconciler."""
+    """Return whether a failed run is the last attempt of Dagster and of the reconciler."""
     asked = run.tags.get(REQUEST, "")
     return run.tags.get(_WILL_RETRY) != "true" and (not asked or attempts[asked] >= ATTEMPTS)

@@ -25,7 +25,7 @@ from dedp_assets.graph.declare import (
 )
 from dedp_assets.graph.reconcile.overview import Overview
 from dedp_assets.graph.run.batches import NOT_COMPUTED
-from dedp_assets.graph.run.branches import SKIPPED
+from dedp_assets.graph.run.choices import SKIPPED
 from dedp_assets.graph.run.feeds import pin
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.results import WriteResult
