@@ -15,7 +15,7 @@ from hypothesis import settings as hypothesis_settings
 from dedp_assets.resources.environments import apply
 
 # Of the graph that tests load, whose data are of January 2026; a conftest may import it before the fixtures are there.
-apply({"DEDP_FIRST_DAY": "2025-12-02"})
+apply({"DEDP_FIRST_DAY": "2025-12-06"})
 
 hypothesis_settings.register_profile("default", deadline=None)  # no test asserts an absolute time
 hypothesis_settings.load_profile("default")

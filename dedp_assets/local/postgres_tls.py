@@ -24,6 +24,7 @@ _RULES = f"""\
 hostnossl all         all           all          reject
 hostssl   all         +{CERTIFIED}  127.0.0.1/32 cert
 hostssl   all         all           127.0.0.1/32 scram-sha-256
+hostssl   replication +{CERTIFIED}  127.0.0.1/32 cert
 hostssl   replication all           127.0.0.1/32 scram-sha-256
 """
 

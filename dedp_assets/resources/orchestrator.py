@@ -37,6 +37,8 @@ class Orchestrator(dg.ConfigurableResource[Any]):
     def launch(self, location: str, job: str, *, partition: str, tags: Mapping[str, str], request: str) -> str:
         """Start a run of a job, and return the run's id; a repeated request returns the same run.
 
+        The start is sent once: whether a run was started whose answer was lost, the next call of the request finds out.
+
         Args:
             location: the code location.
             job: name of the job.
@@ -47,7 +49,7 @@ class Orchestrator(dg.ConfigurableResource[Any]):
         Raises:
             ConfigError: if there is no such location or job; names both.
             ContractError: if the webserver refuses the run for another reason.
-            NotReady: if no webserver answers.
+            NotReady: if no webserver answers, or the answer to the start is lost.
         """
         if known := self._known(request, tags[request]):
             return known
@@ -57,7 +59,7 @@ class Orchestrator(dg.ConfigurableResource[Any]):
                 "tags": [{"key": k, "value": v} for k, v in {**tags, "dagster/partition": partition}.items()]
             },
         }
-        answer = self._ask(_LAUNCH, {"started": started})["launchRun"]
+        answer = self._ask(_LAUNCH, {"started": started}, attempts=1)["launchRun"]
         if answer["__typename"] == "LaunchRunSuccess":
             return str(answer["run"]["runId"])
         message = str(answer.get("message", "")).strip().partition("\n")[0]
@@ -72,10 +74,11 @@ class Orchestrator(dg.ConfigurableResource[Any]):
         found = self._ask(_RUNS, {"tags": {"tags": [{"key": request, "value": value}]}})["runsOrError"]
         return next((str(run["runId"]) for run in found.get("results", ()) if run["status"] not in _ENDED_BADLY), "")
 
-    def _ask(self, query: str, variables: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
+    def _ask(self, query: str, variables: Mapping[str, Any], *, attempts: int = 4) -> Any:  # noqa: ANN401 - JSON
         if not (url := self.url or _own()):
             raise NotReady(_ABSENT)
-        service = Service(f"{url.rstrip('/')}/graphql", Patience(Clock().now, pause_seconds=self.pause_seconds))
+        patience = Patience(Clock().now, attempts, pause_seconds=self.pause_seconds)
+        service = Service(f"{url.rstrip('/')}/graphql", patience)
         answer = service.post({"query": query, "variables": dict(variables)})
         if not answer.get("data"):
             raise ContractError(f"{service.name} answers without data: {answer.get('errors')}"[:500])

@@ -128,7 +128,7 @@ def materialized(instance, table):
 
 
 def test_at_most_four_hours_were_computed_at_once(story):
-    """Of 24, with a queue that has room for more."""
+    """Of 24, with room for six in the queue: the cap of four is Dagster's, and stated by this test (:func:`capped`)."""
     _, seen, _ = story
     assert 1 < seen.most <= CAP
 

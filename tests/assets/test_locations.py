@@ -37,9 +37,10 @@ def report(home):
 
 
 def looked(instance, process, times=2):
-    """Wait until the sensor has looked again so many times and asked for nothing."""
+    """Whether the daemon lives, and the sensor has looked again so many times and asked for nothing."""
     before = skipped(instance, SENSOR)
-    return wait_until(lambda: process.poll() is not None or skipped(instance, SENSOR) >= before + times)
+    seen = wait_until(lambda: process.poll() is not None or skipped(instance, SENSOR) >= before + times)
+    return seen and process.poll() is None
 
 
 def reports(instance):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from datetime import date, timedelta
 
 import dagster as dg
@@ -13,6 +14,7 @@ from dedp_assets.defs.platform.page_views_compared import page_views_compared
 from dedp_assets.defs.serving.page_view_exports import MIGRATED_ON
 from dedp_assets.graph.declare import job_of
 from dedp_assets.graph.run.choices import SKIPPED
+from dedp_assets.patterns.connectors.deliveries import MARKER
 from dedp_assets.patterns.delta import Table
 from tests.assets.conftest import day, visits_of
 from tests.helpers import a_run
@@ -39,19 +41,24 @@ def days(week):
     return week
 
 
+def counts(rows):
+    """Each row of a report with how often it is there."""
+    return Counter((row["page"], int(row["views"]), int(row["visitors"])) for row in rows)
+
+
 def lines_of(world, table, key):
-    """The records of a day's CSV files that the table of receipts lists."""
+    """The records of a day's folder of CSV files, which holds the listed files and no other one."""
     place = world.settings.lakehouse / "_files" / table / f"event_date={key}"
-    files = [row["file"] for row in world.rows(RECEIPTS[table], event_date=key)]
-    texts = [(place / name).read_text().splitlines() for name in files]
-    return [row for lines in texts for row in csv.DictReader(lines)]
+    sizes = {each.name: each.stat().st_size for each in place.iterdir() if each.name != MARKER}
+    receipts = [(row["file"], row["size_bytes"]) for row in world.rows(RECEIPTS[table], event_date=key)]
+    assert sorted(sizes.items()) == sorted(receipts)
+    return [row for name in sizes for row in csv.DictReader((place / name).read_text().splitlines())]
 
 
 def test_the_legacy_report_fills_a_table_and_files_from_one_run(days):
     """With the same rows in both."""
-    rows = {(row["page"], row["views"], row["visitors"]) for row in days.rows(LEGACY, event_date=BEFORE)}
-    lines = {(row["page"], int(row["views"]), int(row["visitors"])) for row in lines_of(days, LEGACY, BEFORE)}
-    assert lines == rows
+    rows = counts(days.rows(LEGACY, event_date=BEFORE))
+    assert counts(lines_of(days, LEGACY, BEFORE)) == rows
     assert rows
 
 
@@ -83,12 +90,15 @@ def test_each_day_is_exported_by_its_branch(days):
     """Files before the migration and a table since, and one list of both."""
     assert {str(row["event_date"]) for row in days.rows(FILES)} == {BEFORE}
     assert {str(row["event_date"]) for row in days.rows(TABLE)} == {MIGRATED_ON}
-    assert {(str(row["event_date"]), row["branch"]) for row in days.rows(EXPORTS)} == {
-        (BEFORE, "files"),
-        (MIGRATED_ON, "table"),
-    }
-    pages = {row["page"] for row in lines_of(days, FILES, BEFORE)}
-    assert pages == {row["page"] for row in days.rows(NEW, event_date=BEFORE)}
+    folder = days.settings.lakehouse / "_files" / FILES
+    assert [each.name for each in folder.iterdir() if each.is_symlink()] == [f"event_date={BEFORE}"]
+    parts = {(str(row["event_date"]), row["branch"]): row["parts"] for row in days.rows(EXPORTS)}
+    assert parts == {(BEFORE, "files"): len(days.rows(FILES)), (MIGRATED_ON, "table"): len(days.rows(TABLE))}
+    assert len(days.rows(EXPORTS)) == len(parts)
+    reported = {key: counts(days.rows(NEW, event_date=key)) for key in (BEFORE, MIGRATED_ON)}
+    assert counts(lines_of(days, FILES, BEFORE)) == reported[BEFORE]
+    assert counts(days.rows(TABLE)) == reported[MIGRATED_ON]
+    assert all(reported.values())
 
 
 def test_a_run_of_the_other_branch_is_an_observation(days):

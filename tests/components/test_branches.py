@@ -45,16 +45,20 @@ RULES_IN_LINE = '{rules: [{branch: legacy, before: "2026-01-06"}, {branch: moder
 FED = f"{{silver/legacy: {{of_branch: {{column: day, branch: legacy, router: {RULES_IN_LINE}}}}}}}"
 
 
-def declared(reads: str = "{silver/visits: {same: {column: day}}}", when: str = "{follow: {}}"):
+def stated(reads: str = "{silver/visits: {same: {column: day}}}", when: str = "{follow: {}}") -> str:
+    """A table in YAML."""
+    return TABLE.replace("READS", reads).replace("WHEN", when)
+
+
+def declared(text: str):
     """The declaration and the faults of a table in YAML."""
-    (document,) = documents(TABLE.replace("READS", reads).replace("WHEN", when), "defs.yaml")
-    table, faults = declare(draft(document), SPECS)
-    return table, [str(fault) for fault in faults]
+    (document,) = documents(text, "defs.yaml")
+    return declare(draft(document), SPECS)
 
 
 def test_a_branch_of_a_file_is_the_branch_of_python():
     """With the router's rules, what asks for the branch, and the profile of the runs."""
-    table, faults = declared(when=BRANCH)
+    table, faults = declared(stated(when=BRANCH))
     assert faults == []
     router = Router((Rule("legacy", before="2026-01-06"), Rule("modern", since="2026-01-06")))
     assert table.runs.when == Branch(router, "legacy", by=Follow())
@@ -64,7 +68,7 @@ def test_a_branch_of_a_file_is_the_branch_of_python():
 
 def test_a_table_after_the_choice_is_fed_by_the_chosen_branch():
     """By the column that holds the key, as in Python."""
-    table, faults = declared(reads=FED)
+    table, faults = declared(stated(reads=FED))
     assert faults == []
     (feed,) = table.reads.tables.values()
     assert [list(feed.reads(key)) for key in ("2026-01-05", "2026-01-06")] == [[{"day": "2026-01-05"}], []]
@@ -72,19 +76,25 @@ def test_a_table_after_the_choice_is_fed_by_the_chosen_branch():
 
 
 @pytest.mark.parametrize(
-    ("change", "text"),
+    ("change", "place", "said"),
     [
         (
             ("branch: legacy\n        router", "branch: legcy\n        router"),
-            "branch must be one of legacy, modern, not",
+            "legcy",
+            "branch must be one of legacy, modern, not 'legcy'",
         ),
-        (('since: "2026-01-06"', 'since: "2026-01-05"'), "rules must not overlap, as legacy"),
-        (("before:", "befor:"), "befor"),
+        (
+            ('since: "2026-01-06"', 'since: "2026-01-05"'),
+            '- {branch: legacy, before: "2026-01-06"}',
+            "rules must not overlap, as legacy (before 2026-01-06) and modern (since 2026-01-05) do at 2026-01-05",
+        ),
+        (("before:", "befor:"), 'befor: "2026-01-06"}', "unknown option befor: did you mean before?"),
     ],
 )
-def test_a_wrong_branch_is_a_fault_with_its_place(change, text):
-    """Found before anything runs."""
+def test_a_wrong_branch_is_a_fault_with_its_place(change, place, said):
+    """Found before anything runs: the wrong value or key, or the first of the rules that overlap."""
     assert change[0] in BRANCH
-    _, faults = declared(when=BRANCH.replace(*change))
-    assert len(faults) == 1
-    assert text in faults[0]
+    text = stated(when=BRANCH.replace(*change))
+    _, (fault,) = declared(text)
+    assert fault.message == said
+    assert text.splitlines()[fault.line - 1][fault.column - 1 :] == place

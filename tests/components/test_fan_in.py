@@ -68,20 +68,25 @@ def test_a_feed_within_a_feed_is_the_one_of_python():
 @pytest.mark.parametrize(
     ("feed", "fault"),
     [
-        ("{aligned: {feed: {hour_to_day: {column: hours}}}}", "hours"),
-        ("{aligned: {feed: {same: {column: hour}}}}", "same"),
+        (
+            "{aligned: {feed: {hour_to_day: {column: hours}}}}",
+            "unknown partition column of gold/by_hour hours: did you mean hour?",
+        ),
+        (
+            "{aligned: {feed: {same: {column: hour}}}}",
+            "unknown option same: known are day_to_week, hour_to_day, python",
+        ),
         (
             "{unaligned: {feed: {hour_to_day: {column: hour}}, after_hours: -1.0}}",
-            "after_hours must be 0 or more, not -1",
+            "after_hours must be 0 or more, not -1.0",
         ),
-        ("{unaligned: {after_hours: 1.0}}", "feed"),
+        ("{unaligned: {after_hours: 1.0}}", "feed is missing"),
     ],
     ids=["another column", "no several partitions", "a deadline before the day", "no feed"],
 )
 def test_a_fault_of_a_feed_within_a_feed_is_named_at_its_line(feed, fault):
-    """As of any other option."""
-    table, faults = declared(feed)
+    """One fault with its whole sentence, as of any other option."""
+    table, found = declared(feed)
     assert table is None
-    assert any(fault in str(each) for each in faults)
     line = 1 + DAY.splitlines().index("      gold/by_hour: FEED")
-    assert {each.line for each in faults} == {line}
+    assert [(each.line, each.message) for each in found] == [(line, fault)]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from dedp_assets.components.checking import completed, drafts_of
@@ -39,18 +37,40 @@ def test_a_sequence_of_a_file_is_the_record_of_python():
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "place", "said"),
     [
-        ("on_failure: continue", "on_failure: ignore", "on_failure"),
-        ("name: gold/page_counts, after", "name: gold/pages, after", "sequence must have a step gold/page_counts"),
-        (", after: [silver/visits]", "", r"sequence must say after=\['silver/visits'\] as Reads does"),
-        ("- {name: silver/visits}", "- {name: gold/page_counts}", "steps must"),
+        (
+            "on_failure: continue",
+            "on_failure: ignore",
+            "ignore}",
+            "on_failure must be 'stop' or 'continue', not 'ignore'",
+        ),
+        (
+            "name: gold/page_counts, after",
+            "name: gold/pages, after",
+            "name: counting",
+            "gold/page_counts: sequence must have a step gold/page_counts, not only silver/visits, gold/pages",
+        ),
+        (
+            ", after: [silver/visits]",
+            "",
+            "name: counting",
+            "gold/page_counts: sequence must say after=['silver/visits'] as Reads does, not []",
+        ),
+        (
+            "- {name: silver/visits}",
+            "- {name: gold/page_counts}",
+            "- {name: gold/page_counts}",
+            "steps must come after earlier steps, not gold/page_counts after silver/visits",
+        ),
     ],
 )
-def test_a_faulty_sequence_is_one_fault_in_a_sentence(old, new, said):
-    """At its place in the file."""
-    (fault,) = faults_in(with_sequence().replace(old, new, 1))
-    assert re.search(said, str(fault))
+def test_a_faulty_sequence_is_one_fault_in_a_sentence(old, new, place, said):
+    """At its place in the file: the wrong value, or the first line of the sequence or of the steps."""
+    text = with_sequence().replace(old, new, 1)
+    (fault,) = faults_in(text)
+    assert fault.message == said
+    assert text.splitlines()[fault.line - 1][fault.column - 1 :] == place
 
 
 def test_markers_of_a_file_are_the_record_of_python():

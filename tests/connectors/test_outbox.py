@@ -12,7 +12,7 @@ import pytest
 from dedp_assets.patterns.connectors.alerts import Alert
 from dedp_assets.patterns.connectors.outbox import Outbox
 from dedp_assets.patterns.connectors.silence import Manner, SilentHours
-from dedp_assets.patterns.core.errors import ContractError, NotReady
+from dedp_assets.patterns.core.errors import Conflict, ContractError, NotReady
 from dedp_assets.patterns.delta import LocalStore, table_lock
 
 NOW = datetime(2026, 1, 20, 12, tzinfo=timezone.utc)
@@ -147,15 +147,20 @@ def test_the_pause_of_a_channel_never_exceeds_an_hour(outbox):
 
 
 def test_a_message_that_is_refused_stops_no_other_episode(outbox):
-    """What follows it of the same trouble waits, and it is tried again after the pause."""
+    """Other troubles are announced at once; the same trouble waits, and is tried again after the pause."""
     outbox.raise_alert(BY_CODE, NOW)
     outbox.observe([STALE], minutes(1))
     outbox.clear(BY_CODE, minutes(2))
     channel = Receiver("one", ContractError("status 413"))
     assert outbox.deliver([channel], minutes(3), MANNER) == {"one": "1 delivered, then status 413"}
     assert channel.heard == [("raised", "gold/visits")]
+    outbox.observe([], minutes(3))
+    assert outbox.deliver([channel], minutes(3), MANNER) == {"one": "1 delivered"}
+    assert channel.heard[1:] == [("cleared", "gold/visits")]
+    assert [each.reason for each in outbox.pending([channel], minutes(3), MANNER)] == ["status 413"]
     outbox.deliver([channel], minutes(10), MANNER)
-    assert channel.heard[1:] == [("raised", "gold/summary"), ("cleared", "gold/summary")]
+    assert channel.heard[2:] == [("raised", "gold/summary"), ("cleared", "gold/summary")]
+    assert outbox.pending([channel], minutes(10), MANNER) == []
 
 
 def test_a_channel_that_is_added_later_hears_of_what_lasts(outbox):
@@ -203,15 +208,18 @@ def test_a_damaged_file_hides_no_other_episode(outbox, store):
     assert outbox.deliver([Receiver()], NOW, MANNER) == {"one": "1 delivered"}
 
 
-def test_another_writer_is_waited_for(outbox, store):
-    """One writer at a time: while somebody holds the lock nothing is written."""
+def test_another_writer_is_waited_for(outbox, store, monkeypatch):
+    """One writer at a time: while somebody holds the lock nothing is written, and then all of it."""
     with ThreadPoolExecutor(1) as pool:
-        with table_lock(store):
-            raising = pool.submit(outbox.raise_alert, BY_CODE, NOW)
-            assert not raising.done()
+        with table_lock(store), monkeypatch.context() as hurried:
+            hurried.setattr("dedp_assets.patterns.connectors.outbox._LOCK_SECONDS", 0.2)
+            with pytest.raises(Conflict):
+                pool.submit(outbox.raise_alert, OTHER, NOW).result()
             assert outbox.episodes() == []
+            hurried.undo()
+            raising = pool.submit(outbox.raise_alert, BY_CODE, NOW)
         raising.result()
-    assert len(outbox.episodes()) == 1
+    assert [episode.alert.name for episode in outbox.episodes()] == [BY_CODE.name]
 
 
 def test_no_secret_reaches_a_file(store, tmp_path):

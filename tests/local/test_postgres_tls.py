@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import tempfile
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -41,6 +42,7 @@ def home():
             with server.start(chosen).connect() as connection:
                 connection.execute(f"CREATE ROLE reporter LOGIN PASSWORD '{PASSWORD}' IN ROLE {CERTIFIED}")
                 connection.execute(f"CREATE ROLE writer LOGIN IN ROLE {CERTIFIED}")
+                connection.execute(f"CREATE ROLE copier LOGIN REPLICATION PASSWORD '{PASSWORD}' IN ROLE {CERTIFIED}")
                 connection.execute("CREATE ROLE other LOGIN PASSWORD 'of-the-other'")
             yield chosen
         finally:
@@ -114,6 +116,16 @@ def test_a_role_without_its_certificate_is_refused(own, password):
         replace(reporter(own), password=password).connect()
 
 
+def test_a_replication_needs_the_certificate_too(own, signs, tmp_path):
+    """By its password alone, a certified role copies nothing; with its certificate, it may."""
+    copier = replace(reporter(own), user="copier")
+    with pytest.raises(psycopg.OperationalError, match="requires a valid client certificate"):
+        replace(copier, password=PASSWORD).connect(replication="true")
+    made = signs.issue("copier", tmp_path, begins=NOW - DAY, ends=NOW + DAY)
+    with replace(reporter(own, made), user="copier").connect(replication="true", autocommit=True) as connection:
+        assert connection.execute("IDENTIFY_SYSTEM").fetchone()
+
+
 def test_a_certificate_of_another_name_is_refused(own, signs, tmp_path):
     """A role is no other role, though both are known; and the name of a server is none."""
     for name, hosts in (("writer", ()), ("Reporter", ()), ("server", ("reporter",))):
@@ -176,15 +188,24 @@ def test_tls_is_switched_on_and_off_over_the_same_data():
             server.stop(secured)
             assert kept(server.start(plain)) == ("", 1)
             server.stop(plain)
-            user = server.system_user()
-            as_user = {"user": user, "group": user, "extra_groups": []} if user else {}
-            command = server.command(secured, port=free_port())
-            with subprocess.Popen(command, cwd="/", stderr=subprocess.DEVNULL, **as_user) as started:
+            with supervised(secured):
                 assert wait_until(lambda: server.open_database(secured), seconds=30)
                 assert kept(postgres.address(secured)) == ("verify-full", 1)
-                started.send_signal(signal.SIGINT)
         finally:
             server.stop(secured)
+
+
+@contextmanager
+def supervised(secured):
+    """The server as `make up` starts it, ended with the block."""
+    user = server.system_user()
+    as_user = {"user": user, "group": user, "extra_groups": []} if user else {}
+    command = server.command(secured, port=free_port())
+    with subprocess.Popen(command, cwd="/", stderr=subprocess.DEVNULL, **as_user) as started:
+        try:
+            yield
+        finally:
+            started.send_signal(signal.SIGINT)
 
 
 def kept(address):

@@ -52,6 +52,26 @@ def test_a_job_of_another_location_is_started_once_for_a_request(served):
 
 
 @pytest.mark.runs
+def test_a_start_whose_answer_is_lost_is_one_run(served, monkeypatch):
+    """The start is not sent again; the request that comes again is the run that was started."""
+    orchestrator, instance = served
+    before, sent = len(instance.get_runs()), Service._sent
+
+    def losing(service, request):
+        answer, reason, asked = sent(service, request)
+        is_start = b"launchRun" in request.data
+        return (b"", "the connection broke off", None) if is_start else (answer, reason, asked)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Service, "_sent", losing)
+        with pytest.raises(NotReady, match="after 1 attempts: the connection broke off"):
+            launch(orchestrator, "lost")
+    (run,) = [run for run in instance.get_runs() if run.tags[REQUEST] == "lost"]
+    assert launch(orchestrator, "lost") == run.run_id
+    assert len(instance.get_runs()) == before + 1
+
+
+@pytest.mark.runs
 @pytest.mark.parametrize(("location", "job"), [("reporting", "renamed"), ("moved", JOB)])
 def test_a_missing_target_is_named(served, location, job):
     """Location and job, and nothing is started."""

@@ -3,7 +3,8 @@
 ``episodes/<trouble>.<number>.json`` holds an episode with the events that each channel has acknowledged. Raising and
 clearing writes these files and nothing else, under the lock of the folder, so no channel delays or breaks a caller. A
 delivery sends outside of that lock and notes each acknowledgement at once: who dies in between sends a message again,
-under the same idempotency key. ``channels/<name>.json`` says how long a channel that failed is left alone.
+under the same idempotency key. ``channels/<name>.json`` says how long a channel that failed is left alone, and
+``channels/<name>.<episode>.json`` how long a message that the channel refused.
 """
 
 from __future__ import annotations
@@ -130,12 +131,13 @@ class Outbox:
         """
         found, episodes = [], self.episodes()
         for channel in channels:
-            state = self._state(channel.name)
+            failed = self._state(channel.name)
             for episode in episodes:
                 if message := next_message(episode, channel.name, now, remind_hours=manner.remind_hours):
                     until = manner.silence.until(now, episode.alert.severity) if manner.silence else None
                     held = f"silent hours until {until:%Y-%m-%d %H:%M} UTC" if until else "to be delivered next"
-                    found.append(Pending(channel.name, message, state.reason if state.failures else held))
+                    refused = self._state(_refused(channel.name, episode))
+                    found.append(Pending(channel.name, message, failed.reason or refused.reason or held))
         return found
 
     def deliver(self, channels: Sequence[Channel], now: datetime, manner: Manner) -> Mapping[str, str]:
@@ -167,37 +169,47 @@ class Outbox:
         state = self._state(channel.name)
         if state.retry_at and now < state.retry_at:
             return f"waits until {state.retry_at.astimezone(timezone.utc):%H:%M:%S} UTC: {state.reason}"
-        delivered, failure = self._send_due(channel, now, manner)
-        if failure:
-            state = state.after(masked(failure, self.secrets), now)
-            self._write_state(channel.name, state)
-            return f"{delivered} delivered, then {state.reason}"
-        if state.failures:
-            self.store.delete(_path_of_channel(channel.name))
-        return f"{delivered} delivered"
+        sent = self._send_due(channel, now, manner)
+        if sent.failure:
+            self._write_state(channel.name, state.after(sent.failure, now))
+        elif state.failures:
+            self.store.delete(_path_of(channel.name))
+        return ", then ".join(filter(None, [f"{sent.delivered} delivered", sent.failure or sent.refusal]))
 
-    def _send_due(self, channel: Channel, now: datetime, manner: Manner) -> tuple[int, str]:
-        """Send due messages in the order of each trouble's episodes; return their number, and the failure."""
-        end, delivered, failure = time.monotonic() + manner.seconds, 0, ""
+    def _send_due(self, channel: Channel, now: datetime, manner: Manner) -> _Sent:
+        """Send due messages in the order of each trouble's episodes, up to a failure of the channel."""
+        end, sent = time.monotonic() + manner.seconds, _Sent()
         behind: set[tuple[str, ...]] = set()
         for episode in self.episodes():
             if episode.alert.key in behind:
                 continue
-            current: Episode | None = episode
+            current: Episode | None = None if self._is_refused(episode, channel, now) else episode
             while current and (message := _due(current, channel, now, manner)):
                 if time.monotonic() > end:
-                    return delivered, failure
+                    return sent
                 answer = attempt(channel, message)
                 if answer.outcome == "failed":
-                    return delivered, answer.text
+                    sent.failure = masked(answer.text, self.secrets)
+                    return sent
                 if answer.outcome == "refused":
-                    failure = answer.text
+                    sent.refusal = masked(answer.text, self.secrets)
+                    self._refuse(episode, channel, sent.refusal, now)
                     break
-                delivered += 1
+                sent.delivered += 1
                 current = self._acknowledge(current, channel.name, message)
             if not current or not is_finished(current, channel.name):
                 behind.add(episode.alert.key)
-        return delivered, failure
+        return sent
+
+    def _is_refused(self, episode: Episode, channel: Channel, now: datetime) -> bool:
+        """Return whether a refused message of an episode waits for its next attempt."""
+        retry_at = self._state(_refused(channel.name, episode)).retry_at
+        return retry_at is not None and now < retry_at
+
+    def _refuse(self, episode: Episode, channel: Channel, reason: str, now: datetime) -> None:
+        """Note the refusal of a message; only the episode's own messages wait."""
+        name = _refused(channel.name, episode)
+        self._write_state(name, self._state(name).after(reason, now))
 
     def _acknowledge(self, episode: Episode, channel: str, message: Message) -> Episode | None:
         """Note an acknowledgement in the stored episode, and return the episode."""
@@ -206,7 +218,8 @@ class Outbox:
             if stored:
                 stored = acknowledge(stored, channel, message)
                 self._write([stored])
-            return stored
+        self.store.delete(_path_of(_refused(channel, episode)))
+        return stored
 
     def _forget(self, channels: Sequence[str]) -> None:
         """Remove the episodes that ended and that every channel has heard of."""
@@ -235,20 +248,29 @@ class Outbox:
         for episode in episodes:
             self.store.put(f"{_EPISODES}/{_name(episode)}", json.dumps(asdict(episode), default=_text_of).encode())
 
-    def _state(self, channel: str) -> _ChannelState:
+    def _state(self, name: str) -> _ChannelState:
         try:
-            stored = json.loads(self.store.read(_path_of_channel(channel)))
+            stored = json.loads(self.store.read(_path_of(name)))
             return _ChannelState(stored["failures"], datetime.fromisoformat(stored["retry_at"]), stored["reason"])
         except (OSError, ValueError, TypeError, KeyError):
             return _ChannelState()
 
-    def _write_state(self, channel: str, state: _ChannelState) -> None:
-        self.store.put(_path_of_channel(channel), json.dumps(asdict(state), default=_text_of).encode())
+    def _write_state(self, name: str, state: _ChannelState) -> None:
+        self.store.put(_path_of(name), json.dumps(asdict(state), default=_text_of).encode())
+
+
+@dataclass(slots=True)
+class _Sent:
+    """The outcome of a delivery to a channel: number of messages, failure of the channel, and last refusal."""
+
+    delivered: int = 0
+    failure: str = ""
+    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class _ChannelState:
-    """The failures of a channel in a row, and the time of the next attempt."""
+    """The failures in a row of a channel, or of one message to a channel, and the time of the next attempt."""
 
     failures: int = 0
     retry_at: datetime | None = None
@@ -274,8 +296,12 @@ def _digest(alert: Alert) -> str:
     return sha256(json.dumps(alert.key).encode()).hexdigest()[:24]
 
 
-def _path_of_channel(channel: str) -> str:
-    return f"{_CHANNELS}/{channel}.json"
+def _refused(channel: str, episode: Episode) -> str:
+    return f"{channel}.{_name(episode).removesuffix('.json')}"
+
+
+def _path_of(name: str) -> str:
+    return f"{_CHANNELS}/{name}.json"
 
 
 def _text_of(value: object) -> str:
