@@ -6,11 +6,8 @@ BY_FILE := --dist=loadfile --no-loadscope-reorder
 BOTH_CORES := --numprocesses=2 $(BY_FILE)
 # one more, because tests of whole processes wait for them
 WITH_WAITING := --numprocesses=3 $(BY_FILE)
-GENERATED := tests/graph/reconcile/test_convergence.py tests/delta/test_table_model.py tests/delta/merge/test_merging.py tests/core/test_rows.py \
-	tests/core/test_conversion_properties.py tests/core/test_partitions.py tests/delta/log/test_ledger.py tests/delta/log/test_parsing.py \
-	tests/patterns/ingestion/test_capturing.py tests/connectors/test_files.py tests/sources/test_log_formats.py \
-	tests/contracts/test_two_runs.py tests/contracts/test_names.py tests/contracts/test_options.py tests/contracts/test_types.py \
-	tests/connectors/test_pgoutput.py tests/connectors/test_episodes.py tests/test_adopting.py tests/components/test_checking.py tests/components/test_acting.py
+# files with tests that a profile of Hypothesis makes longer; found where they are used
+GENERATED = $(shell grep -rlE '^(from|import) hypothesis' --include='test_*.py' tests | sort)
 # memory for what tests write and remove again, where there is at least 1 GB of it
 MEMORY := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 1048576 { print $$6 }')
 # the profile of Hypothesis (tests/running.py): how many examples a generated test tries

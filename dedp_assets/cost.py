@@ -89,7 +89,7 @@ def cost(settings: Settings, table: str = "", *, since: date | None = None, as_j
         except ContractError as error:
             damaged.append(str(error))
     found.sort(key=_dearest)
-    _print(found, as_json=as_json)
+    _print(found, since=since, as_json=as_json)
     if damaged:
         raise ContractError("; ".join(damaged))
     return 0
@@ -132,9 +132,12 @@ def _dearest(each: Spent) -> tuple[object, ...]:
     return (-(of.seconds or 0), -(of.bytes_written or 0), each.table, each.day, each.partition, each.cause)
 
 
-def _print(found: list[Spent], *, as_json: bool) -> None:
+def _print(found: list[Spent], *, since: date | None, as_json: bool) -> None:
     if as_json:
         print(json.dumps([each.as_dict() for each in found], indent=2))  # noqa: T201
+        return
+    if not found:
+        print(f"No commit {f'since {since} ' if since else ''}has a record.")  # noqa: T201
         return
     named = any(each.partition for each in found)
     grid = Grid("table", *["partition"] * named, "day", "cause", title="Cost", title_justify="left")
@@ -146,7 +149,7 @@ def _print(found: list[Spent], *, as_json: bool) -> None:
     grid.add_section()
     commits = str(sum(each.commits for each in found))
     grid.add_row("all", *[""] * (2 + named), commits, *_cells(total(each.cost for each in found)))
-    Console(width=150).print(grid if found else "No commit has a record.")
+    Console(width=150).print(grid)
 
 
 def _cells(of: Cost) -> Iterator[str]:

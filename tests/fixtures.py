@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
 from threading import Thread
@@ -143,16 +147,25 @@ def kafka(broker: Broker) -> Kafka:
     return Kafka(bootstrap=broker.address, topic=f"visits-{uuid.uuid4().hex[:8]}")
 
 
+@contextmanager
+def answering(app: Any, **options: Any) -> Iterator[str]:
+    """The URL of a web application, which a thread of the test process serves until the end of the block."""
+    running = uvicorn.Server(uvicorn.Config(app, port=0, ws="none", log_config=None, **options))
+    thread = Thread(target=running.run, daemon=True)
+    thread.start()
+    try:
+        assert wait_until(lambda: running.started, seconds=60)
+        yield f"http://127.0.0.1:{running.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        running.should_exit = True
+        thread.join()
+
+
 @pytest.fixture(scope="session")
 def served() -> Iterator[str]:
-    """The URL of the HTTP services, which a thread of the test process serves."""
-    server = uvicorn.Server(uvicorn.Config(application(), port=0, ws="none", log_config=None))
-    thread = Thread(target=server.run, daemon=True)
-    thread.start()
-    assert wait_until(lambda: server.started, seconds=60)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
+    """The URL of the HTTP services."""
+    with answering(application()) as url:
+        yield url
 
 
 @pytest.fixture
@@ -161,6 +174,58 @@ def services(served: str) -> Iterator[ServicesUnderTest]:
     under_test = ServicesUnderTest(served)
     yield under_test
     under_test.forget()
+
+
+class WebhookUnderTest(ThreadingHTTPServer):
+    """A webhook that answers as it is told, and is not surprised by clients that hang up.
+
+    Attributes:
+        taken: path, headers and body of its requests.
+        behaviours: what it does next: a status, ``slow``, ``large`` or ``breaks off``.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Hook)
+        self.base = f"http://127.0.0.1:{self.server_port}"
+        self.taken: list[tuple[str, dict[str, str], Any]] = []
+        self.behaviours: list[str] = []
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing."""
+
+
+class _Hook(BaseHTTPRequestHandler):
+    """An answer with the request's path, which holds a secret, in every part, as careless servers give it."""
+
+    server: WebhookUnderTest
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.taken.append((self.path, dict(self.headers), json.loads(body)))
+        behaviour = self.server.behaviours.pop(0) if self.server.behaviours else "200"
+        if behaviour == "slow":
+            time.sleep(0.5)
+        answer = f"no such hook: {self.path}".encode() * (100_000 if behaviour == "large" else 1)
+        self.send_response(int(behaviour) if behaviour.isdigit() else 200, f"see {self.path}")
+        if behaviour.startswith("3"):
+            self.send_header("Location", f"http://{self.headers['Host']}{self.path}")
+        self.send_header("Content-Length", str(len(answer) + (100 if behaviour == "breaks off" else 0)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[WebhookUnderTest]:
+    """A webhook of this test's own, running."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with WebhookUnderTest() as running, ThreadPoolExecutor(1) as pool:
+        serving = pool.submit(running.serve_forever, 0.01)
+        yield running
+        running.shutdown()
+        serving.result()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Tables whose commits are written by hand: runs of the graph without an engine."""
+"""Tables that nobody computes, and commits that are written by hand: the graph without an engine."""
 
 from __future__ import annotations
 
@@ -6,18 +6,40 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
+
+from dedp_assets.graph.declare import About, LakeTable, Reads, Runs, Step, lake_table, same
+from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import transaction_id
+from dedp_assets.patterns.delta import Table, Target, transaction_id
 from dedp_assets.resources.lake import Lake
 from tests.helpers import a_record, write_log
 
 CHECKS = ("rows_are_accounted_for", "rows_lie_in_their_partition", "constraints_hold")
-COLUMNS = {"id": Column("BIGINT", "identity"), "day": Column("DATE", "when")}
+DAYS = dg.DailyPartitionsDefinition("2026-01-05")
+_KINDS = {"day": "DATE", "hour": "STRING"}
 
 
-def daily(name: str) -> TableSpec:
-    """The declaration of a table by day."""
-    return TableSpec(name, COLUMNS, partition_by=("day",), comment="x")
+def daily(name: str, column: str = "day") -> TableSpec:
+    """The declaration of a table by day, or by another column of time."""
+    columns = {"id": Column("BIGINT", "identity"), column: Column(_KINDS[column], "when")}
+    return TableSpec(name, columns, partition_by=(column,), comment="x")
+
+
+def declare(name: str, when: Any, *, partitions: dg.PartitionsDefinition[str] = DAYS, column: str = "day") -> LakeTable:
+    """A table of the graph that reads the same partition of another one, and that nobody computes."""
+
+    def build(step: Step, into: Target) -> WriteResult:
+        raise AssertionError("nobody computes it")
+
+    return lake_table(
+        daily(name, column),
+        reads=Reads({daily("bronze/x", column): same(column)}),
+        runs=Runs(partitions, when),
+        about=About("team:x"),
+        patterns=[Table.overwrite],
+        code_version="1",
+    )(build)
 
 
 def commit_day(

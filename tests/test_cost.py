@@ -30,20 +30,29 @@ COSTS = {
 
 
 @pytest.fixture
-def dedp(tmp_path, monkeypatch, capsys):
-    """``dedp("--json")``: exit code, output and errors, in a home with the tables of :data:`COSTS`."""
-    home = tmp_path / "home"
-    monkeypatch.setenv("DEDP_HOME", str(home))
-    for name, commits in COSTS.items():
-        records = [a_record(name, where, cause=cause, cost=cost) for cause, where, cost in commits]
-        written = [{"record": record, "changed": [record.partition]} for record in records]
-        write_log(home / "lakehouse" / name, {"n": "long", "day": "string"}, ["day"], [*written, {"changed": [MONDAY]}])
+def empty(tmp_path, monkeypatch, capsys):
+    """``empty("--json")``: exit code, output and errors, in a home without tables."""
+    monkeypatch.setenv("DEDP_HOME", str(tmp_path / "home"))
 
     def run(*options):
-        code = main(["cost", *options])
+        try:
+            code = main(["cost", *options])
+        except SystemExit as stopped:
+            code = stopped.code
         return code, *capsys.readouterr()
 
     return run
+
+
+@pytest.fixture
+def dedp(empty, tmp_path):
+    """``dedp("--json")``: exit code, output and errors, in a home with the tables of :data:`COSTS`."""
+    for name, commits in COSTS.items():
+        records = [a_record(name, where, cause=cause, cost=cost) for cause, where, cost in commits]
+        written = [{"record": record, "changed": [record.partition]} for record in records]
+        location, columns = tmp_path / "home/lakehouse" / name, {"n": "long", "day": "string"}
+        write_log(location, columns, ["day"], [*written, {"changed": [MONDAY]}])
+    return empty
 
 
 def rows_of(shown):
@@ -103,9 +112,17 @@ def test_only_commits_since_a_day_are_counted(dedp, since, found):
     assert len(json.loads(dedp("--since", since, "--json")[1])) == found
 
 
-def test_a_lake_without_commits_says_so(dedp):
-    """In a sentence, instead of an empty table."""
-    assert dedp("--since", "2026-01-06")[1] == "No commit has a record.\n"
+def test_a_lake_without_commits_says_so(empty, tmp_path):
+    """In a sentence, instead of an empty table; commits of somebody else have no record either."""
+    assert empty() == (0, "No commit has a record.\n", "")
+    foreign = tmp_path / "home/lakehouse/silver/visits"
+    write_log(foreign, {"n": "long", "day": "string"}, ["day"], [{"changed": [MONDAY]}])
+    assert empty() == (0, "No commit has a record.\n", "")
+
+
+def test_a_day_after_all_commits_says_that_there_are_none_since(dedp):
+    """With the day: earlier commits have records."""
+    assert dedp("--since", "2026-01-06") == (0, "No commit since 2026-01-06 has a record.\n", "")
 
 
 def test_an_unknown_table_is_named_with_those_there_are(dedp):
@@ -125,9 +142,10 @@ def test_a_damaged_log_leaves_the_other_tables(dedp, tmp_path):
 
 
 def test_a_day_that_is_none_is_refused(dedp):
-    """By the option's name."""
-    with pytest.raises(SystemExit):
-        dedp("--since", "yesterday")
+    """By the option's name and the value, with the exit code of a wrong command."""
+    code, out, err = dedp("--since", "yesterday")
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1] == "dedp cost: error: argument --since: invalid fromisoformat value: 'yesterday'"
 
 
 costs = st.none() | st.builds(
@@ -136,6 +154,7 @@ costs = st.none() | st.builds(
     cpu_seconds=st.none() | st.integers(0, 100).map(float),
     bytes_read=st.none() | st.integers(0, 10**12),
     bytes_written=st.integers(0, 10**12),
+    bytes_spilled=st.none() | st.integers(0, 10**12),
     rows_written=st.integers(0, 10**9),
     files_written=st.none() | st.integers(0, 100),
 )

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Thread
 
 import dagster as dg
-import uvicorn
 from dagster._core.remote_origin import InProcessCodeLocationOrigin  # noqa: TID251 - no process for the code
 from dagster._core.test_utils import InProcessTestWorkspaceLoadTarget  # noqa: TID251
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin  # noqa: TID251
 from dagster._core.workspace.context import WorkspaceProcessContext  # noqa: TID251
 from dagster_webserver.app import create_app_from_workspace_process_context
 
-from tests.faults.processes import wait_until
+from tests.fixtures import answering
 
 __all__ = ["webserver"]
 
@@ -23,12 +21,8 @@ __all__ = ["webserver"]
 def webserver(instance: dg.DagsterInstance, *, module: str, location: str) -> Iterator[str]:
     """The URL of a webserver over one code location and an instance; runs wait in the queue, as no daemon runs."""
     code = InProcessCodeLocationOrigin(LoadableTargetOrigin(module_name=module), location_name=location)
-    with WorkspaceProcessContext(instance, InProcessTestWorkspaceLoadTarget(code)) as workspace:
-        app = create_app_from_workspace_process_context(workspace)
-        server = uvicorn.Server(uvicorn.Config(app, port=0, ws="none", log_config=None, lifespan="off"))
-        thread = Thread(target=server.run, daemon=True)
-        thread.start()
-        assert wait_until(lambda: server.started, seconds=60)
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-        server.should_exit = True
-        thread.join()
+    with (
+        WorkspaceProcessContext(instance, InProcessTestWorkspaceLoadTarget(code)) as workspace,
+        answering(create_app_from_workspace_process_context(workspace), lifespan="off") as url,
+    ):
+        yield url

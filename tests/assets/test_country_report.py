@@ -83,11 +83,13 @@ def reported(world):
     return Lake(root=str(world.settings.lakehouse), engine=SparkEngine()).table(country_report.COUNTRY_REPORT)
 
 
-def test_without_readiness_neither_load_nor_export_runs(world):
+def test_without_readiness_neither_load_nor_export_runs(world, services):
     """A day that nobody delivered: no address is asked for, nothing is counted, and nothing is shown."""
+    services.requests("locations")
     run, ended, (said, *_) = execute(world, 3)
     assert (run.status, ended) == (dg.DagsterRunStatus.FAILURE, set())
     assert "silver/visits holds nothing of" in said
+    assert services.requests("locations") == 0
     assert not {PLACES, COUNTRIES, REGIONS, REPORT} & world.versions().keys()
 
 
@@ -105,7 +107,8 @@ def test_a_failed_export_runs_again_alone_and_nothing_is_paid_twice(world, servi
     states = {name: StepState("done") for name in ended}
     plan = plan_steps(COUNTRY_REPORT_STEPS.steps, states={**states, REPORT: StepState("failed")}, inputs={})
     resumed, again, failures = execute(world, 0, again=run.run_id)
-    assert (resumed.status, again, failures) == (dg.DagsterRunStatus.SUCCESS, set(plan.partitions), [])
+    assert (resumed.status, again, failures) == (dg.DagsterRunStatus.SUCCESS, {REPORT}, [])
+    assert plan.partitions == (REPORT,)
     assert services.requests("locations") == 0
     assert {name: world.versions()[name] for name in before} == before
     assert shown(world) == expected(0)

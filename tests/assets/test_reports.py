@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from dedp_assets.defs.platform import report_triggers
 from dedp_assets.instance import Platform
 from dedp_assets.reporting.definitions import defs
 from tests.assets.conftest import World, day, visits_of, world_in
+from tests.helpers import a_record, write_log
 from tests.webserver import webserver
 
 pytestmark = [pytest.mark.spark, pytest.mark.budget(90, "24 hours of a table and their triggers, in two locations")]
@@ -143,14 +145,28 @@ def test_a_missing_target_fails_the_trigger_alone(platforms, monkeypatch):
     assert queued(platforms.producer) == [day(0)] * 3
 
 
-def test_a_broken_contract_is_refused_before_a_row_is_read(platforms):
-    """The producer's table moved: the run says which path was expected, and the report stays as it was."""
+def without_files(place):
+    """A log of the producer's 24 hours in which views became texts; of its rows no file is there."""
+    written = [{"record": a_record(HOURS, {"hour": hour(n)}), "changed": [{"hour": hour(n)}]} for n in range(24)]
+    write_log(place, {"hour": "string", "page": "string", "views": "string"}, ["hour"], written)
+
+
+@pytest.mark.parametrize(
+    ("instead", "found"),
+    [(None, "a table at {place}, found none"), (without_files, "views BIGINT, found STRING")],
+    ids=["the table moved", "another type"],
+)
+def test_a_broken_contract_is_refused_before_a_row_is_read(platforms, instead, found):
+    """What was expected is the error, where a read could only fail at missing files; the report stays as it was."""
     place = platforms.producer.settings.lakehouse / HOURS
     before = platforms.consumer.rows(BUSY)
     place.rename(moved := place.with_name("moved"))
     try:
+        if instead:
+            instead(place)
         said = platforms.consumer.run("report_busy_pages", day(0), **FORCE).failure
     finally:
+        shutil.rmtree(place, ignore_errors=True)
         moved.rename(place)
-    assert f"breaks the contract: expected a table at {place}, found none" in said
+    assert f"breaks the contract: expected {found.format(place=place)}" in said
     assert platforms.consumer.rows(BUSY) == before

@@ -127,7 +127,8 @@ class Contents:
                     kept = [column for column in spec.content if column not in varying]
                     rows = Counter(str([row[column] for column in kept]) for row in self.world.rows(spec.name))
                     self.known[spec.name] = versions[spec.name], rows
-        folders = sorted((self.world.settings.lakehouse / "_files").glob("*/*/*=*"))
+        shown = (self.world.settings.lakehouse / "_files").glob("*/*/[!.]*=*")
+        folders = sorted(path for path in shown if path.is_dir())
         files = {str(folder): Counter(_lines(folder)) for folder in folders}
         return {**{name: rows for name, (_, rows) in self.known.items()}, **files}
 

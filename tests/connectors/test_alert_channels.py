@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timezone
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import pytest
@@ -34,56 +31,15 @@ MESSAGE = next_message(raise_episode([], ALERT, NOW), "x", NOW)
 CANARY = "tok3n-canary"
 
 
-class Hook(BaseHTTPRequestHandler):
-    """A webhook that answers as it is told, and repeats the path in every answer, as careless servers do."""
-
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.taken.append((self.path, dict(self.headers), json.loads(body)))
-        behaviour = self.server.behaviours.pop(0) if self.server.behaviours else "200"
-        if behaviour == "slow":
-            time.sleep(0.5)
-        answer = f"no such hook: {self.path}".encode() * (100_000 if behaviour == "large" else 1)
-        self.send_response(int(behaviour) if behaviour.isdigit() else 200, f"see {self.path}")
-        if behaviour.startswith("3"):
-            self.send_header("Location", f"http://{self.headers['Host']}{self.path}")
-        self.send_header("Content-Length", str(len(answer) + (100 if behaviour == "breaks off" else 0)))
-        self.end_headers()
-        self.wfile.write(answer)
-
-    def log_message(self, *_):
-        """Say nothing."""
-
-
-class QuietServer(ThreadingHTTPServer):
-    """A server that is not surprised by clients that hang up."""
-
-    def handle_error(self, *_):
-        """Say nothing."""
-
-
 @pytest.fixture
-def server(monkeypatch):
-    """The webhook, running; ``taken`` holds its requests, ``behaviours`` what it does next."""
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with QuietServer(("127.0.0.1", 0), Hook) as running, ThreadPoolExecutor(1) as pool:
-        running.taken, running.behaviours = [], []
-        running.base = f"http://127.0.0.1:{running.server_port}"
-        serving = pool.submit(running.serve_forever, 0.01)
-        yield running
-        running.shutdown()
-        serving.result()
+def hook(webhook):
+    return Webhook(f"{webhook.base}/hooks/{CANARY}?key={CANARY}", timeout_seconds=60, total_seconds=60)
 
 
-@pytest.fixture
-def hook(server):
-    return Webhook(f"{server.base}/hooks/{CANARY}?key={CANARY}", timeout_seconds=60, total_seconds=60)
-
-
-def test_a_webhook_gets_the_message_as_json_with_its_idempotency_key(hook, server):
+def test_a_webhook_gets_the_message_as_json_with_its_idempotency_key(hook, webhook):
     """In the body and in the header, at the whole address."""
     assert attempt(hook, MESSAGE).text == "status 200"
-    (path, headers, body) = server.taken[0]
+    (path, headers, body) = webhook.taken[0]
     assert path == f"/hooks/{CANARY}?key={CANARY}"
     assert (headers["Content-Type"], headers["Idempotency-Key"]) == ("application/json", MESSAGE.id)
     assert body == json.loads(json.dumps(MESSAGE.record()))
@@ -109,14 +65,14 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("behaviour", "outcome", "text"), ANSWERS, ids=[each[0] for each in ANSWERS])
-def test_each_answer_of_a_webhook_has_its_outcome(hook, server, behaviour, outcome, text):
+def test_each_answer_of_a_webhook_has_its_outcome(hook, webhook, behaviour, outcome, text):
     """One request each; no answer is quoted, and no redirect followed."""
-    server.behaviours.append(behaviour)
+    webhook.behaviours.append(behaviour)
     if behaviour == "slow":
         hook = replace(hook, timeout_seconds=0.2)
     answer = attempt(hook, MESSAGE)
-    assert (answer.outcome, answer.text) == (outcome, text.format(address=server.base))
-    assert len(server.taken) == 1
+    assert (answer.outcome, answer.text) == (outcome, text.format(address=webhook.base))
+    assert len(webhook.taken) == 1
     assert CANARY not in repr((answer, hook))
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import re
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
+from pathlib import Path
 from typing import Any, get_type_hints
+
+import pytest
 
 import dedp_assets
 from dedp_assets.patterns.catalog import KINDS
 from dedp_assets.patterns.core import results
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Access
 from dedp_assets.patterns.core.secret import HIDDEN, Secret
 from dedp_assets.resources.environments import CHECKOUT
@@ -20,30 +25,79 @@ from tests.contracts.test_patterns import PATTERNS, public_functions
 
 SECRET = re.compile(r"(^|_)(passwords?|passphrase|secrets?|tokens?|credentials?|masking_key|private_key|api_key)$")
 """Names of what nobody may read."""
-URLS = {"Settings": {"postgres", "history"}}
-"""Class -> its fields with a URL that has a password."""
+SAID = re.compile(
+    r"\b(passwords?|passphrases?|secrets?|tokens?|credentials?|(private|masking|API) keys?|URL of [^,;.]*database)\b"
+)
+"""Words of a description of what nobody may read; a database's URL has a password."""
+DENIED = re.compile(r"\b(without|never|name of|version of)\b[^;.]*")
+"""Words by which a description says that no secret is there, but something about one."""
+ADDRESS = re.compile(r"(^|_)(url|uri|address)(e?s)?$")
+"""Names of what may be given with a password in it."""
+CANARY = "tok3n-canary"
 
 
 def records() -> Iterator[type]:
-    """Every dataclass of the package, without the modules that do something when they are imported."""
+    """Every dataclass of the package; a module without one is not imported, as some do something then."""
     for module in pkgutil.walk_packages(dedp_assets.__path__, "dedp_assets."):
-        if not module.name.endswith("__main__") and not module.name.startswith("dedp_assets.local."):
+        source = getattr(importlib.util.find_spec(module.name), "origin", None)
+        if source and "dataclass" in Path(source).read_text():
             for _, found in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
                 if is_dataclass(found) and found.__module__ == module.name:
                     yield found
 
 
+def described(record: type, name: str) -> str:
+    """What a record says of a field, or its module of the environment variable that the field is read from."""
+    found = re.findall(rf"^    {name}: (.*(?:\n {{8}}.*)*)", inspect.getdoc(record) or "", re.MULTILINE)
+    module = inspect.getmodule(record)
+    found += re.findall(rf"^``DEDP_{name.upper()}`` (.*(?:\n .*)*)", inspect.getdoc(module) or "", re.MULTILINE)
+    return " ".join(DENIED.sub("", each) for each in found)
+
+
+def is_text(each: Field[Any]) -> bool:
+    """Whether a field can hold a text or bytes."""
+    return re.search(r"\b(str|bytes|Any)\b", str(each.type)) is not None
+
+
+def secrets_of(record: type) -> list[str]:
+    """The fields of a record that hold a secret, by their name or by their description."""
+    texts = [each.name for each in fields(record) if is_text(each)]
+    return [name for name in texts if SECRET.search(name) or SAID.search(described(record, name))]
+
+
 def test_no_record_shows_a_secret():
-    """A field with one is left out of the representation, or is a `Secret`, which shows nothing."""
-    found = {
-        (record.__name__, each.name): each.repr
-        for record in records()
-        for each in fields(record)
-        if SECRET.search(each.name) or each.name in URLS.get(record.__name__, ())
-    }
-    assert {("Address", "password"), ("MaskingKey", "secret"), ("Settings", "postgres")} <= found.keys()
-    shown = [place for place, is_shown in found.items() if is_shown]
-    assert shown == [("Access", "secret")]
+    """A field that is named or described as one is left out of the representation, whatever the field holds."""
+    found = {f"{record.__name__}.{name}": (record, name) for record in records() for name in secrets_of(record)}
+    named = {"Address.password", "MaskingKey.secret", "Settings.masking_key", "Outbox.secrets"}
+    of_urls = {"Settings.postgres", "Settings.history", "AlertSettings.webhook", "AlertSettings.apprise"}
+    assert named | of_urls | {"Webhook.url", "AppriseService.url", "Place.client"} <= found.keys()
+    shown = {place for place, (record, name) in found.items() if CANARY in repr(holding(record, name))}
+    assert not shown
+
+
+def holding(record: type, name: str) -> object:
+    """A record with a secret in one field and nothing in the others, past the checks of its constructor."""
+    made = object.__new__(record)
+    for each in fields(record):
+        object.__setattr__(made, each.name, (CANARY,) if each.name == name else None)
+    return made
+
+
+def test_an_address_with_a_password_is_hidden_or_refused():
+    """A field that is named as an address either takes no password, and does not repeat it, or is not shown."""
+    found = [(record, each) for record in records() for each in fields(record) if ADDRESS.search(each.name)]
+    shown = {f"{record.__name__}.{each.name}": record for record, each in found if is_text(each) and each.repr}
+    assert {"Database.url", "Service.url"} <= shown.keys()
+    for place, record in shown.items():
+        needed = [other.name for other in fields(record) if other.default is other.default_factory is MISSING]
+        url = {place.partition(".")[2]: f"https://ada:{CANARY}@host.example/path"}
+        with pytest.raises(ConfigError, match=r"(?i)\burl\b") as refused:
+            record(**{**dict.fromkeys(needed, "x"), **url})
+        assert CANARY not in str(refused.value), place
+
+
+def test_the_secret_of_an_access_is_hidden_by_itself():
+    """It is shown as a place without its value."""
     assert get_type_hints(Access)["secret"] == Secret | None
     assert repr(Access("ada", {}, "no", secret=Secret("open sesame"))).endswith(f"secret={HIDDEN})")
 

@@ -67,8 +67,7 @@ def test_each_package_is_in_the_extra_that_the_sentence_names():
         wanted = called.get(package, package).replace("_", "-")
         stated = [re.split(r"[\[<>=]", each)[0] for each in STATED["optional-dependencies"][extra]]
         assert wanted in stated or package == "pydantic_core", (package, extra)  # of pydantic
-        # Apprise's channel is tested with a module in its place.
-        assert importlib.util.find_spec(package) or package == "apprise", package
+        assert importlib.util.find_spec(package), package
     assert extra_of("psycopg.sql") == "postgres"
     assert extra_of("pyspark.sql") == extra_of(None) == ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import fields
 from datetime import date, datetime, timezone
 from decimal import Decimal
 
@@ -170,13 +171,9 @@ def test_a_pattern_signs_a_provenance_once():
     assert signed.by("idempotency.data_overwrite").pattern == "ingestion.full_loader"
 
 
-SECONDS = ("seconds", "waiting_seconds", "staging_seconds", "committing_seconds", "cpu_seconds")
-COUNTS = ("rows_read", "files_read", "bytes_read", "rows_written", "files_written", "bytes_written", "attempts")
-costs = st.builds(
-    Cost,
-    **{name: st.none() | st.floats(0, 1e9) for name in SECONDS},
-    **{name: st.none() | st.integers(0) for name in COUNTS},
-)
+VALUES = {"float | None": st.floats(0, 1e9), "int | None": st.integers(0)}
+FIGURES = {each.name: st.none() | VALUES[str(each.type)] for each in fields(Cost)}
+costs = st.builds(Cost, **FIGURES)
 BEFORE_COSTS = {
     "dedp", "asset", "run_id", "code_version", "pattern", "cause", "inputs", "partition", "sequence", "verdict", "rows",
     "figures", "findings", "fingerprint", "channel", "approval", "replay", "notes", "at",
@@ -224,6 +221,6 @@ def test_two_records_of_one_write_are_equal_whatever_they_cost():
 def test_a_sum_of_costs_has_the_figures_that_anybody_told(found):
     """Each figure is the sum of those that were told, and absent if nobody told it."""
     added = total(found)
-    for name in (*SECONDS, *COUNTS, "bytes_spilled"):
+    for name in FIGURES:
         known = [getattr(cost, name) for cost in found if getattr(cost, name) is not None]
         assert getattr(added, name) == (pytest.approx(sum(known)) if known else None)

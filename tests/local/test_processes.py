@@ -27,6 +27,7 @@ from dedp_assets.instance import close_abandoned
 from dedp_assets.local import engine, processes
 from dedp_assets.local.ports import free as free_port
 from dedp_assets.patterns.delta import Ledger
+from dedp_assets.project import project
 from dedp_assets.resources.announced import listens
 from dedp_assets.resources.environments import child_environment, settings
 from dedp_assets.sources import visits
@@ -42,8 +43,11 @@ SERVERS = {
     "kafka": "kafka.Kafka",
     "database": "bin/postgres -D",
     "services": "sources.services:application",
-    "code": "info --location-name dedp",  # what `dagster code-server start` answers for
-    "code_reporting": "info --location-name reporting",
+    # What `dagster code-server start` answers for; the first location is the project's own.
+    **{
+        f"code_{location.name}" if number else "code": f"info --location-name {location.name}"
+        for number, location in enumerate(project().locations)
+    },
     "web": "dagster-webserver",
     "daemon": "dagster-daemon run",
 }
@@ -160,13 +164,15 @@ def platform():
 
 @pytest.mark.slow
 def test_up_says_where_everything_is_once_it_answers(platform):
-    """Its address comes when the page is there, in few lines; the rest is in files that it names."""
+    """The servers come first, the address when the page is there, in few lines; the rest is in files that it names."""
     url = f"http://127.0.0.1:{platform.ports['--port']}"
     assert platform.says(f"ready     web: {url}"), platform.said()
     with urllib.request.urlopen(f"{url}/server_info", timeout=30) as reply:  # noqa: S310
         assert "dagster_version" in json.loads(reply.read())
     logs = platform.home / "logs"
-    assert str(logs) in platform.said().splitlines()[0]
+    began, _, where = platform.said().splitlines()[0].partition(";")
+    assert {*began.partition("starting")[2].strip().split(", ")} == {*SERVERS}
+    assert str(logs) in where
     assert {f"{name}.log" for name in SERVERS} <= {path.name for path in logs.iterdir()}
     assert "DEBUG" not in platform.said()
 

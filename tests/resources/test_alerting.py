@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from concurrent.futures import ThreadPoolExecutor
 
 import dagster as dg
 import pytest
@@ -17,7 +16,6 @@ from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, overwri
 from dedp_assets.resources.alerting import Alerting, channels_of, manner_of, outbox_of
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import settings
-from tests.connectors.test_alert_channels import Hook, QuietServer
 
 CANARY = "tok3n-canary"
 WHERE = ("incomplete", "gold/summary", "2026-01-05")
@@ -31,17 +29,6 @@ def home(tmp_path, monkeypatch):
     for name in ("", "_WEBHOOK", "_APPRISE", "_SILENT", "_HOLD", "_REMIND_HOURS"):
         monkeypatch.delenv(f"DEDP_ALERTS{name}", raising=False)
     return tmp_path / "home"
-
-
-@pytest.fixture
-def server(home):
-    """A webhook that repeats the path in its answers."""
-    with QuietServer(("127.0.0.1", 0), Hook) as running, ThreadPoolExecutor(1) as pool:
-        running.taken, running.behaviours = [], []
-        serving = pool.submit(running.serve_forever, 0.01)
-        yield running
-        running.shutdown()
-        serving.result()
 
 
 def test_code_raises_and_clears_and_a_channel_hears_of_both(home, monkeypatch):
@@ -127,20 +114,20 @@ def test_a_channel_without_its_address_says_which_setting_lacks(home, monkeypatc
     ]
 
 
-def test_a_test_alert_is_marked_and_each_answer_shown(home, monkeypatch, capfd, server):
+def test_a_test_alert_is_marked_and_each_answer_shown(home, monkeypatch, capfd, webhook):
     """Without an episode; silent hours hold no test back."""
     monkeypatch.setenv("DEDP_ALERTS", "webhook,file")
     monkeypatch.setenv("DEDP_ALERTS_SILENT", f"00:00-23:59 {'UTC'}")
-    monkeypatch.setenv("DEDP_ALERTS_WEBHOOK", f"http://127.0.0.1:{server.server_port}/{CANARY}")
+    monkeypatch.setenv("DEDP_ALERTS_WEBHOOK", f"http://127.0.0.1:{webhook.server_port}/{CANARY}")
     code, text = dedp(capfd, "alerts", "--test")
     assert (code, [line.partition("): ")[2] for line in text.splitlines()]) == (
         0,
         ["delivered: appended", "delivered: status 200"],
     )
-    ((_, _, body),) = server.taken
+    ((_, _, body),) = webhook.taken
     assert (body["event"], body["text"].startswith("TEST: platform: test, a test of the channels")) == ("test", True)
     assert outbox_of(settings()).episodes() == []
-    server.behaviours.append("500")
+    webhook.behaviours.append("500")
     assert dedp(capfd, "alerts", "--test")[0] == 1
 
 
@@ -180,17 +167,17 @@ def test_words_of_an_address_are_no_tokens(home, monkeypatch):
 
 
 @pytest.mark.parametrize("behaviour", ["200", "400", "404", "500", "302", "breaks off", "down", "no address"])
-def test_no_token_of_an_address_is_ever_shown(home, monkeypatch, capfd, caplog, server, behaviour):
+def test_no_token_of_an_address_is_ever_shown(home, monkeypatch, capfd, caplog, webhook, behaviour):
     """Not in files, output, logs or errors, whatever the server answers and whatever an alert quotes."""
     caplog.set_level(logging.DEBUG)
-    port = free_port() if behaviour == "down" else server.server_port
+    port = free_port() if behaviour == "down" else webhook.server_port
     url = f"http://127.0.0.1:{port}/{CANARY}/hook?key={CANARY}"
     monkeypatch.setenv("DEDP_ALERTS", "log,file,webhook,apprise")
     monkeypatch.setenv("DEDP_ALERTS_WEBHOOK", f"{url} {CANARY}" if behaviour == "no address" else url)
-    monkeypatch.setenv("DEDP_ALERTS_APPRISE", f"tgram://{CANARY}/1 json://ada:{CANARY}@127.0.0.1")
+    monkeypatch.setenv("DEDP_ALERTS_APPRISE", f"tgram://{CANARY}/1 json://ada:{CANARY}@127.0.0.1:{free_port()}")
     monkeypatch.setenv("DEDP_POSTGRES", f"postgresql://ada:{CANARY}-db@db/shop")
     Alerting().raise_alert(*WHERE, reason=f"{url} and postgresql://ada:{CANARY}-db@db/shop failed, key={CANARY}")
-    server.behaviours += [behaviour] * 9
+    webhook.behaviours += [behaviour] * 9
     reports = [Alerting().deliver(Clock().now())]
     Alerting().clear(*WHERE)
     reports.append(Alerting().deliver(Clock().now()))

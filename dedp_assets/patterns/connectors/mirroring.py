@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from dedp_assets.patterns.connectors.parts import kafka_said
@@ -39,7 +39,7 @@ class Place:
     """
 
     topic: Topic
-    client: Mapping[str, Any]
+    client: Mapping[str, Any] = field(repr=False)
 
 
 def copy_topic(

@@ -202,7 +202,7 @@ class Outbox:
         return sent
 
     def _is_refused(self, episode: Episode, channel: Channel, now: datetime) -> bool:
-        """Return whether a refused message of an episode waits for its next attempt."""
+        """Return whether the next attempt of an episode's refused message lies ahead."""
         retry_at = self._state(_refused(channel.name, episode)).retry_at
         return retry_at is not None and now < retry_at
 
@@ -261,7 +261,7 @@ class Outbox:
 
 @dataclass(slots=True)
 class _Sent:
-    """The outcome of a delivery to a channel: number of messages, failure of the channel, and last refusal."""
+    """Outcome of a delivery to a channel: number of messages, failure, last refusal."""
 
     delivered: int = 0
     failure: str = ""
@@ -270,7 +270,7 @@ class _Sent:
 
 @dataclass(frozen=True, slots=True)
 class _ChannelState:
-    """The failures in a row of a channel, or of one message to a channel, and the time of the next attempt."""
+    """Failures in a row, of a channel or of one message, and the time of the next attempt."""
 
     failures: int = 0
     retry_at: datetime | None = None

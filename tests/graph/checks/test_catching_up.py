@@ -9,27 +9,23 @@ import dagster as dg
 import pytest
 
 from dedp_assets.graph.checks.catching_up import catch_up_checks
-from dedp_assets.graph.declare import About, Follow, InOrder, Reads, Runs, Step, lake_table, same
+from dedp_assets.graph.declare import Follow, InOrder
 from dedp_assets.graph.run.durations import durations_of
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Table, Target, transaction_id
+from dedp_assets.patterns.delta import transaction_id
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
+from tests.hand_written import declare
 from tests.helpers import a_record, write_log
 
 EPOCH = datetime.fromtimestamp(1767600000, timezone.utc)
 """When the commits of hand-written logs are made, a millisecond apart."""
 HOURS = dg.HourlyPartitionsDefinition("2026-01-05-00:00")
-COLUMNS = {"id": Column("BIGINT", "x"), "hour": Column("STRING", "hour")}
-SOURCE, ORDERED = (TableSpec(n, COLUMNS, partition_by=("hour",), comment="x") for n in ("bronze/x", "gold/ordered"))
+NAME = "gold/ordered"
 
 
-def declare(when):
-    def build(step: Step, into: Target) -> WriteResult: ...
-
-    stated = {"patterns": [Table.overwrite], "about": About("team:x"), "code_version": "1"}
-    return lake_table(ORDERED, reads=Reads({SOURCE: same("hour")}), runs=Runs(HOURS, when), **stated)(build)
+def declared(when):
+    """An hourly table."""
+    return declare(NAME, when, partitions=HOURS, column="hour")
 
 
 @dataclass
@@ -62,13 +58,13 @@ def judged(root, minutes):
     for number, each in enumerate(minutes):
         owned = {"hour": f"2026-01-05-{number:02}"}
         began = EPOCH + timedelta(milliseconds=number + 1) - timedelta(minutes=each)
-        record = a_record(ORDERED.name, owned, run_id=f"run-{number}", at=began.isoformat())
-        commit = {"record": record, "changed": [owned], "txn": {transaction_id(ORDERED.name, owned, 0): 1}}
-        write_log(root / ORDERED.name, {"id": "long", "hour": "string"}, ["hour"], [commit])
+        record = a_record(NAME, owned, run_id=f"run-{number}", at=began.isoformat())
+        commit = {"record": record, "changed": [owned], "txn": {transaction_id(NAME, owned, 0): 1}}
+        write_log(root / NAME, {"id": "long", "hour": "string"}, ["hour"], [commit])
     lake = Lake(root=str(root), engine=SparkEngine())
-    (checks,) = catch_up_checks([declare(InOrder())])
+    (checks,) = catch_up_checks([declared(InOrder())])
     made = dg.Definitions(
-        [declare(InOrder()).definition()], asset_checks=[checks], resources={"lake": lake, "clock": None}
+        [declared(InOrder()).definition()], asset_checks=[checks], resources={"lake": lake, "clock": None}
     )
     job = dg.define_asset_job("judge", dg.AssetSelection.checks(checks))
     resolved = dg.Definitions.merge(made, dg.Definitions(jobs=[job])).resolve_job_def("judge")
@@ -90,4 +86,4 @@ def test_a_long_run_among_short_ones_is_made_up_and_slow_runs_are_never(tmp_path
 
 def test_a_graph_without_an_order_has_no_such_check():
     """It has no queue of partitions that a slow run lengthens."""
-    assert catch_up_checks([declare(Follow())]) == []
+    assert catch_up_checks([declared(Follow())]) == []

@@ -11,20 +11,18 @@ from dedp_assets.graph.declare import About, InSequence, Pinned, Reads, Runs, Ta
 from dedp_assets.graph.declare.sequencing import DEGRADED
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.results import Finding, WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.flow.local_sequencer import SequenceStep
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
-from tests.helpers import NOW, a_record, write_log
+from tests.hand_written import CHECKS, commit_day, daily
+from tests.helpers import NOW
 
 DAY = "2026-01-05"
 DAYS = dg.DailyPartitionsDefinition("2026-01-05", end_date="2026-01-12")
-COLUMNS = {"id": Column("BIGINT", "identity"), "day": Column("DATE", "day")}
-CHECKS = ("rows_lie_in_their_partition", "rows_are_accounted_for", "constraints_hold")
 RAW, PAID, PREVIEW, SHARED, EXPORT = "bronze/raw", "silver/paid", "gold/preview", "gold/shared", "gold/export"
-SPECS = {n: TableSpec(n, COLUMNS, partition_by=("day",)) for n in (RAW, PAID, PREVIEW, SHARED, EXPORT)}
+SPECS = {name: daily(name) for name in (RAW, PAID, PREVIEW, SHARED, EXPORT)}
 READS = {PAID: RAW, PREVIEW: PAID, SHARED: PREVIEW, EXPORT: RAW}
 """The export reads the raw rows: it is independent of every step before it."""
 FAILING: set[str] = set()
@@ -56,12 +54,9 @@ def step(name, in_sequence):
         EXECUTED[name] += 1
         if name in FAILING:
             raise ContractError(f"{name} is refused")
-        record = a_record(name, {"day": DAY}, inputs=into.run.inputs)
-        write_log(
-            into.table.location, {"id": "long", "day": "date"}, ["day"], [{"record": record, "changed": [{"day": DAY}]}]
-        )
+        version = commit_day(RESOURCES["lake"], name, DAY, into.run.inputs)
         found = tuple(Finding(check, passed=True) for check in CHECKS)
-        return WriteResult(into.name, 1, applied=True, changed=True, reason="written", findings=found)
+        return WriteResult(into.name, version, applied=True, changed=True, reason="written", findings=found)
 
     return compute
 
@@ -89,10 +84,9 @@ def resources(tmp_path):
     """A lake with a raw day, and steps of which none fails."""
     FAILING.clear()
     EXECUTED.clear()
-    raw = [{"record": a_record(RAW, {"day": DAY}), "changed": [{"day": DAY}]}]
-    write_log(tmp_path / "lake" / RAW, {"id": "long", "day": "date"}, ["day"], raw)
     engine = SparkEngine()
     lake = Lake(root=str(tmp_path / "lake"), engine=engine)
+    commit_day(lake, RAW, DAY)
     RESOURCES.update(lake=lake, clock=Clock(fixed=NOW.isoformat()), engine=engine)
 
 

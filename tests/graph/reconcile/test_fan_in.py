@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 
 import dagster as dg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dedp_assets.graph.declare import (
@@ -241,7 +241,6 @@ def test_0_of_24_hours_ask_for_a_run_that_calls_the_error_handler_once(lakes):
     assert lakes.look()[0] == {"gold/so_far": DAY}
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.permutations(KEYS).flatmap(lambda keys: st.tuples(st.just(keys), st.sets(st.integers(1, 23), max_size=3))))
 def test_a_look_from_nothing_finds_what_looks_along_the_way_find(tmp_path_factory, drawn):
     """Whatever the order of the hours, and wherever the reconciler looked or was started anew."""

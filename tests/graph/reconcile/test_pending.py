@@ -6,27 +6,14 @@ import dagster as dg
 import pytest
 
 from dedp_assets import inprocess
-from dedp_assets.graph.declare import About, InOrder, Reads, Runs, Step, lake_table, same
+from dedp_assets.graph.declare import InOrder
 from dedp_assets.graph.reconcile.pending import reject_beyond
 from dedp_assets.graph.run.batches import NOT_COMPUTED
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Table, Target
+from tests.hand_written import declare
 
 pytestmark = pytest.mark.runs
 
-DAYS = dg.DailyPartitionsDefinition("2026-01-05")
 KEYS = [f"2026-01-{number:02}" for number in range(5, 11)]
-
-
-def declare(name, when):
-    columns = {"id": Column("BIGINT", "x"), "day": Column("DATE", "day")}
-    spec, read = (TableSpec(each, columns, partition_by=("day",), comment="x") for each in (name, "bronze/x"))
-
-    def build(step: Step, into: Target) -> WriteResult: ...
-
-    stated = {"patterns": [Table.overwrite], "about": About("team:x"), "code_version": "1"}
-    return lake_table(spec, reads=Reads({read: same("day")}), runs=Runs(DAYS, when), **stated)(build)
 
 
 ORDERED, OTHER = declare("gold/ordered", InOrder(pending=3)), declare("gold/other", InOrder())

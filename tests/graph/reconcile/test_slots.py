@@ -5,27 +5,14 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
-from dedp_assets.graph.declare import About, AtOnce, Follow, InOrder, Reads, Runs, Step, lake_table, same
+from dedp_assets.graph.declare import AtOnce, Follow, InOrder
 from dedp_assets.graph.reconcile.edges import groups_of
 from dedp_assets.graph.reconcile.reconciling import Want, plan_requests
 from dedp_assets.graph.reconcile.requests import run_request
 from dedp_assets.graph.reconcile.slots import declare_pools, pools_of, within_slots
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Table, Target
+from tests.hand_written import declare
 
-DAYS = dg.DailyPartitionsDefinition("2026-01-05")
 KEYS = [f"2026-01-{number:02}" for number in range(5, 25)]
-
-
-def declare(name, when):
-    columns = {"id": Column("BIGINT", "x"), "day": Column("DATE", "day")}
-    spec, read = (TableSpec(each, columns, partition_by=("day",), comment="x") for each in (name, "bronze/x"))
-
-    def build(step: Step, into: Target) -> WriteResult: ...
-
-    stated = {"patterns": [Table.overwrite], "about": About("team:x"), "code_version": "1"}
-    return lake_table(spec, reads=Reads({read: same("day")}), runs=Runs(DAYS, when), **stated)(build)
 
 
 HEAVY = declare("gold/heavy", AtOnce(5))
@@ -62,8 +49,10 @@ def test_a_table_takes_its_own_slots_and_leaves_those_of_others():
 
 
 def test_slots_that_are_free_hold_nothing():
-    """As before."""
-    assert len(planned(*(want(HEAVY, key) for key in KEYS[:5]), busy={}).asks) == 5
+    """Five partitions within five slots are asked for, and no slot is named as taken."""
+    outcome = planned(*(want(HEAVY, key) for key in KEYS[:5]), busy={})
+    assert [ask.want.key for ask in outcome.asks] == KEYS[:5]
+    assert {gap.reason for gap in outcome.gaps} == {"x changed; the reconciler asks for it"}
 
 
 def test_a_table_with_slots_is_asked_for_alone():

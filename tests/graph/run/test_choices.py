@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -29,23 +28,19 @@ from dedp_assets.graph.run.choices import SKIPPED
 from dedp_assets.graph.run.feeds import pin
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Table, transaction_id
+from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.flow.exclusive_choice import Router, Rule
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
-from tests.helpers import NOW, a_record, write_log
+from tests.hand_written import commit_day, daily
+from tests.helpers import NOW
 
 DAYS = dg.DailyPartitionsDefinition("2023-12-28", end_date="2024-01-08")
 KEYS = ["2023-12-30", "2023-12-31", "2024-01-01", "2024-01-02"]
-COLUMNS = {"id": Column("BIGINT", "identity"), "day": Column("DATE", "day")}
 ROUTER = Router([Rule("legacy", before="2024-01-01"), Rule("modern", since="2024-01-01", before="2024-01-03")])
 STATED = {"about": About("team:x"), "patterns": [Table.overwrite], "code_version": "1"}
-SOURCE, LEGACY, MODERN, JOINED = (
-    TableSpec(name, COLUMNS, partition_by=("day",), comment="One row per day.")
-    for name in ("bronze/source", "silver/legacy", "silver/modern", "gold/joined")
-)
+SOURCE, LEGACY, MODERN, JOINED = map(daily, ("bronze/source", "silver/legacy", "silver/modern", "gold/joined"))
 BROKEN: set[str] = set()
 
 
@@ -84,7 +79,6 @@ TABLES = [LEGACY_TABLE, MODERN_TABLE, joined]
 class World:
     """A lake with a source, and an instance that runs the tables."""
 
-    root: Path
     lake: Lake
     resources: dict
     instance: dg.DagsterInstance
@@ -115,9 +109,7 @@ class World:
 
     def change(self, spec, key):
         """Change a day of a table by a commit of the library."""
-        txn = {transaction_id(spec.name, {"day": key}, 0): self.lake.ledger(SOURCE.name).version()}
-        commit = {"record": a_record(spec.name, {"day": key}), "changed": [{"day": key}], "txn": txn}
-        write_log(self.root / spec.name, {"id": "long", "day": "date"}, ["day"], [commit])
+        commit_day(self.lake, spec.name, key, sequence=self.lake.ledger(SOURCE.name).version())
 
     def holds(self, spec):
         """The days that a table has a commit of."""
@@ -128,13 +120,13 @@ class World:
 @pytest.fixture
 def world(tmp_path):
     """A source with four days around the boundary."""
-    commits = [{"record": a_record(SOURCE.name, {"day": key}), "changed": [{"day": key}]} for key in KEYS]
-    write_log(tmp_path / SOURCE.name, {"id": "long", "day": "date"}, ["day"], commits)
     BROKEN.clear()
     engine = SparkEngine()
     lake = Lake(root=str(tmp_path), engine=engine)
+    for key in KEYS:
+        commit_day(lake, SOURCE.name, key)
     with dg.DagsterInstance.ephemeral() as instance:
-        yield World(tmp_path, lake, {"lake": lake, "clock": Clock(fixed=NOW.isoformat()), "engine": engine}, instance)
+        yield World(lake, {"lake": lake, "clock": Clock(fixed=NOW.isoformat()), "engine": engine}, instance)
 
 
 def wants(lake):

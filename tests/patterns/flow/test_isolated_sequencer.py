@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import pytest
@@ -23,16 +24,26 @@ def hours(*numbers, day=DAY, identity="1", **more):
 
 
 class Consumer:
-    """A consumer that keeps the identity of what it was started for, and how often it was started."""
+    """A consumer with a log of what it was started for: a line for each partition and its identity."""
 
-    def __init__(self, **options):
-        self.options, self.processed, self.started = options, {}, Counter()
+    def __init__(self, log=(), **options):
+        self.options, self.log = options, [*log]
+        self.processed = dict(map(json.loads, self.log))
 
     def look(self, markers):
         plan = plan_by_markers(markers, processed=self.processed, **self.options)
+        self.log += map(json.dumps, plan.cursor.items())
         self.processed |= plan.cursor
-        self.started.update(plan.cursor.items())
         return plan.partitions
+
+    def restarted(self):
+        """The consumer in a new process, which knows what the log says and nothing else."""
+        return Consumer("\n".join(self.log).splitlines(), **self.options)
+
+    @property
+    def started(self):
+        """How often it was started for each partition and identity."""
+        return Counter(tuple(json.loads(line)) for line in self.log)
 
 
 @pytest.mark.parametrize("missing", range(24))
@@ -109,7 +120,7 @@ def test_any_order_of_markers_restarts_and_backfills_starts_each_content_once(pe
         for hour in about if kind == "fill" else [about]:
             key = f"{day}-{hour:02}"
             if kind == "restart":
-                consumer.processed = dict(consumer.processed)  # nothing else survives
+                consumer = consumer.restarted()
             else:
                 versions[key] += kind != "tear"
                 versions[key] = max(versions[key], 1)
