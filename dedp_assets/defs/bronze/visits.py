@@ -4,7 +4,6 @@ from datetime import datetime, time, timedelta, timezone
 
 from dedp_assets.graph.declare import (
     About,
-    AtOnce,
     Figure,
     Gates,
     Inputs,
@@ -99,7 +98,7 @@ def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
     reads=Reads(sources=[FILES, TOPIC], inputs=delivered),
     runs=Runs(
         DAILY,
-        AtOnce(1, by=OnDelivery("visits"), shares="the watermark, which the landings before tell"),
+        OnDelivery("visits"),
         job=Job(
             "daily_visits",
             description="A day's delivery, and what follows from it. One key means two things here: in bronze the day "
