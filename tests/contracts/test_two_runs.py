@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from dedp_assets.patterns.connectors.csv_folder import CsvFolder
 from dedp_assets.patterns.connectors.receipts import RECEIPT
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import Conflict, PatternError
@@ -34,6 +35,7 @@ from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unp
 from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import claim_late_partitions
 from dedp_assets.patterns.flow.concurrent_runner import advance_latest, latest_of
+from dedp_assets.patterns.flow.parallel_split import write_parallel
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import freeze_units, load_unit
 from dedp_assets.patterns.idempotency.keyed_idempotency import upsert_keyed
@@ -614,7 +616,27 @@ def vacuumed(world):
     yield lambda w: overwrite_partition(w.frame(columns, (9, "mon")), w["small"].target(run("2"), partition=MONDAY))
 
 
-CASES += [versions_of, partial(versions_of, second="switch"), partitions_loaded, packed, streamed, vacuumed]
+def parallel(world):
+    """Two further versions of the source, for the table and for a folder beside the table."""
+    columns = "id INT, day STRING"
+    table = world.table("twice", columns, by=["day"])
+    write_parallel(
+        world.frame(columns, (1, "mon")), table.target(run("1", sequence=1), partition=MONDAY), beside(world)
+    )
+    for number in (2, 3):
+        yield lambda w, number=number: write_parallel(
+            w.frame(columns, (number, "mon")),
+            w["twice"].target(run(str(number), sequence=number), partition=MONDAY),
+            beside(w),
+        )
+
+
+def beside(world):
+    """The folder of a world."""
+    return CsvFolder(str(world.root / "csv"))
+
+
+CASES += [parallel, versions_of, partial(versions_of, second="switch"), partitions_loaded, packed, streamed, vacuumed]
 CASES += [
     partial(replicated, replicate=replicate_table, declare=declare_replica),
     partial(replicated, replicate=replicate_transformed, declare=declare_transformed),

@@ -5,7 +5,7 @@ returns                            kind       rule
 =================================  =========  ====================================================
 ``DataFrame``, ``Split``           transform  lazy: starts no Spark job
 ``WriteResult``                    write      one commit per table; run twice, same rows
-``Finding``                        inspect    changes nothing
+``Finding``, ``Measured``          inspect    changes nothing
 ``Plan``                           plan       plain Python, no Spark: which partitions, and why
 ``Access``                         access     never prints a secret
 =================================  =========  ====================================================
