@@ -20,6 +20,7 @@ from dedp_assets.patterns.connectors.alert_channels import (
     Webhook,
 )
 from dedp_assets.patterns.connectors.alerts import Alert, Channel, Severity
+from dedp_assets.patterns.connectors.episodes import Key
 from dedp_assets.patterns.connectors.outbox import Outbox
 from dedp_assets.patterns.connectors.silence import Manner, SilentHours
 from dedp_assets.patterns.core.errors import ConfigError
@@ -98,15 +99,23 @@ class Alerting(dg.ConfigurableResource[Any]):
         """
         outbox_of(settings()).clear(Alert(name=name, table=table, partition=partition), Clock().now())
 
-    def observe(self, found: Iterable[Alert], now: datetime, *, unjudged: Collection[str] = ()) -> None:
+    def observe(
+        self,
+        found: Iterable[Alert],
+        now: datetime,
+        *,
+        unjudged: Collection[str] = (),
+        undecided: Collection[Key] = (),
+    ) -> None:
         """Follow the troubles that an observation of the whole platform found.
 
         Args:
             found: every trouble there is now.
             now: current time, with time zone.
             unjudged: tables that could not be observed.
+            undecided: keys of alerts whose figures could not be judged.
         """
-        outbox_of(settings()).observe(found, now, unjudged=unjudged)
+        outbox_of(settings()).observe(found, now, unjudged=unjudged, undecided=undecided)
 
     def deliver(self, now: datetime) -> Mapping[str, str]:
         """Send the due messages, and return a report by channel.

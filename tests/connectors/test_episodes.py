@@ -149,6 +149,82 @@ def test_reminders_come_while_an_episode_lasts_and_each_once():
     assert next_message(episode, "log", NOW + timedelta(hours=20)).event == "cleared", "without reminders, too"
 
 
+LATE = Alert(name="gap", table="silver/visits", source="platform", confirmations=2)
+"""An alert of a figure, which one wrong clock must neither begin nor end."""
+
+
+def explained(by):
+    """The same alert, explained by an upstream table."""
+    return Alert(name="gap", table="silver/visits", source="platform", confirmations=2, explained_by=by)
+
+
+def test_a_trouble_of_one_observation_is_never_announced():
+    """A clock that jumps for one look raises no alert, and clears none."""
+    (once,) = follow([], [LATE], NOW)
+    assert next_message(once, "log", NOW) is None
+    (over,) = follow([once], [], NOW)
+    assert over.ended
+    assert next_message(over, "log", NOW) is None
+    (twice,) = follow([once], [LATE], NOW)
+    message = next_message(twice, "log", NOW)
+    heard = acknowledge(twice, "log", message)
+    (missed,) = follow([heard], [], NOW)
+    assert missed.ended is None
+    assert next_message(missed, "log", NOW) is None
+    (back,) = follow([missed], [LATE], NOW)
+    assert (back.missed, back.ended) == (0, None)
+    (missed,) = follow([back], [], NOW)
+    (ended,) = follow([missed], [], NOW)
+    assert next_message(ended, "log", NOW).event == "cleared"
+
+
+def test_a_figure_that_cannot_be_judged_neither_begins_nor_ends_an_episode():
+    """Too little history, or a source that nobody reaches."""
+    (once,) = follow([], [LATE], NOW)
+    assert follow([once], [], NOW, undecided={LATE.key}) == []
+
+
+def test_an_explained_trouble_is_sent_only_if_it_outlives_its_explanation():
+    """One alert for a domino; what was announced before the explanation was found is cleared all the same."""
+    episodes = []
+    for _ in range(3):
+        episodes = follow(episodes, [explained("bronze/visits")], NOW) or episodes
+    assert next_message(episodes[0], "log", NOW) is None
+    (own,) = follow(episodes, [LATE], NOW)
+    announced = acknowledge(own, "log", next_message(own, "log", NOW))
+    (again,) = follow([announced], [explained("bronze/visits")], NOW)
+    assert next_message(end_episode(again, NOW), "log", NOW).event == "cleared"
+    assert next_message(end_episode(again, NOW), "late", NOW) is None, "a channel that never heard of the beginning"
+
+
+LOOKS = st.lists(st.sampled_from(["found", "missing", "undecided", "unread"]), max_size=30)
+
+
+@given(looks=LOOKS, needed=st.integers(1, 3))
+def test_announcements_follow_runs_of_equal_observations(looks, needed):
+    """Raised after so many findings, cleared after so many misses; looks without a verdict count as nothing."""
+    alert = Alert(name="gap", table="silver/visits", source="platform", confirmations=needed)
+    episodes, heard = {}, []
+    is_open, found, missed, expected = False, 0, 0, []
+    for look in looks:
+        undecided = {alert.key} if look == "undecided" else set()
+        unread = {alert.table} if look == "unread" else set()
+        now_found = [alert] if look == "found" else []
+        for each in follow(list(episodes.values()), now_found, NOW, unjudged=unread, undecided=undecided):
+            episodes[each.id] = each
+        for each in [*episodes.values()]:
+            if message := next_message(each, "log", NOW):
+                heard.append(message.event)
+                episodes[each.id] = acknowledge(each, "log", message)
+        if look in ("found", "missing"):
+            found, missed = (found + 1, 0) if look == "found" else (found if is_open else 0, missed + 1)
+        if not is_open and found >= needed:
+            is_open, expected = True, [*expected, "raised"]
+        if is_open and missed >= needed:
+            is_open, found, expected = False, 0, [*expected, "cleared"]
+    assert heard == expected
+
+
 # --- the whole, against a plain model ---------------------------------------------------------------------------------
 
 TROUBLES = [

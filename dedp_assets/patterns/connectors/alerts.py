@@ -20,6 +20,8 @@ Event = Literal["raised", "reminder", "cleared", "raised and cleared", "test"]
 
 _LONGEST = 2_000
 _SHORTEST_SECRET = 6
+_NO_TEXTS = ("severity", "source", "confirmations")
+_INTERNAL = ("source", "explained_by", "confirmations")
 _CREDENTIALS = re.compile(r"//[^/\s?#@]*@")
 
 
@@ -37,6 +39,9 @@ class Alert:
         reason: a sentence on the cause, and on the remedy if one is known.
         command: shell command that shows more.
         source: who clears the alert: ``code`` by a call, ``platform`` once an observation finds it no more.
+        explained_by: upstream table whose own trouble is the cause; the alert is stored and not sent meanwhile.
+        confirmations: number of observations in a row that find the trouble before its beginning is announced, and
+            that miss the trouble before its end is; 1 for both at once.
     """
 
     name: str
@@ -48,9 +53,13 @@ class Alert:
     reason: str = ""
     command: str = ""
     source: Literal["code", "platform"] = "code"
+    explained_by: str = ""
+    confirmations: int = 1
 
     def __post_init__(self) -> None:
         require_types(self)
+        if self.confirmations < 1:
+            raise ConfigError(f"confirmations must be 1 or more, not {self.confirmations}")
         if not self.name or not self.table:
             raise ConfigError("an alert must have a name and a table, not an empty text")
 
@@ -72,7 +81,7 @@ class Alert:
 
     def without(self, secrets: Collection[str]) -> Alert:
         """Return the alert with secrets masked in every text, each text on one line of limited length."""
-        texts = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("severity", "source")}
+        texts = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _NO_TEXTS}
         shown: dict[str, Any] = {name: _line(masked(text, secrets)) for name, text in texts.items()}
         return replace(self, **shown)
 
@@ -120,7 +129,7 @@ class Message:
 
     def record(self) -> dict[str, Any]:
         """Return the message as plain JSON values."""
-        alert = {f.name: getattr(self.alert, f.name) for f in fields(self.alert) if f.name != "source"}
+        alert = {f.name: getattr(self.alert, f.name) for f in fields(self.alert) if f.name not in _INTERNAL}
         times = {"since": self.since.isoformat(), "ended": self.ended.isoformat() if self.ended else None}
         return {"id": self.id, "event": self.event, "episode": self.episode, **alert, **times, "text": self.text}
 

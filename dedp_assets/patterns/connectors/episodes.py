@@ -14,7 +14,10 @@ from datetime import datetime, timedelta
 from dedp_assets.patterns.connectors.alerts import SEVERITIES, Alert, Event, Message
 from dedp_assets.patterns.connectors.silence import SilentHours
 
-__all__ = ["Episode", "acknowledge", "end_episode", "follow", "is_finished", "next_message", "raise_episode"]
+Key = tuple[str, str, str, str]
+"""Identity of a trouble, as :attr:`Alert.key` has it."""
+
+__all__ = ["Episode", "Key", "acknowledge", "end_episode", "follow", "is_finished", "next_message", "raise_episode"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +31,8 @@ class Episode:
         since: when it was first found.
         ended: when it was found no more; ``None`` while it lasts.
         acknowledged: channel -> events that the channel has taken.
+        seen: number of observations that found the trouble, counted up to its confirmations.
+        missed: number of observations in a row that found the trouble no more.
     """
 
     id: str
@@ -36,6 +41,13 @@ class Episode:
     since: datetime
     ended: datetime | None = None
     acknowledged: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    seen: int = 1
+    missed: int = 0
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the beginning is not announced: too few observations, or an upstream table's trouble explains it."""
+        return self.seen < self.alert.confirmations or bool(self.alert.explained_by)
 
 
 def raise_episode(episodes: Iterable[Episode], alert: Alert, now: datetime) -> Episode | None:
@@ -55,7 +67,8 @@ def raise_episode(episodes: Iterable[Episode], alert: Alert, now: datetime) -> E
         number = max((episode.number for episode in same), default=0) + 1
         return Episode(id=uuid.uuid4().hex, number=number, alert=alert, since=now)
     severity = max(alert.severity, current.alert.severity, key=SEVERITIES.index)
-    changed = replace(current, alert=replace(alert, severity=severity))
+    seen = min(current.seen + 1, alert.confirmations)
+    changed = replace(current, alert=replace(alert, severity=severity), seen=seen, missed=0)
     return None if changed == current else changed
 
 
@@ -65,7 +78,12 @@ def end_episode(episode: Episode, now: datetime) -> Episode:
 
 
 def follow(
-    episodes: Sequence[Episode], found: Iterable[Alert], now: datetime, *, unjudged: Collection[str] = ()
+    episodes: Sequence[Episode],
+    found: Iterable[Alert],
+    now: datetime,
+    *,
+    unjudged: Collection[str] = (),
+    undecided: Collection[Key] = (),
 ) -> list[Episode]:
     """Return the episodes that one complete observation of the platform begins, changes or ends.
 
@@ -74,13 +92,17 @@ def follow(
         found: every trouble there is now.
         now: current time, with time zone.
         unjudged: tables that could not be observed: none of their episodes ends.
+        undecided: keys of alerts whose figures could not be judged: none of their episodes ends.
     """
     by_key = {alert.key: alert for alert in found}
     changed = [raise_episode(episodes, alert, now) for alert in by_key.values()]
     for episode in episodes:
-        is_gone = episode.alert.key not in by_key and episode.alert.table not in unjudged
+        key = episode.alert.key
+        is_gone = key not in by_key and key not in undecided and episode.alert.table not in unjudged
         if episode.ended is None and episode.alert.source == "platform" and is_gone:
-            changed.append(end_episode(episode, now))
+            missed, needed = episode.missed + 1, episode.alert.confirmations
+            is_over = missed >= needed or episode.seen < needed
+            changed.append(end_episode(episode, now) if is_over else replace(episode, missed=missed))
     return [episode for episode in changed if episode]
 
 
@@ -101,6 +123,8 @@ def next_message(
     taken = episode.acknowledged.get(channel, ())
     if is_finished(episode, channel):
         return None
+    if "raised" not in taken and episode.is_held:
+        return None
     if "raised" not in taken:
         return _message(episode, "raised and cleared" if _is_over_in_silence(episode, silence) else "raised")
     if episode.ended:
@@ -120,8 +144,9 @@ def acknowledge(episode: Episode, channel: str, message: Message) -> Episode:
 
 
 def is_finished(episode: Episode, channel: str) -> bool:
-    """Return whether a channel has taken the messages about the episode's beginning and end."""
-    return "cleared" in episode.acknowledged.get(channel, ())
+    """Return whether a channel has taken the messages about the episode's beginning and end, or is owed none."""
+    taken = episode.acknowledged.get(channel, ())
+    return "cleared" in taken or (episode.ended is not None and episode.is_held and "raised" not in taken)
 
 
 def _is_over_in_silence(episode: Episode, silence: SilentHours | None) -> bool:

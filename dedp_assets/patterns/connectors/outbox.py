@@ -23,6 +23,7 @@ from typing import Any
 from dedp_assets.patterns.connectors.alerts import Alert, Channel, Message, attempt, masked
 from dedp_assets.patterns.connectors.episodes import (
     Episode,
+    Key,
     acknowledge,
     end_episode,
     follow,
@@ -97,20 +98,28 @@ class Outbox:
         with self._locked():
             self._write([end_episode(episode, now) for episode in self._of(shown) if episode.ended is None])
 
-    def observe(self, found: Iterable[Alert], now: datetime, *, unjudged: Collection[str] = ()) -> None:
+    def observe(
+        self,
+        found: Iterable[Alert],
+        now: datetime,
+        *,
+        unjudged: Collection[str] = (),
+        undecided: Collection[Key] = (),
+    ) -> None:
         """Begin, change and end episodes by one complete observation of the platform.
 
         Args:
             found: every trouble there is now; of the source ``platform``.
             now: current time, with time zone.
             unjudged: tables that could not be observed: their episodes last.
+            undecided: keys of alerts whose figures could not be judged: their episodes last.
 
         Raises:
             Conflict: if another process keeps the lock.
         """
         alerts = [alert.without(self.secrets) for alert in found]
         with self._locked():
-            self._write(follow(list(self.episodes()), alerts, now, unjudged=unjudged))
+            self._write(follow(self.episodes(), alerts, now, unjudged=unjudged, undecided=undecided))
 
     def episodes(self) -> list[Episode]:
         """List the stored episodes by time and number, without damaged files."""
@@ -320,4 +329,6 @@ def _parsed(stored: Mapping[str, Any]) -> Episode:
         since=datetime.fromisoformat(stored["since"]),
         ended=datetime.fromisoformat(ended) if ended else None,
         acknowledged=stored["acknowledged"],
+        seen=stored.get("seen", 1),
+        missed=stored.get("missed", 0),
     )
