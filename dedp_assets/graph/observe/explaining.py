@@ -1,0 +1,74 @@
+"""Explanation of alerts by alerts of upstream tables: one root alert for a chain of late tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.patterns.connectors.alerts import Alert
+
+__all__ = ["LATE", "explain", "upstream_of"]
+
+LATE = frozenset({"age", "deadline", "gap", "lag", "stale"})
+"""Alerts that say that rows of a table are late; an upstream table that is late explains them."""
+_BLOCKING = frozenset({"given up", "no_branch_succeeded", "refused"})
+"""Alerts about a partition that is not published; the same partition downstream is late for that reason."""
+_NAMED = 5
+
+
+def upstream_of(tables: Sequence[LakeTable[...]]) -> dict[str, tuple[str, ...]]:
+    """Return the upstream tables of each declared table, by name."""
+    return {spec.name: tuple(read.name for read in table.reads.tables) for table in tables for spec in table.tables}
+
+
+def explain(alerts: Iterable[Alert], upstream: Mapping[str, Sequence[str]]) -> list[Alert]:
+    """Return alerts with the upstream table that explains each, and with the late downstream tables of each root.
+
+    A late table is explained by the most upstream table that is late, too. A partition is also explained by the same
+    partition of an upstream table that was refused or given up. A table that reads itself explains nothing.
+
+    Args:
+        alerts: all troubles of one observation.
+        upstream: table -> the tables it reads.
+    """
+    found = list(alerts)
+    late = {alert.table for alert in found if alert.name in LATE and not alert.partition}
+    blocked: dict[str, set[str]] = {}
+    for alert in found:
+        if alert.partition and alert.name in LATE | _BLOCKING:
+            blocked.setdefault(alert.partition, set()).add(alert.table)
+    roots = [_root(alert, late | blocked.get(alert.partition, set()), upstream) for alert in found]
+    explained = [replace(alert, explained_by=root) for alert, root in zip(found, roots, strict=True)]
+    return [_with_consequences(alert, explained) for alert in explained]
+
+
+def _root(alert: Alert, troubled: set[str], upstream: Mapping[str, Sequence[str]]) -> str:
+    """Return the most upstream table in trouble above an alert's table; empty if there is none."""
+    if alert.name not in LATE:
+        return ""
+    above = [table for table in _ancestors(alert.table, upstream) if table in troubled]
+    # Two tables that read each other would explain one another, and nobody heard of either.
+    roots = [table for table in above if not troubled & set(_ancestors(table, upstream)) - {table}]
+    return next((table for table in roots if alert.table not in _ancestors(table, upstream)), "")
+
+
+def _ancestors(table: str, upstream: Mapping[str, Sequence[str]]) -> list[str]:
+    """List the tables above a table, the nearest first, each once and without the table itself."""
+    found: dict[str, None] = {}
+    waiting = list(upstream.get(table, ()))
+    while waiting:
+        each = waiting.pop(0)
+        if each != table and each not in found:
+            found[each] = None
+            waiting += upstream.get(each, ())
+    return list(found)
+
+
+def _with_consequences(alert: Alert, explained: Sequence[Alert]) -> Alert:
+    """Return a root alert with the late tables that it explains in its reason."""
+    tables = sorted({each.table for each in explained if each.explained_by == alert.table})
+    if not tables or alert.explained_by or alert.name not in LATE | _BLOCKING:
+        return alert
+    more = f" and {len(tables) - _NAMED} more" if len(tables) > _NAMED else ""
+    return replace(alert, reason=f"{alert.reason}; late by that: {', '.join(tables[:_NAMED])}{more}".removeprefix("; "))

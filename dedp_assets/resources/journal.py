@@ -1,0 +1,125 @@
+"""The journal of measurements as a Dagster resource: what detectors found, in files of one day each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
+from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from pydantic import Field, PrivateAttr
+
+from dedp_assets.patterns.core.measurements import Measurement
+
+__all__ = ["Journal"]
+
+_KEPT_DAYS = 90
+_AGAIN = timedelta(hours=1)
+_TIMES = ("at", "since")
+Key = tuple[str, str, str]
+
+
+class Journal(dg.ConfigurableResource[Any]):
+    """Measurements of all detectors, in the files ``<folder>/<UTC day>.jsonl``.
+
+    A measurement is written when its verdict changes, and otherwise once an hour: rounds of detectors come every half
+    minute. A line that a crash left half written is passed over.
+    """
+
+    folder: str = Field(description="Folder of the journal.")
+    _last: dict[Key, tuple[str, datetime]] = PrivateAttr(default_factory=dict)
+
+    def append(self, measurements: Sequence[Measurement]) -> int:
+        """Write the measurements that are news, and return their number.
+
+        Args:
+            measurements: the measurements of one round.
+        """
+        news = [each for each in measurements if self._is_news(each)]
+        by_day: dict[date, list[Measurement]] = {}
+        for each in news:
+            by_day.setdefault(_day(each.at), []).append(each)
+        for day, found in by_day.items():
+            self._write(day, found)
+        self._last.update({_key(each): (each.verdict, each.at) for each in news})
+        return len(news)
+
+    def of_day(self, day: date) -> list[Measurement]:
+        """List the measurements of a UTC day, in the order of writing.
+
+        Args:
+            day: the day.
+        """
+        return list(self._read(self._file(day)))
+
+    def since(self, day: date) -> list[Measurement]:
+        """List the measurements from a UTC day on, the oldest first.
+
+        Args:
+            day: first day.
+        """
+        files = sorted(file for file in Path(self.folder).glob("*.jsonl") if file.stem >= day.isoformat())
+        return [each for file in files for each in self._read(file)]
+
+    def _is_news(self, measured: Measurement) -> bool:
+        verdict, at = self._last.get(_key(measured), ("", measured.at))
+        # A clock that was set back must not stop the journal.
+        return verdict != measured.verdict or abs(measured.at - at) >= _AGAIN
+
+    def _write(self, day: date, found: Sequence[Measurement]) -> None:
+        file = self._file(day)
+        begins = not file.exists()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lines = "".join(json.dumps(asdict(each), default=_text_of) + "\n" for each in found)
+        with file.open("a", encoding="utf-8") as stream:
+            stream.write(lines)
+        if begins:
+            self._forget(day)
+
+    def _forget(self, day: date) -> None:
+        """Remove the files of days that are older than 90 days."""
+        oldest = (day - timedelta(days=_KEPT_DAYS)).isoformat()
+        for file in Path(self.folder).glob("*.jsonl"):
+            if file.stem < oldest:
+                file.unlink(missing_ok=True)
+
+    def _read(self, file: Path) -> Iterator[Measurement]:
+        try:
+            text = file.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return
+        known = {each.name for each in fields(Measurement)}
+        for line in text.splitlines():
+            if (stored := _parsed(line)) is not None:
+                yield Measurement(**{name: value for name, value in stored.items() if name in known})
+
+    def _file(self, day: date) -> Path:
+        return Path(self.folder) / f"{day.isoformat()}.jsonl"
+
+
+def _key(measured: Measurement) -> Key:
+    return (measured.metric, measured.table, measured.partition)
+
+
+def _day(at: datetime) -> date:
+    return at.astimezone(timezone.utc).date()
+
+
+def _parsed(line: str) -> Mapping[str, Any] | None:
+    """Parse a line of a file; ``None`` for a damaged line."""
+    try:
+        stored: dict[str, Any] = json.loads(line)
+        moments = {name: datetime.fromisoformat(stored[name]) for name in _TIMES if stored.get(name)}
+    except (ValueError, TypeError, KeyError):
+        return None
+    return {**stored, **moments}
+
+
+def _text_of(value: object) -> str:
+    """Convert an instant for JSON."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    raise TypeError(type(value).__name__)

@@ -1,0 +1,62 @@
+"""Explanation of alerts: a chain of late tables has one root."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dedp_assets.graph.observe.explaining import explain
+from dedp_assets.patterns.connectors.alerts import Alert
+
+CHAIN = {"silver/a": ["bronze/a"], "gold/a": ["silver/a"], "gold/b": ["silver/a", "bronze/b"]}
+DAY = "2026-01-05"
+
+
+def late(table, partition="", name="stale"):
+    return Alert(name=name, table=table, partition=partition, source="platform")
+
+
+def explanations(alerts, upstream=CHAIN):
+    return {(each.table, each.name): each.explained_by for each in explain(alerts, upstream)}
+
+
+def test_one_late_source_explains_each_late_table_below_and_names_them():
+    """Also over a table in between that is late for the same reason."""
+    found = explain([late("gold/a"), late("bronze/a", name="gap"), late("silver/a"), late("gold/b")], CHAIN)
+    assert {each.table: each.explained_by for each in found} == {
+        "bronze/a": "",
+        "silver/a": "bronze/a",
+        "gold/a": "bronze/a",
+        "gold/b": "bronze/a",
+    }
+    (root,) = [each for each in found if not each.explained_by]
+    assert root.reason == "late by that: gold/a, gold/b, silver/a"
+
+
+def test_a_trouble_of_a_tables_own_is_not_explained():
+    """A refusal, a wrong volume and a late table whose sources are in time are somebody's own."""
+    alerts = [late("bronze/a"), late("silver/a", DAY, "refused"), late("gold/a", name="volume")]
+    assert explanations(alerts)["silver/a", "refused"] == ""
+    assert explanations(alerts)["gold/a", "volume"] == ""
+    assert explanations([late("gold/a"), late("bronze/b")])["gold/a", "stale"] == ""
+
+
+def test_a_refused_partition_explains_the_same_partition_below_alone():
+    """An old refusal does not hide that a table gets no rows at all."""
+    refused = late("silver/a", DAY, "refused")
+    assert explanations([refused, late("gold/a", DAY, "deadline")])["gold/a", "deadline"] == "silver/a"
+    assert explanations([refused, late("gold/a", "2026-01-06", "deadline")])["gold/a", "deadline"] == ""
+    assert explanations([refused, late("gold/a")])["gold/a", "stale"] == ""
+
+
+TABLES = [f"t/{n}" for n in range(6)]
+GRAPHS = st.dictionaries(st.sampled_from(TABLES), st.lists(st.sampled_from(TABLES), max_size=3))
+
+
+@given(upstream=GRAPHS, troubled=st.sets(st.sampled_from(TABLES)))
+def test_somebody_hears_of_every_chain(upstream, troubled):
+    """In any graph, circles included, an explanation is a table with an alert that is itself sent."""
+    found = {each.table: each.explained_by for each in explain(map(late, sorted(troubled)), upstream)}
+    assert set(found) == troubled
+    for table, root in found.items():
+        assert not root or (root != table and found[root] == "")
