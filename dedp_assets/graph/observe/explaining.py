@@ -10,8 +10,10 @@ from dedp_assets.patterns.connectors.alerts import Alert
 
 __all__ = ["LATE", "explain", "upstream_of"]
 
-LATE = frozenset({"age", "deadline", "gap", "lag", "stale"})
+LATE = frozenset({"interrupted", "lag", "late", "stale"})
 """Alerts that say that rows of a table are late; an upstream table that is late explains them."""
+_HANDED_DOWN = frozenset({"volume"})
+"""Alerts that a partition hands down: the same alert of the same partition upstream explains them."""
 _BLOCKING = frozenset({"given up", "no_branch_succeeded", "refused"})
 """Alerts about a partition that is not published; the same partition downstream is late for that reason."""
 _NAMED = 5
@@ -26,7 +28,8 @@ def explain(alerts: Iterable[Alert], upstream: Mapping[str, Sequence[str]]) -> l
     """Return alerts with the upstream table that explains each, and with the late downstream tables of each root.
 
     A late table is explained by the most upstream table that is late, too. A partition is also explained by the same
-    partition of an upstream table that was refused or given up. A table that reads itself explains nothing.
+    partition of an upstream table that was refused or given up, and an unusual volume by that of the same partition
+    upstream. A table that reads itself explains nothing.
 
     Args:
         alerts: all troubles of one observation.
@@ -38,15 +41,22 @@ def explain(alerts: Iterable[Alert], upstream: Mapping[str, Sequence[str]]) -> l
     for alert in found:
         if alert.partition and alert.name in LATE | _BLOCKING:
             blocked.setdefault(alert.partition, set()).add(alert.table)
-    roots = [_root(alert, late | blocked.get(alert.partition, set()), upstream) for alert in found]
+    alike: dict[tuple[str, str], set[str]] = {}
+    for alert in found:
+        alike.setdefault((alert.name, alert.partition), set()).add(alert.table)
+
+    def troubled(alert: Alert) -> set[str]:
+        if alert.name in _HANDED_DOWN:
+            return alike[alert.name, alert.partition]
+        return late | blocked.get(alert.partition, set()) if alert.name in LATE else set()
+
+    roots = [_root(alert, troubled(alert), upstream) for alert in found]
     explained = [replace(alert, explained_by=root) for alert, root in zip(found, roots, strict=True)]
     return [_with_consequences(alert, explained) for alert in explained]
 
 
 def _root(alert: Alert, troubled: set[str], upstream: Mapping[str, Sequence[str]]) -> str:
     """Return the most upstream table in trouble above an alert's table; empty if there is none."""
-    if alert.name not in LATE:
-        return ""
     above = [table for table in _ancestors(alert.table, upstream) if table in troubled]
     # Two tables that read each other would explain one another, and nobody heard of either.
     roots = [table for table in above if not troubled & set(_ancestors(table, upstream)) - {table}]
@@ -68,7 +78,7 @@ def _ancestors(table: str, upstream: Mapping[str, Sequence[str]]) -> list[str]:
 def _with_consequences(alert: Alert, explained: Sequence[Alert]) -> Alert:
     """Return a root alert with the late tables that it explains in its reason."""
     tables = sorted({each.table for each in explained if each.explained_by == alert.table})
-    if not tables or alert.explained_by or alert.name not in LATE | _BLOCKING:
+    if not tables or alert.explained_by or alert.name not in LATE | _BLOCKING | _HANDED_DOWN:
         return alert
     more = f" and {len(tables) - _NAMED} more" if len(tables) > _NAMED else ""
-    return replace(alert, reason=f"{alert.reason}; late by that: {', '.join(tables[:_NAMED])}{more}".removeprefix("; "))
+    return replace(alert, reason=f"{alert.reason}; affected: {', '.join(tables[:_NAMED])}{more}".removeprefix("; "))

@@ -22,7 +22,7 @@ def explanations(alerts, upstream=CHAIN):
 
 def test_one_late_source_explains_each_late_table_below_and_names_them():
     """Also over a table in between that is late for the same reason."""
-    found = explain([late("gold/a"), late("bronze/a", name="gap"), late("silver/a"), late("gold/b")], CHAIN)
+    found = explain([late("gold/a"), late("bronze/a", name="interrupted"), late("silver/a"), late("gold/b")], CHAIN)
     assert {each.table: each.explained_by for each in found} == {
         "bronze/a": "",
         "silver/a": "bronze/a",
@@ -30,7 +30,7 @@ def test_one_late_source_explains_each_late_table_below_and_names_them():
         "gold/b": "bronze/a",
     }
     (root,) = [each for each in found if not each.explained_by]
-    assert root.reason == "late by that: gold/a, gold/b, silver/a"
+    assert root.reason == "affected: gold/a, gold/b, silver/a"
 
 
 def test_a_trouble_of_a_tables_own_is_not_explained():
@@ -41,11 +41,18 @@ def test_a_trouble_of_a_tables_own_is_not_explained():
     assert explanations([late("gold/a"), late("bronze/b")])["gold/a", "stale"] == ""
 
 
+def test_an_unusual_volume_is_handed_down():
+    """Half of the orders at the source are half of them everywhere; of another day, it is somebody's own."""
+    alerts = [late("bronze/a", DAY, "volume"), late("gold/a", DAY, "volume"), late("gold/b", "2026-01-06", "volume")]
+    found = explanations(alerts)
+    assert (found["gold/a", "volume"], found["gold/b", "volume"]) == ("bronze/a", "")
+
+
 def test_a_refused_partition_explains_the_same_partition_below_alone():
     """An old refusal does not hide that a table gets no rows at all."""
     refused = late("silver/a", DAY, "refused")
-    assert explanations([refused, late("gold/a", DAY, "deadline")])["gold/a", "deadline"] == "silver/a"
-    assert explanations([refused, late("gold/a", "2026-01-06", "deadline")])["gold/a", "deadline"] == ""
+    assert explanations([refused, late("gold/a", DAY, "late")])["gold/a", "late"] == "silver/a"
+    assert explanations([refused, late("gold/a", "2026-01-06", "late")])["gold/a", "late"] == ""
     assert explanations([refused, late("gold/a")])["gold/a", "stale"] == ""
 
 

@@ -1,0 +1,93 @@
+"""Alerts of measurements: one alert for all figures of a trouble."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dedp_assets.patterns.connectors.alerts import Alert, Severity
+from dedp_assets.patterns.connectors.episodes import Key
+from dedp_assets.patterns.core.measurements import Measurement
+from dedp_assets.resources.alerting import status_command
+
+__all__ = ["ALERTS", "Judged", "judged"]
+
+ALERTS = {
+    "age": "stale",
+    "future_commits": "future",
+    "future_events": "future",
+    "gap": "interrupted",
+    "lag": "lag",
+    "lag_partitions": "lag",
+    "lag_rows": "lag",
+    "lag_seconds": "lag",
+    "lost_bytes": "lost",
+    "lost_rows": "lost",
+    "partition_bytes": "volume",
+    "partition_rows": "volume",
+    "partition_variation": "uneven",
+    "pipeline_seconds": "late",
+    "restarted": "restarted",
+    "run_seconds": "late",
+}
+"""Metric -> name of its alert. Metrics that are not here alert nobody."""
+_BY_PARTITION = frozenset({"late", "volume"})
+"""Alerts of a partition each; of other alerts, a table has one."""
+_CONFIRMATIONS = 2
+"""Two rounds have to agree, because a clock may be wrong for one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Alerts of a round of detectors.
+
+    Attributes:
+        alerts: one alert for each trouble.
+        undecided: keys of alerts that neither begin nor end, because a figure could not be judged.
+    """
+
+    alerts: tuple[Alert, ...]
+    undecided: frozenset[Key]
+
+
+def judged(measurements: Iterable[Measurement]) -> Judged:
+    """Return one alert for each trouble of a table or partition, from the worst of its figures.
+
+    Args:
+        measurements: the measurements of all detectors.
+    """
+    by_key: dict[Key, list[Measurement]] = {}
+    for each in measurements:
+        if each.metric in ALERTS:
+            by_key.setdefault(_alert(each).key, []).append(each)
+    worst = [max(found, key=_badness) for found in by_key.values()]
+    alerts = tuple(_alert(each) for each in worst if each.is_trouble)
+    undecided = {
+        key
+        for key, found in by_key.items()
+        if not any(each.is_trouble for each in found) and any(each.verdict == "unknown" for each in found)
+    }
+    return Judged(alerts, frozenset(undecided))
+
+
+def _badness(measured: Measurement) -> tuple[int, bool]:
+    """Return how bad a measurement is; of two equally bad ones, that of the whole table says more."""
+    return ("ok", "unknown", "warn", "fail").index(measured.verdict), not measured.partition
+
+
+def _alert(measured: Measurement) -> Alert:
+    name = ALERTS[measured.metric]
+    severity: Severity = "critical" if measured.verdict == "fail" else "warning"
+    return Alert(
+        name=name,
+        table=measured.table,
+        partition=measured.partition if name in _BY_PARTITION else "",
+        severity=severity,
+        figure=measured.figure,
+        limit=measured.limit,
+        reason=measured.reason,
+        command=status_command(measured.table),
+        source="platform",
+        explained_by=measured.explained_by,
+        confirmations=_CONFIRMATIONS,
+    )
