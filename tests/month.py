@@ -281,7 +281,7 @@ def topic_at(at: datetime, faults: list[Fault]) -> tuple[int, int, str]:
     return end, position, f"topic {len(created)}"
 
 
-TOPIC = "topic/visits"
+TOPIC = "bronze/stream"
 _CLICKS = ("bronze/clicks", "silver/clicks")
 KINDS: dict[str, tuple[str, Callable[[date, random.Random], Fault]]] = {
     "half": ("orders", _volume("half", 0.2, 0.6)),

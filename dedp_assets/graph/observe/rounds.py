@@ -1,0 +1,159 @@
+"""Rounds of all detectors over the declared tables, from logs, run storage and samples of positions.
+
+No engine is started and no row is read. What a round remembers only saves work: from nothing, it finds the same, but
+for the trend of a lag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import dagster as dg
+
+from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.observe.deadlines import timed_runs
+from dedp_assets.graph.observe.lags import lags
+from dedp_assets.graph.reconcile.overview import Overview
+from dedp_assets.patterns.core.activity import Activity
+from dedp_assets.patterns.core.errors import PatternError
+from dedp_assets.patterns.core.measurements import Measured
+from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.delta import ActivityLog
+from dedp_assets.patterns.observability._lag_samples import keep_samples
+from dedp_assets.patterns.observability.flow_interruption_detector import detect_interruption
+from dedp_assets.patterns.observability.lag_detector import LagSample, detect_lag
+from dedp_assets.patterns.observability.skew_detector import detect_partition_skew, detect_skew
+from dedp_assets.patterns.observability.sla_misses_detector import detect_sla_misses
+from dedp_assets.resources.lake import Lake
+
+__all__ = ["Rounds", "Seen"]
+
+_MINUTE = 60
+_WINDOW_SECONDS = 6 * 3600
+Runs = Callable[[LakeTable[...]], Sequence[dg.RunRecord]]
+"""Function that returns the recent runs of a table."""
+
+
+def without_runs(_: LakeTable[...]) -> Sequence[dg.RunRecord]:
+    """Return no runs."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The outcome of a round.
+
+    Attributes:
+        measured: the measurements of all detectors.
+        unjudged: tables of which nothing can be said, because a log cannot be read.
+        activities: table -> what its log tells.
+    """
+
+    measured: Measured
+    unjudged: frozenset[str]
+    activities: Mapping[str, Activity]
+
+
+@dataclass(slots=True)
+class Rounds:
+    """Repeated rounds of all detectors, with what was read before.
+
+    Attributes:
+        tables: the declared tables of the graph.
+    """
+
+    tables: Sequence[LakeTable[...]]
+    _logs: dict[str, ActivityLog] = field(default_factory=dict, init=False)
+    _samples: list[LagSample] = field(default_factory=list, init=False)
+    _overview: Overview | None = field(default=None, init=False)
+
+    def look(
+        self, lake: Lake, now: datetime, *, runs: Runs = without_runs, samples: Sequence[LagSample] = ()
+    ) -> Seen:
+        """Read what is new in the logs, and judge every table by its expectations.
+
+        Args:
+            lake: the tables.
+            now: current time, with time zone.
+            runs: recent runs of a table, for deadlines.
+            samples: positions of further producers and consumers, such as topics.
+        """
+        activities, unjudged = self._read(lake)
+        measured = Measured(tuple(each for table in self._judgeable(unjudged) for each in _judge(table, activities, now)))
+        measured += self._deadlines(activities, unjudged, runs, now)
+        measured += self._lags(lake, unjudged, samples, now)
+        return Seen(measured, frozenset(unjudged), activities)
+
+    def _read(self, lake: Lake) -> tuple[dict[str, Activity], set[str]]:
+        """Poll the log of each table that has expectations, or that feeds one with a deadline."""
+        found, unjudged = dict[str, Activity](), set[str]()
+        for spec in self._watched():
+            log = self._logs.setdefault(spec.name, ActivityLog(spec.event_time, spec.partition_by[:1]))
+            try:
+                found[spec.name] = log.poll(lake.ledger(spec.name))
+            except PatternError:
+                unjudged.add(spec.name)
+        return found, unjudged
+
+    def _watched(self) -> list[TableSpec]:
+        expecting = [table for table in self.tables if not table.about.expects.is_empty]
+        feeding = [spec for table in expecting if table.about.expects.due for spec in table.reads.tables]
+        return list(dict.fromkeys([*(table.spec for table in expecting), *feeding]))
+
+    def _judgeable(self, unjudged: set[str]) -> Iterator[LakeTable[...]]:
+        for table in self.tables:
+            if not table.about.expects.is_empty and table.spec.name not in unjudged:
+                yield table
+
+    def _deadlines(
+        self, activities: Mapping[str, Activity], unjudged: set[str], runs: Runs, now: datetime
+    ) -> Measured:
+        found = Measured()
+        for table in self._judgeable(unjudged):
+            due, name = table.about.expects.due, table.spec.name
+            if due is not None:
+                upstream = {spec.name: activities[spec.name] for spec in table.reads.tables if spec.name in activities}
+                timed = timed_runs(table, activities[name], upstream, runs(table), now)
+                found += detect_sla_misses(timed, now, due=due, table=name)
+        return found
+
+    def _lags(self, lake: Lake, unjudged: set[str], samples: Sequence[LagSample], now: datetime) -> Measured:
+        limited = {t.spec.name: t.about.expects for t in self._judgeable(unjudged) if _limits_lag(t)}
+        new = list(samples)
+        if limited:
+            self._overview = self._overview or Overview(self.tables)
+            sampled = lags(self.tables, lake, now, overview=self._overview)
+            new += [each for each in sampled if each.consumer in limited]
+        self._samples = keep_samples(self._samples, new, window_seconds=_WINDOW_SECONDS)
+        found = Measured()
+        for name in dict.fromkeys(each.consumer for each in self._samples):
+            of = [each for each in self._samples if each.consumer == name]
+            expects = limited.get(name)
+            seconds = expects.lag_minutes * _MINUTE if expects and expects.lag_minutes else None
+            rows = expects.lag_rows if expects else None
+            found += detect_lag(of, now, fail_above_rows=rows, fail_above_seconds=seconds)
+        return found
+
+
+def _limits_lag(table: LakeTable[...]) -> bool:
+    return bool(table.about.expects.lag_minutes or table.about.expects.lag_rows)
+
+
+def _judge(table: LakeTable[...], activities: Mapping[str, Activity], now: datetime) -> Measured:
+    """Judge arrivals and volumes of a table."""
+    expects, activity, found = table.about.expects, activities[table.spec.name], Measured()
+    if expects.every_minutes or expects.gap_minutes:
+        found += detect_interruption(
+            activity,
+            now,
+            every_seconds=(expects.every_minutes or 0) * _MINUTE,
+            max_gap_seconds=(expects.gap_minutes or 0) * _MINUTE,
+            quiet=expects.quiet,
+        )
+    if expects.volume is not None:
+        found += detect_skew(activity, now, baseline=expects.volume)
+    if expects.variation is not None:
+        found += detect_partition_skew(activity, now, max_variation=expects.variation)
+    return found
