@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dedp_assets.patterns.delta.faces import lazily
 
 if TYPE_CHECKING:
+    from dedp_assets.patterns.delta.activity import ActivityLog
     from dedp_assets.patterns.delta.adoption import Adoption, adoption_of
     from dedp_assets.patterns.delta.baselines import audits_of_usual, medians, newest_before, usual_values
     from dedp_assets.patterns.delta.commit.commits import Operation, commit_actions, read_actions
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.tables import Table, Target, same_run
 
 __all__ = [
+    "ActivityLog",
     "Adoption",
     "BaseSnapshot",
     "Bounds",

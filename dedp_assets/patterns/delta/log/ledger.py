@@ -61,6 +61,15 @@ class Ledger(TableStates):
                 yield Glimpse(version, frozenset(self.state(version).statistics()), forgotten=True)
             yield self._read(version, partial(parse_glimpse, version, raw, naming, records=records))
 
+    def feed(self, reader: Callable[[int, bytes], object], *, since: int = -1) -> None:
+        """Call ``reader`` with version and bytes of each retained commit after version ``since``, oldest first.
+
+        Raises:
+            ContractError: if ``reader`` finds that a commit is not as the protocol says.
+        """
+        for version, raw, _ in self._raws(since):
+            self._read(version, partial(reader, version, raw))
+
     def first_restore(self) -> int:
         """Find the first version that may be a RESTORE; the newest version plus 1 if none."""
         version = -1
