@@ -193,7 +193,10 @@ def expected(
         found, rounds = _seasonal(known, key, baseline)
         lacks = f"{rounds} of {_ROUNDS} earlier values of the same {baseline.season}: no season yet"
     if found is None:
-        usual = _without_unusual(known, baseline, accepted) if skip_unusual else known
+        usual: Iterable[str] = known
+        if skip_unusual:  # by what was known at the time: what came later revises nothing
+            sides = ([each for each in known if each < key], [each for each in known if each > key])
+            usual = [kept for side in sides for kept in _usual_keys(known, side, baseline, accepted)]
         found = _by_last([known[each] for each in _nearest(usual, key, baseline.last)], baseline, lacks)
     return found.times(baseline.planned.get(key, 1))
 
@@ -225,11 +228,13 @@ def _by_share(usual: float, baseline: Baseline) -> Expected:
     return Expected(usual=float(usual), low=float(low), high=float(high))
 
 
-def _without_unusual(known: Mapping[str, float], baseline: Baseline, accepted: Collection[str]) -> list[str]:
+def _usual_keys(
+    known: Mapping[str, float], keys: Iterable[str], baseline: Baseline, accepted: Collection[str]
+) -> list[str]:
     """List the keys whose values lay within the limits of the keys before them, oldest first."""
     usual: list[str] = []
     odd: list[str] = []
-    for key in sorted(known):
+    for key in sorted(keys):
         before = [known[each] for each in usual[-baseline.last :]]
         around = _by_share(median(before), baseline) if len(before) >= baseline.minimum_history else Expected()
         verdict = around.verdict(known[key])
