@@ -15,34 +15,35 @@ from dedp_assets.graph.catalogue.selections import RUNS_ALONE
 from dedp_assets.graph.catalogue.specs import asset_key
 from dedp_assets.graph.run.batches import owned_by
 from dedp_assets.graph.run.run_tags import keys_of
+from dedp_assets.patterns.core.activity import Activity, PartitionSize
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.usual import Baseline, span_of
 from dedp_assets.patterns.delta import (
     Table,
     broken_rules,
     lost_files,
     lost_files_message,
-    medians,
-    newest_before,
     repeated_keys,
 )
 from dedp_assets.patterns.idempotency.proxy import judge_exposure, load_version
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION, judge_versions
+from dedp_assets.patterns.observability.skew_detector import detect_skew
 
 if TYPE_CHECKING:
     from dedp_assets.graph.declare.tables import LakeTable
 
 __all__ = ["STORED", "judge_recency", "stored_checks"]
 
-_DAYS = 7
-_LOW, _HIGH = 0.5, 2.0
+_USUAL = Baseline(tolerance=0.5, tolerance_above=1, season="weekday")
+"""Half to twice of the median: a check of every table, small ones too, that nobody set up for the table."""
 STORED = {
     "files_are_there": "Every data file that the newest version names is there, whole. Reads the log, not the files.",
     "stored_rows_keep_constraints": "Every stored row satisfies NOT NULL and CHECK; in a partition's run, its rows.",
     "data_is_recent": "The newest data is no older than the table declares.",
-    "newest_volume_is_usual": f"The newest partition that is over has between {_LOW:g} and {_HIGH:g} times the rows of "
-    f"the {_DAYS} before it (median).",
+    "newest_volume_is_usual": "The newest partition that is over has as many rows as usual: as other partitions of the "
+    f"same weekday, or with less than six weeks, half to twice of the {_USUAL.last} before it (median).",
     "keys_are_unique": "No two stored rows share a key, whoever wrote them.",
     "versions_are_sound": "The stored versions of each key follow each other: no overlap, no gap, at most one current.",
     "every_version_is_readable": "Every version that was shown has its files, and the table shows one as it is.",
@@ -174,15 +175,12 @@ def _recent(checked: _Checked) -> Finding:
 
 
 def _volume(checked: _Checked) -> Finding:
-    rows = checked.rows_by_key()
-    newest = max(rows, default="")
-    earlier = newest_before(rows, newest, last=_DAYS)
-    now, usual = rows.get(newest, 0), medians({"rows": count} for count in earlier).get("rows", 0)
-    odd = usual > 0 and not _LOW * usual <= now <= _HIGH * usual
-    figures = {"rows": now, "usual": usual}
-    note = f"{newest} has {now} rows, usual are {usual:g}" if odd else ""
-    note = note if earlier else "there is no earlier partition to compare with"
-    return Finding("newest_volume_is_usual", passed=not odd, severity="warn", figures=figures, note=note)
+    name, rows = "newest_volume_is_usual", checked.rows_by_key()
+    sizes = {key: PartitionSize(rows=n, size=0, files=0) for key, n in rows.items() if span_of(key)}
+    activity = Activity(table=checked.table.name, partitions=sizes)
+    (found,) = detect_skew(activity, checked.now, baseline=_USUAL).measurements
+    figures = {"rows": rows.get(found.partition, 0)} | ({} if found.target is None else {"usual": found.target})
+    return Finding(name, passed=not found.is_trouble, severity="warn", figures=figures, note=found.reason)
 
 
 def _keys_once(checked: _Checked) -> Finding:

@@ -1,16 +1,18 @@
-"""Baselines: usual values of measures from commit history, and audits of deviations from shares."""
+"""Baselines: usual values of measures from commit history, and audits of deviations from shares.
+
+What is usual, ``core/usual.py`` says; the history comes from here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
-from statistics import median
-from typing import TypeVar
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Severity
+from dedp_assets.patterns.core.usual import medians, newest_before
 from dedp_assets.patterns.delta.log.commit_info import Commit
 from dedp_assets.patterns.delta.log.ledger import Ledger
 
@@ -18,19 +20,6 @@ __all__ = ["audits_of_usual", "medians", "newest_before", "usual_values"]
 
 Measures = Mapping[str, float]
 """Name -> value of one partition or window."""
-M = TypeVar("M")
-
-
-def medians(earlier: Iterable[Measures]) -> Measures:
-    """Return the median of each measure over earlier partitions or windows; empty for empty ``earlier``."""
-    known = list(earlier)
-    return {name: median(each[name] for each in known) for name in known[0]} if known else {}
-
-
-def newest_before(history: Mapping[str, M], key: str, *, last: int) -> list[M]:
-    """List the newest ``last`` entries of partitions before ``key``, newest first."""
-    # Every earlier partition counts alike. A season (weekday, hour) is a choice among these keys.
-    return [history[each] for each in sorted(history, reverse=True) if each < key][:last]
 
 
 def usual_values(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date, timedelta
 
 import dagster as dg
 import pytest
@@ -108,7 +109,18 @@ def test_the_newest_day_is_held_against_the_days_before_it(judged, files, usual)
 def test_a_first_day_has_nothing_to_be_compared_with(judged):
     """It passes and says why."""
     verdict = judged("2026-01-05", select=CHEAP)["newest_volume_is_usual"]
-    assert (verdict.passed, verdict.description) == (True, "there is no earlier partition to compare with")
+    assert verdict.passed
+    assert verdict.description == "2026-01-05 has 1 rows: too little history: 0 of 1 earlier values"
+
+
+@pytest.mark.parametrize(("files", "usual"), [(1, False), (2, True), (3, False)])
+def test_a_quiet_weekday_is_held_against_the_same_weekday_after_six_weeks(judged, files, usual):
+    """Two rows on Sundays, eight on other days: two would be too few for any other day, and three are too many."""
+    first = date(2026, 1, 5)
+    days = [first + timedelta(days=n) for n in range(49)]
+    before = [day.isoformat() for day in days[:-1] for _ in range(2 if day.weekday() == 6 else 8)]
+    verdict = judged(*before, *[days[-1].isoformat()] * files, now="2026-02-23T01:00:00+00:00", select=CHEAP)
+    assert verdict["newest_volume_is_usual"].passed == usual
 
 
 @pytest.mark.spark

@@ -1,0 +1,105 @@
+"""Volumes of partitions by a table's activity: complete partitions, expected volumes, and reasons for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from statistics import median
+from typing import Literal
+
+from dedp_assets.patterns.core.activity import Activity, PartitionSize
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.usual import Baseline, Expected, expected, span_of
+
+__all__ = ["Measure", "expected_volume", "is_filled", "is_over", "require_above_zero", "unevenness", "volumes", "why"]
+
+Measure = Literal["rows", "bytes"]
+_DAY_SECONDS = 86_400
+
+
+def require_above_zero(seconds: float | None) -> None:
+    """Refuse a time until completion that is not above 0.
+
+    Raises:
+        ConfigError: names the option.
+    """
+    if seconds is not None and seconds <= 0:
+        raise ConfigError(f"complete_after_seconds must be above 0, not {seconds:g}")
+
+
+def is_over(key: str, now: datetime, seconds: float | None) -> bool:
+    """Return whether the day or hour that a key names is over; ``False`` for other keys.
+
+    Args:
+        key: the partition key.
+        now: current time.
+        seconds: time from the beginning of the day or hour until its volume is complete; ``None`` for its length.
+    """
+    span = span_of(key)
+    if span is None:
+        return False
+    needed = (span[1] - span[0]).total_seconds() if seconds is None else seconds
+    return (now - span[0]).total_seconds() >= needed
+
+
+def is_filled(key: str, size: PartitionSize, now: datetime, seconds: float | None) -> bool:
+    """Return whether a partition is no longer filled for the first time: by its key, or by its first commit."""
+    if span_of(key) is not None or size.first_at is None:
+        return span_of(key) is None or is_over(key, now, seconds)
+    return (now - size.first_at).total_seconds() >= (_DAY_SECONDS if seconds is None else seconds)
+
+
+def volumes(partitions: Mapping[str, PartitionSize], measure: Measure) -> dict[str, int]:
+    """Return the rows or bytes of each partition; partitions without statistics of their rows are left out."""
+    found = {key: size.rows if measure == "rows" else size.size for key, size in partitions.items()}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def expected_volume(
+    activity: Activity,
+    now: datetime,
+    partition: str,
+    *,
+    baseline: Baseline,
+    measure: Measure,
+    approved_is_usual: bool,
+    seconds: float | None = None,
+) -> Expected:
+    """Return the expected volume of a partition by the usual ones among its complete neighbours in time."""
+    complete = {key: size for key, size in activity.partitions.items() if is_over(key, now, seconds)}
+    approved = {key for key, size in complete.items() if size.verdict == "approved"}
+    return expected(
+        volumes(complete, measure),
+        partition,
+        baseline=baseline,
+        excluded=() if approved_is_usual else approved,
+        skip_unusual=True,
+        accepted=approved,
+        neighbours=True,
+    )
+
+
+def why(partition: str, value: float, measure: Measure, around: Expected) -> str:
+    """Describe an unusual volume, or one that cannot be judged; empty for a volume within the limits."""
+    verdict, counted = around.verdict(value), f"{partition} has {_number(value)} {measure}"
+    if verdict == "ok":
+        return ""
+    if verdict == "unknown" or around.usual is None or around.low is None or around.high is None:
+        return f"{counted}: {around.reason}"
+    season = f" at this {around.season}" if around.season != "none" else ""
+    limits = f"{_number(around.low)} to {_number(around.high)}"
+    return f"{counted}, usual{season} are {_number(around.usual)}: outside of {limits}"
+
+
+def unevenness(sizes: Mapping[str, int], measure: Measure, variation: float, most: float) -> str:
+    """Describe partitions of uneven size by the largest one and its ratio to the median."""
+    largest, middle = max(sizes, key=lambda key: sizes[key]), median(sizes.values())
+    times = f"{sizes[largest] / middle:,.1f} times the median" if middle else "and the median 0"
+    return (
+        f"partition {largest} has {sizes[largest]:,} {measure}, {times}: sizes vary by {variation:.2f} of their mean, "
+        f"allowed are {most:g}"
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 or float(value).is_integer() else f"{value:.3g}"
