@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -10,8 +9,9 @@ from datetime import datetime
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.measurements import Measured, Measurement, Verdict
 from dedp_assets.patterns.core.options import require_types
+from dedp_assets.patterns.observability._percentiles import nearest_rank
 
-__all__ = ["BatchTimes", "explained", "judge_seconds", "nearest_rank"]
+__all__ = ["BatchTimes", "explained", "judge_seconds"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,17 +46,6 @@ class BatchTimes:
     def event_seconds(self) -> float | None:
         """Time from the event to the write; 0 for an event of the future, whose producer's clock is wrong."""
         return None if self.event_at is None else max(0.0, (self.written_at - self.event_at).total_seconds())
-
-
-def nearest_rank(values: Sequence[float], share: float) -> float:
-    """Return the percentile by nearest rank: the least value that ``share`` of all values do not exceed.
-
-    It is one of the values, never a number between two.
-    """
-    ordered = sorted(values)
-    # 0.95 * 20 is 19.000000000000004 in some spellings: a rank is not moved on by the last bit.
-    rank = math.ceil(round(share * len(ordered), 9))
-    return ordered[max(rank, 1) - 1]
 
 
 def judge_seconds(
