@@ -3,6 +3,7 @@
 from dedp_assets.graph.catalogue.figures import Figure
 from dedp_assets.graph.catalogue.sources import Source
 from dedp_assets.graph.declare.collect import declared, declared_jobs, sources
+from dedp_assets.graph.declare.expects import Baseline, Due, Expects, QuietHours
 from dedp_assets.graph.declare.isolated import OnMarkers, finished
 from dedp_assets.graph.declare.records import About, Gates, Reads, Request
 from dedp_assets.graph.declare.runs import (
@@ -41,9 +42,10 @@ from dedp_assets.graph.run.feeds import (
 from dedp_assets.patterns.delta import Target
 
 __all__ = [
-    "About", "AtOnce", "Branch", "Every", "FanInAlert", "Feed", "Figure", "Follow", "Gates", "InOrder", "InSequence",
-    "Inputs", "Job", "LakeJob", "LakeTable", "Nightly", "OnDelivery", "OnEvent", "OnMarkers", "OnRequest", "Pinned",
-    "Polls", "Reads", "Request", "Runs", "Source", "Span", "Step", "Target", "aligned", "by_event", "day_to_hour",
-    "day_to_week", "declared", "declared_jobs", "finished", "hour_to_day", "job_of", "lake_job", "lake_table",
-    "of_branch", "same", "schedules_of", "sensors_of", "sources", "starting", "unaligned", "whole",
+    "About", "AtOnce", "Baseline", "Branch", "Due", "Every", "Expects", "FanInAlert", "Feed", "Figure", "Follow",
+    "Gates", "InOrder", "InSequence", "Inputs", "Job", "LakeJob", "LakeTable", "Nightly", "OnDelivery", "OnEvent",
+    "OnMarkers", "OnRequest", "Pinned", "Polls", "QuietHours", "Reads", "Request", "Runs", "Source", "Span", "Step",
+    "Target", "aligned", "by_event", "day_to_hour", "day_to_week", "declared", "declared_jobs", "finished",
+    "hour_to_day", "job_of", "lake_job", "lake_table", "of_branch", "same", "schedules_of", "sensors_of", "sources",
+    "starting", "unaligned", "whole",
 ]  # fmt: skip

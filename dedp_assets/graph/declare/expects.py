@@ -11,7 +11,7 @@ from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.usual import Baseline
 from dedp_assets.patterns.observability.sla_misses_detector import Due
 
-__all__ = ["Expects"]
+__all__ = ["Baseline", "Due", "Expects", "QuietHours"]
 
 _NUMBERS = ("every_minutes", "gap_minutes", "variation", "lag_minutes", "lag_rows")
 

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from dedp_assets.graph.catalogue.figures import Figure
 from dedp_assets.graph.catalogue.sources import Source
+from dedp_assets.graph.declare.expects import Expects
 from dedp_assets.graph.run.batches import Inputs
 from dedp_assets.graph.run.feeds import Feed
 from dedp_assets.patterns.core.audits import Audit
@@ -100,6 +101,7 @@ class About:
             rows ended, otherwise since the last publish. ``None``: any age.
         derived: column -> upstream columns that it is computed from, unless that is the one of the same name.
         figures: figure of a commit -> how it is shown, unless its name says enough.
+        expects: what detectors hold against the table's log in every round, and announce as alerts.
     """
 
     owner: str
@@ -107,3 +109,4 @@ class About:
     fresh_hours: float | None = None
     derived: Mapping[str, Sequence[str]] = field(default_factory=dict)
     figures: Mapping[str, Figure] = field(default_factory=dict)
+    expects: Expects = field(default_factory=Expects)

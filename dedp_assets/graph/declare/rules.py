@@ -6,6 +6,7 @@ from typing import Any, get_type_hints
 
 import dagster as dg
 
+from dedp_assets.graph.declare.expects import Expects
 from dedp_assets.graph.declare.records import EMPTY, About, Gates, Reads
 from dedp_assets.graph.declare.runs import (
     AtOnce,
@@ -46,6 +47,7 @@ def require_sound(
         *_of_starts(reads, runs),
         *_of_markers(reads, runs),
         *_of_gates(gates),
+        *_of_expects(about.expects, reads, runs),
     ]
     faults += faults_of_sequence(table, reads.upstream, runs.sequence)
     if not patterns:
@@ -171,6 +173,16 @@ def _of_gates(gates: Gates) -> Iterator[str]:
     names = Counter([*(audit.name for audit in gates.audits), *gates.checks, *empty, *gates.reports])
     if twice := [name for name, count in names.items() if count > 1]:
         yield f"audits, checks and reports must have names of their own, not {', '.join(twice)} twice"
+
+
+def _of_expects(expects: Expects, reads: Reads, runs: Runs) -> Iterator[str]:
+    """Yield the faults of expectations that nothing in the declaration could meet."""
+    timed = isinstance(runs.partitions, dg.TimeWindowPartitionsDefinition)
+    for name in ("volume", "due"):
+        if getattr(expects, name) is not None and not timed:
+            yield f"partitions must be days or another time for expects.{name}, not {_kind(runs.partitions)}"
+    if (expects.lag_minutes or expects.lag_rows) and not reads.tables:
+        yield "Reads.tables must name the tables that expects.lag_minutes and lag_rows look at, not nothing"
 
 
 def _kind(partitions: object) -> str:

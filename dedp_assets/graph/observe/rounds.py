@@ -69,9 +69,7 @@ class Rounds:
     _samples: list[LagSample] = field(default_factory=list, init=False)
     _overview: Overview | None = field(default=None, init=False)
 
-    def look(
-        self, lake: Lake, now: datetime, *, runs: Runs = without_runs, samples: Sequence[LagSample] = ()
-    ) -> Seen:
+    def look(self, lake: Lake, now: datetime, *, runs: Runs = without_runs, samples: Sequence[LagSample] = ()) -> Seen:
         """Read what is new in the logs, and judge every table by its expectations.
 
         Args:
@@ -81,7 +79,9 @@ class Rounds:
             samples: positions of further producers and consumers, such as topics.
         """
         activities, unjudged = self._read(lake)
-        measured = Measured(tuple(each for table in self._judgeable(unjudged) for each in _judge(table, activities, now)))
+        measured = Measured(
+            tuple(each for table in self._judgeable(unjudged) for each in _judge(table, activities, now))
+        )
         measured += self._deadlines(activities, unjudged, runs, now)
         measured += self._lags(lake, unjudged, samples, now)
         return Seen(measured, frozenset(unjudged), activities)
@@ -107,9 +107,7 @@ class Rounds:
             if not table.about.expects.is_empty and table.spec.name not in unjudged:
                 yield table
 
-    def _deadlines(
-        self, activities: Mapping[str, Activity], unjudged: set[str], runs: Runs, now: datetime
-    ) -> Measured:
+    def _deadlines(self, activities: Mapping[str, Activity], unjudged: set[str], runs: Runs, now: datetime) -> Measured:
         found = Measured()
         for table in self._judgeable(unjudged):
             due, name = table.about.expects.due, table.spec.name
