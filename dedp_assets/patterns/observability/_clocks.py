@@ -1,4 +1,4 @@
-"""Clocks of a partition: how long the table's own run takes, and the time from the end of the data to delivery."""
+"""Clocks of a partition: of the table's own run, and from the end of the data to the delivery."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MINUTE = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedRun:
-    """The times of one partition of a table that has a deadline, whether a run of it ever began or not.
+    """The times of one partition with a deadline, with or without a run.
 
     Attributes:
         partition: partition key.
@@ -56,13 +56,13 @@ class TimedRun:
 
     @property
     def is_done(self) -> bool:
-        """Whether the partition is committed."""
+        """``True`` once the partition is committed."""
         return self.outcome == "succeeded"
 
 
 @dataclass(frozen=True, slots=True)
 class _Clock:
-    """A clock that runs from a start until the partition is committed, and the time that it may take.
+    """A clock from a start until the commit of the partition, with a limit.
 
     Attributes:
         began: start of the clock.
@@ -101,7 +101,7 @@ class _Clock:
 
 
 def is_measured(run: TimedRun, due: Due, now: datetime, recent_hours: float) -> bool:
-    """Return whether a partition counts: delivered of late or not at all, and not by a backfill of old partitions."""
+    """Return whether a partition is recent, or owed, and not an old partition under backfill."""
     hours = 3600 * recent_hours
     if run.is_done and run.ended_at is not None and (now - run.ended_at).total_seconds() > hours:
         return False
@@ -172,7 +172,7 @@ def _measurement(
 
 
 def _late_input(run: TimedRun, latest_start: datetime) -> str:
-    """Return the upstream table that left too little time for a run; empty for a trouble of the table's own."""
+    """Return the upstream table that left too little time for a run; empty for no such table."""
     if run.inputs_ready_at is None:
         return run.last_input if run.outcome in ("failed", "not started") else ""
     return run.last_input if run.inputs_ready_at > latest_start else ""
@@ -201,7 +201,7 @@ def _state(run: TimedRun, due: Due, deadline: datetime) -> str:
 
 
 def _cause(run: TimedRun, due: Due, upstream: str) -> str:
-    """Return the sentence on whose delay it is."""
+    """Return the sentence on the cause of a delay."""
     ready = due.shown(run.inputs_ready_at) if run.inputs_ready_at else ""
     if upstream:
         return f"{upstream} was ready only at {ready}" if ready else f"{upstream} is not ready yet"

@@ -1,0 +1,1 @@
+"""Observation of the declared tables: rounds of all detectors, explanations, and the journal of measurements."""
