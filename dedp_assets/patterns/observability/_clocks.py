@@ -114,7 +114,7 @@ def usual_seconds(runs: Sequence[TimedRun], judged: TimedRun, due: Due) -> float
     """Return the time that a run needs: the longest one promised, else the median of other runs, else 0."""
     if due.within_seconds is not None:
         return due.within_seconds
-    others = (each for each in runs if each is not judged and each.is_done and each.started_at and each.ended_at)
+    others = (each for each in runs if each is not judged and each.is_done and not each.is_backfill)
     seconds = [
         (each.ended_at - each.started_at).total_seconds() for each in others if each.ended_at and each.started_at
     ]
@@ -141,7 +141,7 @@ def measure_run(run: TimedRun, now: datetime, due: Due, *, table: str, needed_se
         reason = _reason_of_run(run, own) if own.verdict != "ok" else ""
         yield _measurement("run_seconds", table, run, now, own, reason)
     deadline = due.deadline(run.ends_at)
-    if stopped < run.ends_at:  # the data may go on, and nobody waits for the partition yet
+    if now < run.ends_at:  # nobody waits for the partition yet
         return
     limit = (deadline - run.ends_at).total_seconds() if deadline else None
     whole = _Clock(run.ends_at, stopped, run.is_done, limit, due.warn_at)
