@@ -1,4 +1,4 @@
-"""Times of partitions with a deadline, from the partition calendar, the tables' logs and the run storage.
+"""Times of partitions with a deadline, from partition calendar, logs and run storage.
 
 The calendar says which partitions are due, so that a partition without a run has a deadline, too. A log says when a
 partition was first committed, which later runs for late data do not change.
@@ -149,7 +149,7 @@ def _first_commit(activity: Activity) -> datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class _Attempts:
-    """The runs of a partition up to its first commit.
+    """The runs of a partition up to the first commit.
 
     Attributes:
         records: the runs, oldest first.
@@ -232,9 +232,10 @@ def _timed(
 
 
 def _task_start(attempts: _Attempts, activity: Activity, ready_at: datetime | None, until: datetime) -> datetime | None:
-    """Return when the first attempt at the table began: not before its inputs, or before the run's previous partition.
+    """Return the start of the work on the table by the first attempt.
 
-    A run may compute upstream tables first, and several partitions one after the other.
+    A run may compute upstream tables first, and several partitions one after the other: the work begins once the inputs
+    are there, and the previous partition of the run is committed.
     """
     if not attempts.started:
         return None
@@ -246,7 +247,7 @@ def _task_start(attempts: _Attempts, activity: Activity, ready_at: datetime | No
 
 
 def _inputs(table: LakeTable[...], key: str, upstream: Mapping[str, Activity]) -> tuple[datetime | None, str]:
-    """Return when the last upstream partition was first committed, and the upstream table of that partition.
+    """Return time and table of the upstream partition that was committed last.
 
     Returns:
         Time and table; no time and the table for a missing partition; nothing and an empty name without inputs.
@@ -266,14 +267,14 @@ def _inputs(table: LakeTable[...], key: str, upstream: Mapping[str, Activity]) -
 
 
 def _keys(partition_by: Sequence[str], feed: Feed, key: str) -> list[str]:
-    """List the upstream partition keys that show that the inputs of a key are there."""
+    """List the upstream partition keys whose commits make the inputs of a key ready."""
     column = partition_by[0] if partition_by else ""
     values = [each.get(column) for each in feed.markers(key)] if feed.reads(key) else []
     return [each for each in values if each is not None]
 
 
 def _ready(upstream: Activity, keys: Sequence[str], *, needs_all: bool) -> tuple[bool, datetime | None]:
-    """Return whether upstream partitions are there, and when the last of the first commits came, if that is known."""
+    """Return whether upstream partitions are committed, and the last time of the first commits."""
     there = [upstream.partitions[each] for each in keys if each in upstream.partitions]
     is_there = bool(there) and (len(there) == len(keys) or not needs_all)
     return is_there, max((each.first_at for each in there if each.first_at is not None), default=None)

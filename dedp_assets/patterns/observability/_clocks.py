@@ -172,7 +172,7 @@ def _measurement(
 
 
 def _late_input(run: TimedRun, latest_start: datetime) -> str:
-    """Return the upstream table that left too little time for a run; empty for no such table."""
+    """Return the upstream table that left too little time for a run; empty without one."""
     if run.inputs_ready_at is None:
         return run.last_input if run.outcome in ("failed", "not started") else ""
     return run.last_input if run.inputs_ready_at > latest_start else ""
