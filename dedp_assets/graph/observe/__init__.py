@@ -1,1 +1,1 @@
-"""Observation of the declared tables: rounds of all detectors, explanations, and the journal of measurements."""
+"""Observation of the declared tables: rounds of detectors, alerts, explanations."""

@@ -1,4 +1,4 @@
-"""Error budgets: the measurements that count for an objective, and the share of bad ones that a promise leaves."""
+"""Error budgets: counted measurements of an objective, and the allowed share of bad measurements."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ class Budget:
 
     @property
     def left(self) -> float | None:
-        """Share of the budget that is left; below 0 if more than all of it was used."""
+        """Share of the budget that is left; below 0 for an overspent budget."""
         # Rounded: 1 bad of 100 uses up exactly the budget of 0.99, and 1 - 0.99 is a bit more than 0.01.
         return None if self.rate is None else round(1 - self.rate, 9)
 
     @property
     def is_spent(self) -> bool:
-        """Whether nothing of the budget is left."""
+        """``True`` if nothing of the budget is left."""
         return self.left is not None and self.left <= 0
 
     def is_low(self, bound: float) -> bool:
@@ -100,12 +100,12 @@ def counted(measurements: Iterable[Measurement], metric: str, table: str, *, of_
 
 
 def within_hours(judged: Sequence[Judged], now: datetime, hours: float) -> list[Judged]:
-    """List the measurements of the last hours before ``now``; what was measured later does not count yet."""
+    """List the measurements of the last hours before ``now``, without later measurements."""
     return [each for each in judged if 0 <= (now - each.at).total_seconds() < hours * _HOUR]
 
 
 def _judged(each: Measurement, *, of_usual: bool) -> Judged | None:
-    """Return a measurement as it counts; ``None`` for one that says nothing."""
+    """Return a measurement with the figure that counts; ``None`` without a judgement."""
     value, unit = each.value, each.unit
     if value is not None and of_usual:
         if not each.target:  # no usual value is known, or it is 0: there is no share

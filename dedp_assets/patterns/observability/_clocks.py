@@ -1,4 +1,4 @@
-"""Clocks of a partition: how long the table's own run takes, and the time from the end of the data to delivery."""
+"""Clocks of a partition: of the table's own run, and from the end of the data to the delivery."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MINUTE = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedRun:
-    """The times of one partition of a table that has a deadline, whether a run of it ever began or not.
+    """The times of one partition with a deadline, with or without a run.
 
     Attributes:
         partition: partition key.
@@ -56,13 +56,13 @@ class TimedRun:
 
     @property
     def is_done(self) -> bool:
-        """Whether the partition is committed."""
+        """``True`` once the partition is committed."""
         return self.outcome == "succeeded"
 
 
 @dataclass(frozen=True, slots=True)
 class _Clock:
-    """A clock that runs from a start until the partition is committed, and the time that it may take.
+    """A clock from a start until the commit of the partition, with a limit.
 
     Attributes:
         began: start of the clock.
@@ -101,7 +101,7 @@ class _Clock:
 
 
 def is_measured(run: TimedRun, due: Due, now: datetime, recent_hours: float) -> bool:
-    """Return whether a partition counts: delivered of late or not at all, and not by a backfill of old partitions."""
+    """Return whether a partition is recent, or owed, and not an old partition under backfill."""
     hours = 3600 * recent_hours
     if run.is_done and run.ended_at is not None and (now - run.ended_at).total_seconds() > hours:
         return False
@@ -114,7 +114,7 @@ def usual_seconds(runs: Sequence[TimedRun], judged: TimedRun, due: Due) -> float
     """Return the time that a run needs: the longest one promised, else the median of other runs, else 0."""
     if due.within_seconds is not None:
         return due.within_seconds
-    others = (each for each in runs if each is not judged and each.is_done and each.started_at and each.ended_at)
+    others = (each for each in runs if each is not judged and each.is_done and not each.is_backfill)
     seconds = [
         (each.ended_at - each.started_at).total_seconds() for each in others if each.ended_at and each.started_at
     ]
@@ -141,7 +141,7 @@ def measure_run(run: TimedRun, now: datetime, due: Due, *, table: str, needed_se
         reason = _reason_of_run(run, own) if own.verdict != "ok" else ""
         yield _measurement("run_seconds", table, run, now, own, reason)
     deadline = due.deadline(run.ends_at)
-    if stopped < run.ends_at:  # the data may go on, and nobody waits for the partition yet
+    if now < run.ends_at:  # nobody waits for the partition yet
         return
     limit = (deadline - run.ends_at).total_seconds() if deadline else None
     whole = _Clock(run.ends_at, stopped, run.is_done, limit, due.warn_at)
@@ -172,7 +172,7 @@ def _measurement(
 
 
 def _late_input(run: TimedRun, latest_start: datetime) -> str:
-    """Return the upstream table that left too little time for a run; empty for a trouble of the table's own."""
+    """Return the upstream table that left too little time for a run; empty without one."""
     if run.inputs_ready_at is None:
         return run.last_input if run.outcome in ("failed", "not started") else ""
     return run.last_input if run.inputs_ready_at > latest_start else ""
@@ -201,7 +201,7 @@ def _state(run: TimedRun, due: Due, deadline: datetime) -> str:
 
 
 def _cause(run: TimedRun, due: Due, upstream: str) -> str:
-    """Return the sentence on whose delay it is."""
+    """Return the sentence on the cause of a delay."""
     ready = due.shown(run.inputs_ready_at) if run.inputs_ready_at else ""
     if upstream:
         return f"{upstream} was ready only at {ready}" if ready else f"{upstream} is not ready yet"

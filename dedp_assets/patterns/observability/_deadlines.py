@@ -91,7 +91,7 @@ class Due:
         return first_moment(due, clock, zone)
 
     def shown(self, moment: datetime) -> str:
-        """Return a moment as people in the zone of the deadline read it."""
+        """Write a moment for people in the zone of the deadline."""
         return f"{moment.astimezone(_zone(self.zone)):%Y-%m-%d %H:%M %Z}"
 
     def _is_open(self, day: date) -> bool:

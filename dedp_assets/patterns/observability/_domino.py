@@ -1,4 +1,4 @@
-"""Domino of misses: the tables whose own trouble explains those of the tables downstream."""
+"""Domino of misses: the tables whose own trouble explains the troubles of tables downstream."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Troubles:
         return "" if root == trouble.table else root
 
     def _root(self, table: str) -> str:
-        """Follow the causes of a table up to a table with a trouble of its own, or without any measured trouble."""
+        """Follow the causes of a table up to a table with an unexplained trouble, or without a trouble."""
         seen: list[str] = []
         while table not in seen:
             seen.append(table)

@@ -16,7 +16,7 @@ __all__ = ["BatchTimes", "explained", "judge_seconds"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchTimes:
-    """The times of a record, or of a micro-batch, on its way into a table.
+    """The times of a record, or of a micro-batch, on the way into a table.
 
     Attributes:
         event_at: when the event happened at the producer; of a micro-batch the time of one of its events, such as the
@@ -51,7 +51,7 @@ class BatchTimes:
 def judge_seconds(
     kind: str, seconds: Sequence[float], now: datetime, table: str, *, limit: float, judged: str
 ) -> Measured:
-    """Measure P95 and maximum of a latency, and judge one of them.
+    """Measure P95 and maximum of a latency, and judge one of the two.
 
     Args:
         kind: kind of the latency, the first word of the metrics.

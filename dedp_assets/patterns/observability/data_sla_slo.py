@@ -1,4 +1,4 @@
-"""Data SLA/SLO: objectives for a table with error budgets, and severities by written bounds.
+"""Data SLA SLO: objectives for a table with error budgets, and severities by written bounds.
 
 Problem: nobody can say whether a table is good enough. Each single breach alerts alike, a slow loss of quality nobody.
 Solution: an objective states a target, a bound for alerts, and the share of measurements within the target over a
@@ -72,7 +72,7 @@ class Objective:
 
     @property
     def is_upper(self) -> bool:
-        """Whether the figure has to stay low."""
+        """``True`` if the figure has to stay low."""
         return self.alert > self.target
 
     def is_beyond(self, value: float, bound: float) -> bool:
@@ -82,7 +82,7 @@ class Objective:
 
 @typed
 def measure_objective(measurements: Sequence[Measurement], now: datetime, *, objective: Objective) -> Measured:
-    """Measure the present figure of an objective, and the error budget over its window.
+    """Measure the present figure of an objective, and the error budget over the rolling window.
 
     ====  ============================================================  ===============  ===========
     P     Bound                                                         Verdict          Respond in
@@ -144,7 +144,7 @@ def measure_objective(measurements: Sequence[Measurement], now: datetime, *, obj
 
 @typed
 def severity_of(measured: Measured) -> str:
-    """Return the worst severity among measurements of objectives: ``P1`` to ``P4``, empty without a trouble.
+    """Return the worst severity of measured objectives: ``P1`` to ``P4``, empty without a trouble.
 
     Args:
         measured: measurements as :func:`measure_objective` returns them, of one objective or of several.
@@ -158,7 +158,7 @@ def _is_bad(judged: Judged, objective: Objective) -> bool:
 
 
 def _figure(recent: Sequence[Judged], window: Sequence[Judged], now: datetime, objective: Objective) -> Measurement:
-    """Measure the present figure, and judge it by the newest outage, the alert bound and the target."""
+    """Measure the present figure, and judge outage, alert bound and target."""
     value, severity, reason = None, "", ""
     values = [each.value for each in recent if each.value is not None]
     if recent and recent[-1].value is None:
@@ -201,14 +201,14 @@ def _judged(value: float, objective: Objective) -> tuple[str, str]:
 
 
 def _since(window: Sequence[Judged], recent: Sequence[Judged], objective: Objective) -> datetime | None:
-    """Return when the measurements became bad without a good one since; if the newest is good, the first recent one."""
+    """Return the start of the newest unbroken bad measurements; else the first recent bad measurement."""
     last_good = max((each.at for each in window if not _is_bad(each, objective)), default=None)
     unbroken = (each.at for each in window if last_good is None or each.at > last_good)
     return min(unbroken, default=None) or min((each.at for each in recent if _is_bad(each, objective)), default=None)
 
 
 def _budget_left(budget: Budget, bad: Sequence[Judged], now: datetime, objective: Objective) -> Measurement:
-    """Measure the error budget that is left, and judge it."""
+    """Measure and judge the error budget that is left."""
     severity, reason, since = "", "", None
     if budget.is_spent:
         severity, rest = "P3", "used up"

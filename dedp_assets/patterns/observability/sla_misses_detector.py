@@ -7,7 +7,7 @@ Solution: deadlines from the calendar of the partitions, not from runs. Two cloc
 Consequences: each deadline has to be declared, with zone, days of the week and holidays. Retries count from the first
     start. A backfill of old partitions is exempt.
 Choose instead: Lag Detector, for a distance without a promised time; Flow Interruption Detector, for a table without
-    partitions; Data SLA/SLO, for the share of kept promises over weeks.
+    partitions; Data SLA SLO, for the share of kept promises over weeks.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def measure_latency(
     producer: str = "upstream",
     judged: Literal["p95", "max"] = "p95",
 ) -> Measured:
-    """Measure the latency of a stream's micro-batches: in its own processing, and from the event to the write.
+    """Measure the latency of a stream's micro-batches: of the processing, and from event to write.
 
     Args:
         batches: the micro-batches to judge together, such as those of the newest run or of the last hour.
@@ -136,7 +136,9 @@ def measure_latency(
 
 @typed
 def at_risk(misses: Measured, downstream: Mapping[str, Sequence[str]], *, deadlines: Sequence[str] = ()) -> Measured:
-    """Explain the troubles of a round by their roots, so that each root raises one alert and names who is at risk.
+    """Explain the troubles of a round by root tables, and name the tables at risk.
+
+    Only a root raises an alert.
 
     A trouble without a cause upstream stays one of the table's own. One that is explained by a table is explained by
     the root in the end: the next table towards the sources with a trouble of its own. Of causes in a circle, the table
@@ -179,7 +181,7 @@ def at_risk(misses: Measured, downstream: Mapping[str, Sequence[str]], *, deadli
 
 
 def _root(table: str, explained: Sequence[Measurement]) -> Measurement:
-    """Make the measurement of a root that has no trouble of its own."""
+    """Make the measurement of a root table without an own trouble."""
     tables = sorted({each.table for each in explained})
     return Measurement(
         metric="readers_delayed",

@@ -1,4 +1,4 @@
-"""Data SLA/SLO."""
+"""Data SLA SLO."""
 
 from __future__ import annotations
 

@@ -125,6 +125,7 @@ def test_without_a_promised_duration_the_usual_one_tells_whose_miss_it_is():
     before = [
         a_run("succeeded", partition=f"{n}", ended_at=SIX + n * MINUTE, ends_at=END - n * DAY) for n in (10, 20, 90)
     ]
+    before.append(a_run("succeeded", partition="b", ended_at=SIX + MINUTE, ends_at=END - DAY, is_backfill=True))
     late = a_run("succeeded", started_at=SIX + 21 * MINUTE, ended_at=SIX + 2 * HOUR, last_input="silver/visits")
     for minutes, cause in ((21, "silver/visits"), (19, "")):
         run = replace(late, inputs_ready_at=SIX + minutes * MINUTE)
@@ -187,7 +188,8 @@ def test_a_partition_whose_data_goes_on_is_not_waited_for():
     assert verdicts(run, at=END - 10 * MINUTE) == {"run_seconds": "fail"}
     assert verdicts(a_run("not started"), at=END - MINUTE) == {}
     early = a_run("succeeded", started_at=END - HOUR, ended_at=END - 50 * MINUTE)
-    assert verdicts(early, at=END + HOUR) == {"run_seconds": "ok"}
+    run, pipeline = detect(early, at=END + HOUR).measurements
+    assert (run.verdict, pipeline.verdict, pipeline.value) == ("ok", "ok", 0)
 
 
 def test_a_delivery_whose_time_the_log_forgot_is_unknown():
