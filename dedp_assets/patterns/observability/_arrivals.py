@@ -1,0 +1,125 @@
+"""Arrivals that a detector may rely on, and findings about times in the future."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from dedp_assets.patterns.core.activity import Activity, Arrival
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.measurements import Measurement
+
+__all__ = [
+    "arrivals_at_head",
+    "arrivals_of_rows",
+    "future_commits",
+    "future_events",
+    "newest_known_event",
+    "past",
+    "require_tolerance",
+]
+
+_DAY_SECONDS = 24 * 60 * 60
+
+
+def require_tolerance(tolerance_seconds: float) -> None:
+    """Refuse a difference of clocks below 0 or above a day."""
+    if not 0 <= tolerance_seconds <= _DAY_SECONDS:
+        raise ConfigError(f"tolerance_seconds must be from 0 to {_DAY_SECONDS}, a day, not {tolerance_seconds:g}")
+
+
+def arrivals_of_rows(activity: Activity) -> list[Arrival]:
+    """List the arrivals of new rows: a restore makes old rows current again, and brings none."""
+    return [each for each in activity.arrivals if each.rows > 0 and not each.restores]
+
+
+def past(arrivals: Sequence[Arrival], now: datetime, tolerance_seconds: float) -> list[Arrival]:
+    """List the arrivals whose commit time is not in the future: any other time says nothing about the past."""
+    latest = now + timedelta(seconds=tolerance_seconds)
+    return [each for each in arrivals if each.at <= latest]
+
+
+def newest_known_event(arrivals: Sequence[Arrival], now: datetime, tolerance_seconds: float) -> datetime | None:
+    """Return the newest time of an event that is not in the future; ``None`` if no arrival tells one."""
+    latest = now + timedelta(seconds=tolerance_seconds)
+    events = [each.newest_event for each in arrivals if each.newest_event is not None]
+    return max((each for each in events if each <= latest), default=None)
+
+
+def arrivals_at_head(
+    arrivals: Sequence[Arrival], now: datetime, *, window_seconds: float, tolerance_seconds: float
+) -> list[Arrival]:
+    """List the arrivals of rows of the present: a backfill of old partitions is none.
+
+    An arrival is at the head if its newest event is at most ``window_seconds`` older than the newest event before it;
+    without an event time, if its partition does not sort before an earlier arrival's partition. An arrival with neither
+    is at the head. An event in the future moves no head.
+
+    Args:
+        arrivals: the arrivals, oldest first.
+        now: the present.
+        window_seconds: how late an event of the present may be, in seconds.
+        tolerance_seconds: how far clocks may differ, in seconds.
+    """
+    latest, window = now + timedelta(seconds=tolerance_seconds), timedelta(seconds=window_seconds)
+    found: list[Arrival] = []
+    head: datetime | None = None
+    newest_partition = ""
+    for each in arrivals:
+        event = each.newest_event
+        if event is None:
+            at_head = each.partition >= newest_partition or not each.partition
+        else:
+            # Compared by a difference: a time less a long window may lie before the first year.
+            at_head = event <= latest and (head is None or head - event <= window)
+            head = max(filter(None, [head, event])) if event <= latest else head
+        newest_partition = max(newest_partition, each.partition)
+        found += [each] if at_head else []
+    return found
+
+
+def future_commits(activity: Activity, now: datetime, tolerance_seconds: float) -> Measurement:
+    """Measure the number of arrivals whose commit has a time in the future."""
+    latest = now + timedelta(seconds=tolerance_seconds)
+    found = [each for each in activity.arrivals if each.at > latest]
+    reason = ""
+    if found:
+        newest = max(found, key=lambda each: each.at)
+        reason = (
+            f"{activity.table}: commits with a time in the future: {len(found)}, such as version {newest.version} with "
+            f"{newest.at:%Y-%m-%d %H:%M:%S %Z}. A writer's clock is wrong, and these times do not count"
+        )
+    return Measurement(
+        metric="future_commits",
+        table=activity.table,
+        at=now,
+        verdict="warn" if found else "ok",
+        value=len(found),
+        unit="commits",
+        at_most=0,
+        reason=reason,
+    )
+
+
+def future_events(activity: Activity, now: datetime, tolerance_seconds: float) -> Measurement:
+    """Measure the number of arrivals whose newest event has a time in the future."""
+    latest = now + timedelta(seconds=tolerance_seconds)
+    found = [each for each in activity.arrivals if each.newest_event is not None and each.newest_event > latest]
+    reason = ""
+    if found:
+        event, version = max((each.newest_event, each.version) for each in found if each.newest_event is not None)
+        reason = (
+            f"{activity.table}: commits with events in the future: {len(found)}, such as version {version} with "
+            f"{event:%Y-%m-%d %H:%M:%S %Z}. Correct the times at the source: they do not count here"
+        )
+    return Measurement(
+        metric="future_events",
+        table=activity.table,
+        at=now,
+        verdict="warn" if found else "ok",
+        value=len(found),
+        unit="commits",
+        at_most=0,
+        reason=reason,
+        since=min((each.at for each in found), default=None),
+    )
