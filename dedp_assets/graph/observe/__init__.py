@@ -1,0 +1,1 @@
+"""Facts about tables and runs for the detectors of observability."""
