@@ -1,0 +1,93 @@
+"""Lag of the tables of the graph behind upstream tables, by the logs and without runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+
+from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.reconcile.edges import Edge
+from dedp_assets.graph.reconcile.overview import Overview
+from dedp_assets.graph.run.batches import owned_by
+from dedp_assets.graph.run.fan_in import RunStates, without_runs
+from dedp_assets.graph.run.feeds import Feed
+from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.delta import Commit
+from dedp_assets.patterns.observability._lag_of_tables import sample_table
+from dedp_assets.patterns.observability.lag_detector import LagSample
+from dedp_assets.resources.lake import Lake
+
+__all__ = ["lags"]
+
+
+def lags(
+    tables: Sequence[LakeTable[...]],
+    lake: Lake,
+    now: datetime,
+    *,
+    overview: Overview | None = None,
+    states: RunStates = without_runs,
+) -> list[LagSample]:
+    """Sample the lag of each table that follows others behind each table that it reads.
+
+    A partition counts from the moment on in which a run could compute it: one that waits for a fan-in does not lag. A
+    table of which a log cannot be read is left out.
+
+    Args:
+        tables: the declared tables of the graph.
+        lake: the tables' logs.
+        now: current time, with time zone.
+        overview: of these tables, kept by the caller between two calls, so that a call reads new commits only, and used
+            by nobody else at the same time.
+        states: runs of upstream partitions, for fan-ins that wait for their end.
+    """
+    known = Overview(tables) if overview is None else overview
+    known.poll(lake, None, now, states=states)
+    edges = [edge for group in known.groups for edge in group.edges if edge.whole]
+    return [_sample(edge, *read, lake, now) for edge in edges for read in edge.table.reads.tables.items()]
+
+
+def _sample(edge: Edge, upstream: TableSpec, feed: Feed, lake: Lake, now: datetime) -> LagSample:
+    """Sample one table behind one of its upstream tables."""
+    ledger = lake.ledger(upstream.name)
+    head = ledger.version() if ledger.exists() else -1
+    newest = edge.newest.get(upstream.name, {})
+    ahead = [version for version in _applied(edge, upstream, lake, edge.ahead).values() if version > head]
+    behind = {
+        key: version
+        for key, version in _applied(edge, upstream, lake, dict.fromkeys(edge.lagging, -1) | edge.applied).items()
+        if newest.get(key, -1) > version
+    }
+
+    def is_unread(commit: Commit) -> bool:
+        fed = {key for partition in commit.changed for key in feed.feeds(dict(partition))}
+        return any(commit.version > behind[key] for key in fed & behind.keys())
+
+    applied = max(ahead, default=min(behind.values(), default=head))
+    return sample_table(
+        ledger,
+        consumer=edge.name,
+        applied=applied if ahead or lake.ledger(edge.name).exists() else None,
+        seen_at=now,
+        is_unread=is_unread,
+        partitions=len(behind),
+    )
+
+
+def _applied(edge: Edge, upstream: TableSpec, lake: Lake, cursors: Mapping[str, int]) -> dict[str, int]:
+    """Return the version of an upstream table that each partition has applied; -1 for none.
+
+    A partition's cursor is the sum over all upstream tables: what is of which, the record of its last commit says.
+    """
+    reads = edge.table.reads
+    if len(reads.tables) == 1 and not reads.revised_by and edge.table.hands_over is None:
+        return dict(cursors)
+    return dict(_recorded(edge, upstream, lake, cursors))
+
+
+def _recorded(edge: Edge, upstream: TableSpec, lake: Lake, cursors: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+    ledger = lake.ledger(edge.name)
+    for key, cursor in cursors.items():
+        commit = ledger.latest(owned_by(key, edge.table.spec)) if cursor >= 0 else None
+        version = commit.record.inputs.get(upstream.name) if commit and commit.record else None
+        yield key, version if isinstance(version, int) else -1

@@ -1,0 +1,210 @@
+"""Lag of one partition of a producer, judged by limits and by its trend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.measurements import Verdict
+from dedp_assets.patterns.observability import _lag_trends as trends
+from dedp_assets.patterns.observability._lag_samples import LagSample
+
+__all__ = ["Bounds", "Judged", "Limits", "PartitionLag", "duration", "judge_partition", "worst"]
+
+_ORDER: tuple[Verdict, ...] = ("ok", "unknown", "warn", "fail")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Upper limits of a figure, both exclusive; ``None`` for no limit.
+
+    Attributes:
+        unit: unit of the figure, for error messages.
+        warn: limit of a warning.
+        fail: limit of a failure.
+    """
+
+    unit: str
+    warn: float | None = None
+    fail: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, limit in (("warn", self.warn), ("fail", self.fail)):
+            if limit is not None and limit < 0:
+                raise ConfigError(f"{name}_above_{self.unit} must be 0 or more, not {limit:g}")
+        if self.warn is not None and self.fail is not None and self.fail < self.warn:
+            raise ConfigError(
+                f"fail_above_{self.unit} must be at least warn_above_{self.unit} ({self.warn:g}), not {self.fail:g}"
+            )
+
+    @property
+    def at_most(self) -> float | None:
+        """The limit to show: that of the failure, otherwise that of the warning."""
+        return self.warn if self.fail is None else self.fail
+
+    def verdict(self, value: float) -> Verdict:
+        """Judge a figure."""
+        if self.fail is not None and value > self.fail:
+            return "fail"
+        return "warn" if self.warn is not None and value > self.warn else "ok"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits of a lag, and the time spans of its trend in seconds."""
+
+    rows: Bounds
+    seconds: Bounds
+    window_seconds: float
+    stale_after_seconds: float
+
+    def __post_init__(self) -> None:
+        for name in ("window_seconds", "stale_after_seconds"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name} must be above 0, not {getattr(self, name):g}")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A figure of a partition; ``value`` is ``None`` if nobody knows."""
+
+    value: float | None
+    verdict: Verdict
+    reason: str = ""
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLag:
+    """The figures of one partition of a producer.
+
+    Attributes:
+        newest: the newest sample.
+        lag: lag in the unit of the positions.
+        rows: lag in rows.
+        partitions: lag in partitions of the consumer.
+        seconds: age of the first unread record.
+        lost: number of units that were deleted before they were read.
+        restarted: 1 if the producer's object was deleted and created again, or restored.
+    """
+
+    newest: LagSample
+    lag: Judged
+    rows: Judged
+    partitions: Judged
+    seconds: Judged
+    lost: Judged
+    restarted: Judged = field(default_factory=lambda: Judged(0, "ok"))
+
+
+def judge_partition(samples: tuple[LagSample, ...], now: datetime, limits: Limits) -> PartitionLag:
+    """Judge one partition by its samples, oldest first."""
+    newest = samples[-1]
+    age = (now - newest.seen_at).total_seconds()
+    if age > limits.stale_after_seconds:
+        return _unknown(newest, f"{newest.input} was seen {duration(age)} ago: nobody knows its lag now")
+    verdict, reason = trends.restart(samples, since=now - timedelta(seconds=limits.window_seconds))
+    restarted = Judged(float(verdict != "ok"), verdict, reason)
+    if verdict == "fail":
+        return _unknown(newest, f"{newest.input}: its lag cannot be counted from a former position", restarted)
+    if newest.lag is None:
+        return _unknown(newest, _without_commit(samples), restarted)
+    present = samples[trends.present_object(samples) :]
+    return PartitionLag(
+        newest=newest,
+        lag=_lag(present, now, limits),
+        rows=_rows(newest, limits),
+        partitions=Judged(newest.unread_partitions, "ok"),
+        seconds=_seconds(present, now, limits),
+        lost=_lost(newest),
+        restarted=restarted,
+    )
+
+
+def worst(*verdicts: Verdict) -> Verdict:
+    """Return the worst of some verdicts; ``ok`` without any."""
+    return max(verdicts, key=_ORDER.index, default="ok")
+
+
+def duration(seconds: float) -> str:
+    """Write a time span in its largest unit, such as ``90 s``, ``5 min`` or ``36 h``."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _unknown(newest: LagSample, reason: str, restarted: Judged | None = None) -> PartitionLag:
+    unknown = Judged(None, "unknown", reason)
+    lost = unknown if restarted is None else _lost(newest) if restarted.verdict == "ok" else Judged(None, "unknown")
+    return PartitionLag(
+        newest=newest,
+        lag=unknown,
+        rows=unknown,
+        partitions=unknown,
+        seconds=unknown,
+        lost=lost,
+        restarted=restarted or unknown,
+    )
+
+
+def _without_commit(samples: tuple[LagSample, ...]) -> str:
+    newest, before = samples[-1], [each for each in samples if each.consumed is not None]
+    if before:
+        at = before[-1].seen_at.isoformat(timespec="seconds")
+        was = f"its last position was {before[-1].consumed} at {at}"
+        return f"{newest.input}: the commit of {newest.consumer} is gone, {was}"
+    return f"{newest.input}: {newest.consumer} has committed no position"
+
+
+def _lag(samples: tuple[LagSample, ...], now: datetime, limits: Limits) -> Judged:
+    newest = samples[-1]
+    lag = newest.lag or 0
+    behind = f"{newest.input}: {lag:,} {newest.unit} behind"
+    window = [each for each in samples if (now - each.seen_at).total_seconds() <= limits.window_seconds]
+    stalled, growing = trends.stalled_since(samples), trends.growing_since(window)
+    if stalled is not None and (newest.seen_at - stalled).total_seconds() >= limits.window_seconds:
+        still = f"the consumer has not moved for {duration((now - stalled).total_seconds())}"
+        moved = still if newest.consumed is not None else "the consumer has never read it"
+        return Judged(lag, "fail", f"{behind}; {moved}", stalled)
+    verdict = limits.rows.verdict(lag) if newest.unit == "rows" else "ok"
+    if growing is not None:
+        grown = f"the lag has grown for {duration((now - growing).total_seconds())} while the consumer moves"
+        return Judged(lag, worst(verdict, "warn"), f"{behind}; {grown}", growing)
+    if newest.consumed is not None and newest.consumed > newest.produced:
+        return Judged(0, "ok", f"{newest.input}: the end was read before the commit, {newest.consumed} is ahead of it")
+    return Judged(lag, verdict, behind if verdict != "ok" else "")
+
+
+def _rows(newest: LagSample, limits: Limits) -> Judged:
+    rows = newest.rows
+    if rows is None:
+        return Judged(None, "unknown", f"{newest.input}: the number of unread rows is not known")
+    verdict = limits.rows.verdict(rows)
+    return Judged(rows, verdict, f"{newest.input}: {rows:,} rows behind" if verdict != "ok" else "")
+
+
+def _seconds(samples: tuple[LagSample, ...], now: datetime, limits: Limits) -> Judged:
+    newest, unread = samples[-1], trends.unread_since(samples)
+    if unread is None:
+        return Judged(0.0, "ok")
+    seconds = (now - unread.at).total_seconds()
+    if seconds < 0:
+        ahead = f"{newest.input}: the first unread record is dated {duration(-seconds)} after now: its clock is ahead"
+        return Judged(0.0, "unknown", ahead)
+    verdict = limits.seconds.verdict(seconds)
+    old = f"{newest.input}: the first unread record is {duration(seconds)} old"
+    if unread.is_bound:
+        verdict = "unknown" if verdict == "ok" else verdict
+        return Judged(seconds, verdict, f"{old} or older: the samples do not go back far enough", unread.at)
+    return Judged(seconds, verdict, old if verdict != "ok" else "", unread.at if verdict != "ok" else None)
+
+
+def _lost(newest: LagSample) -> Judged:
+    lost = max(newest.begin - newest.consumed, 0) if newest.consumed is not None else 0
+    deleted = (
+        f"{newest.input}: {lost:,} {newest.unit} from {newest.consumed} to {newest.begin - 1} were deleted before they "
+        "were read; the lag counts from there"
+    )
+    return Judged(lost, "fail" if lost else "ok", deleted if lost else "")
