@@ -32,6 +32,7 @@ __all__ = ["Rounds", "Seen"]
 
 _MINUTE = 60
 _WINDOW_SECONDS = 6 * 3600
+_DEADLINE_DAYS = 3
 Runs = Callable[[LakeTable[...]], Sequence[dg.RunRecord]]
 """Function that returns the recent runs of a table."""
 
@@ -79,9 +80,9 @@ class Rounds:
             samples: positions of further producers and consumers, such as topics.
         """
         activities, unjudged = self._read(lake)
-        measured = Measured(
-            tuple(each for table in self._judgeable(unjudged) for each in _judge(table, activities, now))
-        )
+        measured = Measured()
+        for table in self._judgeable(unjudged):
+            measured += _judge(table, activities, now)
         measured += self._deadlines(activities, unjudged, runs, now)
         measured += self._lags(lake, unjudged, samples, now)
         return Seen(measured, frozenset(unjudged), activities)
@@ -113,7 +114,7 @@ class Rounds:
             due, name = table.about.expects.due, table.spec.name
             if due is not None:
                 upstream = {spec.name: activities[spec.name] for spec in table.reads.tables if spec.name in activities}
-                timed = timed_runs(table, activities[name], upstream, runs(table), now)
+                timed = timed_runs(table, activities[name], upstream, runs(table), now, due=due, days=_DEADLINE_DAYS)
                 found += detect_sla_misses(timed, now, due=due, table=name)
         return found
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from dedp_assets.patterns.observability.lag_detector import LagSample
 
 from dedp_assets.graph.declare import (
     About,
@@ -36,6 +35,7 @@ from dedp_assets.patterns.connectors.silence import Manner
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import LocalStore, Table, Target
+from dedp_assets.patterns.observability.lag_detector import LagSample
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
 from tests.logs import LogOverTime
