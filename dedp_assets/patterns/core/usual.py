@@ -95,7 +95,7 @@ class Expected:
         history: number of values that count.
         season: season of the baseline; ``none`` as long as a season has too little history.
         too_little_history: whether nothing can be judged.
-        reason: one sentence about what the history lacks; empty if it lacks nothing.
+        reason: one sentence about what the history lacks, or about a planned value; empty for neither.
     """
 
     usual: float | None = None
@@ -109,7 +109,8 @@ class Expected:
     def times(self, factor: float) -> Expected:
         """Return the expectation of a planned day that has ``factor`` times the usual value."""
         usual, low, high = (each if each is None else each * factor for each in (self.usual, self.low, self.high))
-        return replace(self, usual=usual, low=low, high=high)
+        planned = f"planned: {factor:g} times the usual value"
+        return replace(self, usual=usual, low=low, high=high, reason="; ".join(filter(None, [self.reason, planned])))
 
     def verdict(self, value: float) -> Verdict:
         """Return ``ok`` within the limits, ``fail`` outside, and ``unknown`` without limits."""
@@ -198,7 +199,7 @@ def expected(
             sides = ([each for each in known if each < key], [each for each in known if each > key])
             usual = [kept for side in sides for kept in _usual_keys(known, side, baseline, accepted)]
         found = _by_last([known[each] for each in _nearest(usual, key, baseline.last)], baseline, lacks)
-    return found.times(baseline.planned.get(key, 1))
+    return found.times(baseline.planned[key]) if key in baseline.planned else found
 
 
 def _nearest(keys: Iterable[str], key: str, last: int) -> list[str]:

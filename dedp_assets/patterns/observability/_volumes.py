@@ -9,12 +9,13 @@ from typing import Literal
 
 from dedp_assets.patterns.core.activity import Activity, PartitionSize
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.usual import Baseline, Expected, expected, span_of
+from dedp_assets.patterns.core.usual import Baseline, Expected, Season, expected, span_of
 
 __all__ = ["Measure", "expected_volume", "is_filled", "is_over", "require_above_zero", "unevenness", "volumes", "why"]
 
 Measure = Literal["rows", "bytes"]
 _DAY_SECONDS = 86_400
+_WHEN: Mapping[Season, str] = {"none": "", "weekday": " on this weekday", "hour": " at this hour"}
 
 
 def require_above_zero(seconds: float | None) -> None:
@@ -84,11 +85,11 @@ def why(partition: str, value: float, measure: Measure, around: Expected) -> str
     verdict, counted = around.verdict(value), f"{partition} has {_number(value)} {measure}"
     if verdict == "ok":
         return ""
-    if verdict == "unknown" or around.usual is None or around.low is None or around.high is None:
+    if around.too_little_history or around.usual is None or around.low is None or around.high is None:
         return f"{counted}: {around.reason}"
-    season = f" at this {around.season}" if around.season != "none" else ""
     limits = f"{_number(around.low)} to {_number(around.high)}"
-    return f"{counted}, usual{season} are {_number(around.usual)}: outside of {limits}"
+    because = f" ({around.reason})" if around.reason else ""
+    return f"{counted}, usual{_WHEN[around.season]} are {_number(around.usual)}: outside of {limits}{because}"
 
 
 def unevenness(sizes: Mapping[str, int], measure: Measure, variation: float, most: float) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.columns import COMPARED, NAMED, require_columns, require_rows
+from dedp_assets.patterns.core.columns import COMPARED, NAMED, require_columns, require_named, require_rows
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.meeting import equal
@@ -161,6 +161,7 @@ def _require(
 ) -> None:
     require_rows("check_completeness", rows)
     for option, named in {"max_null_shares": shares, "known_values": known, "references": references}.items():
+        require_named(option, named)
         require_distinct(f"{option}=", named)
     require_columns(rows, shares)
     require_columns(rows, known, NAMED)

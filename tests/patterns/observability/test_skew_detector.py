@@ -118,7 +118,9 @@ def test_a_planned_spike_does_not_alert_and_the_same_spike_on_an_ordinary_day_do
     planned = Baseline(planned={day(6): 3})
     assert newest(*week, 3000).verdict == "fail"
     assert newest(*week, 3000, baseline=planned).verdict == "ok"
-    assert newest(*week, 1000, baseline=planned).verdict == "fail"
+    missed = newest(*week, 1000, baseline=planned)
+    assert missed.verdict == "fail"
+    assert missed.reason.endswith("outside of 1,500 to 4,500 (planned: 3 times the usual value)")
     assert newest(*week, 3000, 1000, baseline=planned).verdict == "ok"
     assert newest(*week, 3000, 3000, baseline=planned).verdict == "fail"
 
@@ -129,7 +131,7 @@ def test_a_weekday_is_held_against_the_same_weekday():
     season = Baseline(season="weekday")
     assert newest(*week * 8, baseline=season).verdict == "ok"
     monday = newest(*week * 8, 400, baseline=season)
-    assert (monday.verdict, "usual at this weekday are 1,000" in monday.reason) == ("fail", True)
+    assert (monday.verdict, "usual on this weekday are 1,000" in monday.reason) == ("fail", True)
     holiday = newest(*week * 8, 400, baseline=replace(season, excluded=[day(56)]))
     assert (holiday.verdict, holiday.reason) == ("unknown", "2026-03-02 is excluded from judgement")
 
