@@ -16,9 +16,11 @@ from dedp_assets.patterns.connectors.deliveries import DeliveredFile, Delivery
 from dedp_assets.patterns.connectors.events import Arrival, Event
 from dedp_assets.patterns.connectors.postgres import PostgresTable
 from dedp_assets.patterns.connectors.receipts import RECEIPT
+from dedp_assets.patterns.core.activity import Activity, PartitionSize
 from dedp_assets.patterns.core.masking import MaskingKey
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.core.usual import Baseline
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.error_management.dead_letter import LETTER, Field, divert_unprocessable
 from dedp_assets.patterns.flow.aligned_fan_in import BranchState
@@ -124,6 +126,15 @@ class Known:
             **self._value(),
             **self._deliveries_and_sessions(),
             **self._fan_in(),
+            **self._skew(),
+        }
+
+    def _skew(self):
+        sizes = {f"2026-01-0{n}": PartitionSize(rows=n, size=n, files=1, first_at=NOW) for n in (3, 4)}
+        known = {"activity": Activity(table="silver/daily", partitions=sizes), "now": NOW}
+        return {
+            "detect_partition_skew": {**known, "max_variation": 0.5},
+            "require_usual_volume": {**known, "partition": "2026-01-05", "volume": 4.0, "baseline": Baseline()},
         }
 
     def _fan_in(self):

@@ -1,4 +1,4 @@
-"""Usual values: medians of earlier values by key, and the limits around them.
+"""Usual values: medians of earlier values by key, and limits of new values.
 
 The only baseline of the library: audits of a write, checks of stored tables and detectors of skew ask here. The value
 under test never is part of its own baseline.
@@ -37,7 +37,7 @@ _KEY = re.compile(r"(\d{4}-\d\d-\d\d)(?:[-T ](\d\d)(?::?00(?::?00(?:\.0+)?)?)?(?
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """Rule of a usual value: the earlier values that count, and the distance from their median that is allowed.
+    """Rule of a usual value: the earlier values that count, and the allowed distance from the median.
 
     Attributes:
         last: how many earlier values count; with a season, of each weekday or hour.
@@ -85,7 +85,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """Usual value for a key with the limits around it, and the history behind both.
+    """Usual value for a key, limits of a new value, and the history behind both.
 
     Attributes:
         usual: the median of the values that count; ``None`` with too little history.
@@ -95,7 +95,7 @@ class Expected:
         history: number of values that count.
         season: season of the baseline; ``none`` as long as a season has too little history.
         too_little_history: whether nothing can be judged.
-        reason: one sentence about what the history lacks; empty if it lacks nothing.
+        reason: one sentence about what the history lacks, or about a planned value; empty for neither.
     """
 
     usual: float | None = None
@@ -109,7 +109,8 @@ class Expected:
     def times(self, factor: float) -> Expected:
         """Return the expectation of a planned day that has ``factor`` times the usual value."""
         usual, low, high = (each if each is None else each * factor for each in (self.usual, self.low, self.high))
-        return replace(self, usual=usual, low=low, high=high)
+        planned = f"planned: {factor:g} times the usual value"
+        return replace(self, usual=usual, low=low, high=high, reason="; ".join(filter(None, [self.reason, planned])))
 
     def verdict(self, value: float) -> Verdict:
         """Return ``ok`` within the limits, ``fail`` outside, and ``unknown`` without limits."""
@@ -159,7 +160,7 @@ def expected(
     accepted: Collection[str] = (),
     neighbours: bool = False,
 ) -> Expected:
-    """Return the usual value for ``key`` by earlier values, with the limits around it.
+    """Return the usual value for ``key`` by earlier values, and the limits of a new value.
 
     Args:
         history: partition key -> value of complete partitions. The value of ``key`` itself and values that are not
@@ -198,18 +199,18 @@ def expected(
             sides = ([each for each in known if each < key], [each for each in known if each > key])
             usual = [kept for side in sides for kept in _usual_keys(known, side, baseline, accepted)]
         found = _by_last([known[each] for each in _nearest(usual, key, baseline.last)], baseline, lacks)
-    return found.times(baseline.planned.get(key, 1))
+    return found.times(baseline.planned[key]) if key in baseline.planned else found
 
 
 def _nearest(keys: Iterable[str], key: str, last: int) -> list[str]:
-    """List the newest ``last`` keys before ``key``, and where these are too few, the oldest after it."""
+    """List the newest ``last`` keys before ``key``, filled up with the oldest later keys."""
     ordered = sorted(keys)
     earlier = [each for each in ordered if each < key][-last:]
     return earlier + [each for each in ordered if each > key][: last - len(earlier)]
 
 
 def _by_last(values: Sequence[float], baseline: Baseline, lacks: str) -> Expected:
-    """Return the expectation by the last values, whatever their season."""
+    """Return the expectation by the last values, without a season."""
     if len(values) < baseline.minimum_history:
         reason = f"too little history: {len(values)} of {baseline.minimum_history} earlier values"
         return Expected(history=len(values), too_little_history=True, reason=reason)
@@ -231,7 +232,7 @@ def _by_share(usual: float, baseline: Baseline) -> Expected:
 def _usual_keys(
     known: Mapping[str, float], keys: Iterable[str], baseline: Baseline, accepted: Collection[str]
 ) -> list[str]:
-    """List the keys whose values lay within the limits of the keys before them, oldest first."""
+    """List the keys whose values lay within the limits of earlier keys, oldest first."""
     usual: list[str] = []
     odd: list[str] = []
     for key in sorted(keys):
@@ -251,7 +252,7 @@ def _usual_keys(
 
 
 def _seasonal(known: Mapping[str, float], key: str, baseline: Baseline) -> tuple[Expected | None, int]:
-    """Return the expectation by the key's season, and the number of its earlier values; ``None`` for too few."""
+    """Return the expectation by season (``None`` for too few values), and the number of values."""
     own = _slot(key, baseline.season)
     slots: dict[tuple[int, int], list[str]] = {}
     for each in known:
@@ -270,7 +271,7 @@ def _seasonal(known: Mapping[str, float], key: str, baseline: Baseline) -> tuple
 
 
 def _deviation(slots: Iterable[list[float]]) -> float:
-    """Return the robust standard deviation of values from the median of their slot, in shares of that median.
+    """Return the robust standard deviation of values in shares of the median of each slot.
 
     Pooled over all slots: six values of one weekday alone say too little. The values that made a median lie closer to
     it than new ones will, hence the factor of the slot's length.

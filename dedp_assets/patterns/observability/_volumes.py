@@ -1,4 +1,4 @@
-"""Volumes of partitions by a table's activity: complete partitions, expected volumes, and reasons for people."""
+"""Volumes of partitions by a table's activity: complete partitions, usual volumes, reasons for people."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Literal
 
 from dedp_assets.patterns.core.activity import Activity, PartitionSize
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.usual import Baseline, Expected, expected, span_of
+from dedp_assets.patterns.core.usual import Baseline, Expected, Season, expected, span_of
 
 __all__ = ["Measure", "expected_volume", "is_filled", "is_over", "require_above_zero", "unevenness", "volumes", "why"]
 
 Measure = Literal["rows", "bytes"]
 _DAY_SECONDS = 86_400
+_WHEN: Mapping[Season, str] = {"none": "", "weekday": " on this weekday", "hour": " at this hour"}
 
 
 def require_above_zero(seconds: float | None) -> None:
@@ -43,14 +44,14 @@ def is_over(key: str, now: datetime, seconds: float | None) -> bool:
 
 
 def is_filled(key: str, size: PartitionSize, now: datetime, seconds: float | None) -> bool:
-    """Return whether a partition is no longer filled for the first time: by its key, or by its first commit."""
+    """Return whether the first filling of a partition is over, by key or by the first commit."""
     if span_of(key) is not None or size.first_at is None:
         return span_of(key) is None or is_over(key, now, seconds)
     return (now - size.first_at).total_seconds() >= (_DAY_SECONDS if seconds is None else seconds)
 
 
 def volumes(partitions: Mapping[str, PartitionSize], measure: Measure) -> dict[str, int]:
-    """Return the rows or bytes of each partition; partitions without statistics of their rows are left out."""
+    """Return the rows or bytes of each partition with statistics."""
     found = {key: size.rows if measure == "rows" else size.size for key, size in partitions.items()}
     return {key: value for key, value in found.items() if value is not None}
 
@@ -65,7 +66,7 @@ def expected_volume(
     approved_is_usual: bool,
     seconds: float | None = None,
 ) -> Expected:
-    """Return the expected volume of a partition by the usual ones among its complete neighbours in time."""
+    """Return the expected volume of a partition by complete partitions near in time."""
     complete = {key: size for key, size in activity.partitions.items() if is_over(key, now, seconds)}
     approved = {key for key, size in complete.items() if size.verdict == "approved"}
     return expected(
@@ -84,15 +85,15 @@ def why(partition: str, value: float, measure: Measure, around: Expected) -> str
     verdict, counted = around.verdict(value), f"{partition} has {_number(value)} {measure}"
     if verdict == "ok":
         return ""
-    if verdict == "unknown" or around.usual is None or around.low is None or around.high is None:
+    if around.too_little_history or around.usual is None or around.low is None or around.high is None:
         return f"{counted}: {around.reason}"
-    season = f" at this {around.season}" if around.season != "none" else ""
     limits = f"{_number(around.low)} to {_number(around.high)}"
-    return f"{counted}, usual{season} are {_number(around.usual)}: outside of {limits}"
+    because = f" ({around.reason})" if around.reason else ""
+    return f"{counted}, usual{_WHEN[around.season]} are {_number(around.usual)}: outside of {limits}{because}"
 
 
 def unevenness(sizes: Mapping[str, int], measure: Measure, variation: float, most: float) -> str:
-    """Describe partitions of uneven size by the largest one and its ratio to the median."""
+    """Describe partitions of uneven size by the largest one and the ratio to the median."""
     largest, middle = max(sizes, key=lambda key: sizes[key]), median(sizes.values())
     times = f"{sizes[largest] / middle:,.1f} times the median" if middle else "and the median 0"
     return (

@@ -47,7 +47,7 @@ def detect_skew(
     *,
     baseline: Baseline = _USUAL,
     measure: Measure = "rows",
-    partition: str = "",
+    key: str = "",
     approved_is_usual: bool = False,
     complete_after_seconds: float | None = None,
 ) -> Measured:
@@ -62,7 +62,7 @@ def detect_skew(
         baseline: the earlier partitions that count, their season, the allowed distance, and planned and excluded
             partitions. An excluded partition is not judged.
         measure: ``rows``, or ``bytes`` of the files.
-        partition: partition to judge instead of the newest complete one, such as one that was backfilled. Its
+        key: key of the partition to judge instead of the newest complete one, such as one that was backfilled. Its
             baseline is its neighbours in time. A partition without files has a volume of 0.
         approved_is_usual: whether a partition that a person approved is baseline for later ones.
         complete_after_seconds: time from the beginning of a partition until its volume is complete; ``None`` for the
@@ -86,9 +86,8 @@ def detect_skew(
         ('fail', '2026-01-07 has 490 rows, usual are 1,000: outside of 500 to 1,500')
     """
     require_above_zero(complete_after_seconds)
-    judged = partition or max(
-        (key for key in activity.partitions if is_over(key, now, complete_after_seconds)), default=""
-    )
+    over = [each for each in activity.partitions if is_over(each, now, complete_after_seconds)]
+    judged = key or max(over, default="")
     size = activity.partitions.get(judged)
     value = 0 if size is None else size.rows if measure == "rows" else size.size
     reason = _not_judged(judged, value, baseline.excluded, is_over=is_over(judged, now, complete_after_seconds))
@@ -177,8 +176,8 @@ def detect_partition_skew(
 def require_usual_volume(
     activity: Activity,
     now: datetime,
-    *,
     partition: str,
+    *,
     volume: float,
     baseline: Baseline = _USUAL,
     measure: Measure = "rows",

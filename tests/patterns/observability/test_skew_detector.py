@@ -118,7 +118,9 @@ def test_a_planned_spike_does_not_alert_and_the_same_spike_on_an_ordinary_day_do
     planned = Baseline(planned={day(6): 3})
     assert newest(*week, 3000).verdict == "fail"
     assert newest(*week, 3000, baseline=planned).verdict == "ok"
-    assert newest(*week, 1000, baseline=planned).verdict == "fail"
+    missed = newest(*week, 1000, baseline=planned)
+    assert missed.verdict == "fail"
+    assert missed.reason.endswith("outside of 1,500 to 4,500 (planned: 3 times the usual value)")
     assert newest(*week, 3000, 1000, baseline=planned).verdict == "ok"
     assert newest(*week, 3000, 3000, baseline=planned).verdict == "fail"
 
@@ -129,7 +131,7 @@ def test_a_weekday_is_held_against_the_same_weekday():
     season = Baseline(season="weekday")
     assert newest(*week * 8, baseline=season).verdict == "ok"
     monday = newest(*week * 8, 400, baseline=season)
-    assert (monday.verdict, "usual at this weekday are 1,000" in monday.reason) == ("fail", True)
+    assert (monday.verdict, "usual on this weekday are 1,000" in monday.reason) == ("fail", True)
     holiday = newest(*week * 8, 400, baseline=replace(season, excluded=[day(56)]))
     assert (holiday.verdict, holiday.reason) == ("unknown", "2026-03-02 is excluded from judgement")
 
@@ -137,7 +139,7 @@ def test_a_weekday_is_held_against_the_same_weekday():
 def test_no_rows_at_all_alert():
     """As an empty partition, and as a partition without any file where it was asked for."""
     assert newest(1000, 0).verdict == "fail"
-    missing = judged(of(1000), after(1), partition=day(1))
+    missing = judged(of(1000), after(1), key=day(1))
     assert (missing.verdict, missing.value) == ("fail", 0)
 
 
@@ -156,9 +158,9 @@ def test_rows_after_usually_none_are_not_judged():
         (of(), {}, "no partition is complete"),
         (of(7), {}, "too little history: 0 of 1 earlier values"),
         (of(7, 7), {"baseline": Baseline(minimum_history=2)}, "too little history: 1 of 2"),
-        (of(7, 7), {"partition": day(2)}, "2026-01-07 is not complete"),
+        (of(7, 7), {"key": day(2)}, "2026-01-07 is not complete"),
         (Activity(table="t", partitions={"FR": PartitionSize(rows=1, size=1, files=1)}), {}, "must name a day"),
-        (of(7, 7), {"partition": "FR"}, "names neither a day nor an hour"),
+        (of(7, 7), {"key": "FR"}, "names neither a day nor an hour"),
         (replace(of(), partitions={day(0): PartitionSize(rows=None, size=1, files=1)}), {}, "without statistics"),
     ],
 )
@@ -187,11 +189,11 @@ def test_a_rerun_of_a_partition_is_not_its_own_baseline():
 def test_a_backfilled_partition_is_held_against_its_neighbours_in_time():
     """And not against the newest, which have grown since; without earlier ones, against those right after it."""
     rows = [100] * 10 + [110] * 10 + [1000] * 10
-    old = judged(of(*rows), after(29), partition=day(12))
+    old = judged(of(*rows), after(29), key=day(12))
     assert (old.verdict, old.target) == ("ok", 100)
-    first = judged(of(100, *rows), after(30), partition=day(0))
+    first = judged(of(100, *rows), after(30), key=day(0))
     assert (first.verdict, first.target) == ("ok", 100)
-    assert judged(of(1000, *rows), after(30), partition=day(0)).verdict == "fail"
+    assert judged(of(1000, *rows), after(30), key=day(0)).verdict == "fail"
 
 
 @given(st.lists(st.integers(0, 5000), min_size=1, max_size=30), st.data())
@@ -200,7 +202,7 @@ def test_later_partitions_change_no_verdict_with_enough_earlier_ones(rows, data)
     number = data.draw(st.integers(0, len(rows) - 1))
     rule = Baseline(last=1)
     then = judged(of(*rows[: number + 1]), after(number), baseline=rule)
-    again = judged(of(*rows), after(len(rows)), partition=day(number), baseline=rule)
+    again = judged(of(*rows), after(len(rows)), key=day(number), baseline=rule)
     assert number == 0 or (again.verdict, again.target) == (then.verdict, then.target)
 
 
