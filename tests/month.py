@@ -309,9 +309,17 @@ _TABLES = ("bronze/orders", "silver/orders", "gold/revenue", "bronze/clicks", "s
 
 
 def _oddities(rng: random.Random, number: int) -> list[Oddity]:
-    found = []
+    found: list[Oddity] = []
+    jumps: list[datetime] = []
     for each in range(number):
-        kind = ODDITIES[each % len(ODDITIES)]
-        at = utc(BEGIN) + timedelta(minutes=rng.randrange(60 * 24 * (DAYS - 1)))
+        kind, at = ODDITIES[each % len(ODDITIES)], _any_time(rng)
+        # A clock that is wrong for two rounds in a row is no oddity any more.
+        while kind.startswith("clock") and any(abs(at - other) < 3 * TICK for other in jumps):
+            at = _any_time(rng)
+        jumps += [at] if kind.startswith("clock") else []
         found.append(Oddity(kind, at, rng.choice(_TABLES)))
     return sorted(found, key=lambda each: each.at)
+
+
+def _any_time(rng: random.Random) -> datetime:
+    return utc(BEGIN) + timedelta(minutes=rng.randrange(60 * 24 * (DAYS - 1)))

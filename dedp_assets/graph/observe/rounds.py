@@ -33,6 +33,8 @@ __all__ = ["Rounds", "Seen"]
 _MINUTE = 60
 _WINDOW_SECONDS = 6 * 3600
 _DEADLINE_DAYS = 3
+_RECENT_HOURS = 1
+"""How long a partition that was delivered late is still a trouble; objectives remember the miss."""
 Runs = Callable[[LakeTable[...]], Sequence[dg.RunRecord]]
 """Function that returns the recent runs of a table."""
 
@@ -115,7 +117,7 @@ class Rounds:
             if due is not None:
                 upstream = {spec.name: activities[spec.name] for spec in table.reads.tables if spec.name in activities}
                 timed = timed_runs(table, activities[name], upstream, runs(table), now, due=due, days=_DEADLINE_DAYS)
-                found += detect_sla_misses(timed, now, due=due, table=name)
+                found += detect_sla_misses(timed, now, due=due, table=name, recent_hours=_RECENT_HOURS)
         return found
 
     def _lags(self, lake: Lake, unjudged: set[str], samples: Sequence[LagSample], now: datetime) -> Measured:

@@ -17,6 +17,9 @@ from dedp_assets.patterns.connectors.silence import SilentHours
 Key = tuple[str, str, str, str]
 """Identity of a trouble, as :attr:`Alert.key` has it."""
 
+_RECOVERY = timedelta(hours=1)
+"""Time that downstream tables have to recover after their upstream table, before their troubles count as their own."""
+
 __all__ = ["Episode", "Key", "acknowledge", "end_episode", "follow", "is_finished", "next_message", "raise_episode"]
 
 
@@ -33,6 +36,8 @@ class Episode:
         acknowledged: channel -> events that the channel has taken.
         seen: number of observations that found the trouble, counted up to its confirmations.
         missed: number of observations in a row that found the trouble no more.
+        unexplained_since: when an upstream table's trouble ceased to explain this one; ``None`` where it still does, or
+            never did.
     """
 
     id: str
@@ -43,11 +48,19 @@ class Episode:
     acknowledged: Mapping[str, Sequence[str]] = field(default_factory=dict)
     seen: int = 1
     missed: int = 0
+    unexplained_since: datetime | None = None
 
-    @property
-    def is_held(self) -> bool:
-        """Whether the beginning is not announced: too few observations, or an upstream table's trouble explains it."""
-        return self.seen < self.alert.confirmations or bool(self.alert.explained_by)
+    def is_held(self, at: datetime) -> bool:
+        """Return whether the beginning is not announced at an instant.
+
+        It waits for confirmation, and while an upstream table's trouble explains it. After the end of that one, the
+        tables below have an hour to recover, too.
+
+        Args:
+            at: the instant, with time zone.
+        """
+        recovers = self.unexplained_since is not None and at < self.unexplained_since + _RECOVERY
+        return self.seen < self.alert.confirmations or bool(self.alert.explained_by) or recovers
 
 
 def raise_episode(episodes: Iterable[Episode], alert: Alert, now: datetime) -> Episode | None:
@@ -68,7 +81,10 @@ def raise_episode(episodes: Iterable[Episode], alert: Alert, now: datetime) -> E
         return Episode(id=uuid.uuid4().hex, number=number, alert=alert, since=now)
     severity = max(alert.severity, current.alert.severity, key=SEVERITIES.index)
     seen = min(current.seen + 1, alert.confirmations)
-    changed = replace(current, alert=replace(alert, severity=severity), seen=seen, missed=0)
+    ends = current.alert.explained_by and not alert.explained_by
+    since = None if alert.explained_by else now if ends else current.unexplained_since
+    alert = replace(alert, severity=severity)
+    changed = replace(current, alert=alert, seen=seen, missed=0, unexplained_since=since)
     return None if changed == current else changed
 
 
@@ -123,7 +139,7 @@ def next_message(
     taken = episode.acknowledged.get(channel, ())
     if is_finished(episode, channel):
         return None
-    if "raised" not in taken and episode.is_held:
+    if "raised" not in taken and episode.is_held(now):
         return None
     if "raised" not in taken:
         return _message(episode, "raised and cleared" if _is_over_in_silence(episode, silence) else "raised")
@@ -146,7 +162,9 @@ def acknowledge(episode: Episode, channel: str, message: Message) -> Episode:
 def is_finished(episode: Episode, channel: str) -> bool:
     """Return whether a channel has taken the messages about the episode's beginning and end, or is owed none."""
     taken = episode.acknowledged.get(channel, ())
-    return "cleared" in taken or (episode.ended is not None and episode.is_held and "raised" not in taken)
+    return "cleared" in taken or (
+        episode.ended is not None and episode.is_held(episode.ended) and "raised" not in taken
+    )
 
 
 def _is_over_in_silence(episode: Episode, silence: SilentHours | None) -> bool:

@@ -321,7 +321,7 @@ def _text_of(value: object) -> str:
 
 
 def _parsed(stored: Mapping[str, Any]) -> Episode:
-    ended = stored["ended"]
+    ended, unexplained = stored["ended"], stored.get("unexplained_since")
     return Episode(
         id=stored["id"],
         number=stored["number"],
@@ -331,4 +331,5 @@ def _parsed(stored: Mapping[str, Any]) -> Episode:
         acknowledged=stored["acknowledged"],
         seen=stored.get("seen", 1),
         missed=stored.get("missed", 0),
+        unexplained_since=datetime.fromisoformat(unexplained) if unexplained else None,
     )
