@@ -28,7 +28,7 @@ def lags(
     overview: Overview | None = None,
     states: RunStates = without_runs,
 ) -> list[LagSample]:
-    """Sample the lag of each table that follows others behind each table that it reads.
+    """Sample the lag of each table that follows upstream tables, behind each of the upstream tables.
 
     A partition counts from the moment on in which a run could compute it: one that waits for a fan-in does not lag. A
     table of which a log cannot be read is left out.
@@ -48,7 +48,7 @@ def lags(
 
 
 def _sample(edge: Edge, upstream: TableSpec, feed: Feed, lake: Lake, now: datetime) -> LagSample:
-    """Sample one table behind one of its upstream tables."""
+    """Sample the lag of a table behind one upstream table."""
     ledger = lake.ledger(upstream.name)
     head = ledger.version() if ledger.exists() else -1
     newest = edge.newest.get(upstream.name, {})

@@ -1,4 +1,4 @@
-"""Lag of the reader of a PostgreSQL replication slot, sampled from the server in bytes of its log."""
+"""Lag of a PostgreSQL replication slot's reader, in bytes of the log."""
 
 from __future__ import annotations
 

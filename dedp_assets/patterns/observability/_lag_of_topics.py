@@ -1,4 +1,4 @@
-"""Lag of a reader of a Kafka topic, sampled from the brokers and from what the reader committed, without a JVM.
+"""Lag of a Kafka topic's readers, by the brokers and the committed positions, without a JVM.
 
 The positions that were committed are read first, and the ends of the partitions after them: the other way round, a
 commit in between would be ahead of the end.
@@ -31,7 +31,7 @@ _ANSWER_SECONDS = 10
 def sample_stream(
     table: Ledger, describe: Callable[[], Topic], *, seen_at: datetime, consumer: str = ""
 ) -> list[LagSample]:
-    """Sample the partitions of a topic whose offsets a table keeps in its own log.
+    """Sample the partitions of a topic, of which a table's own log keeps the offsets.
 
     Args:
         table: log of the table that the topic is appended to.
@@ -103,8 +103,9 @@ def _committed(client: Mapping[str, Any], group: str) -> dict[tuple[str, str], i
     brokers = client.get("bootstrap.servers")
     try:
         with calling(f"Kafka at {brokers}, asked for the group {group},", known=confluent_kafka.KafkaException):
-            found = admin.AdminClient(dict(client)).list_consumer_group_offsets(asked, request_timeout=_ANSWER_SECONDS)
-            places = found[group].result().topic_partitions
+            asking = admin.AdminClient(dict(client))  # without a name it would be gone before the answer comes
+            found = asking.list_consumer_group_offsets(asked, request_timeout=_ANSWER_SECONDS)
+            places = found[group].result(2 * _ANSWER_SECONDS).topic_partitions
     except confluent_kafka.KafkaException as error:
         raise NotReady(f"Kafka at {brokers} does not say what {group} committed ({kafka_said(error)[1]})") from None
     return {(each.topic, str(each.partition)): each.offset for each in places if each.offset >= 0 and not each.error}

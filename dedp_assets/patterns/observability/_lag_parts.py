@@ -1,9 +1,9 @@
-"""Lag of one partition of a producer, judged by limits and by its trend."""
+"""Lag of one partition of a producer, judged by limits and trend."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.measurements import Verdict
@@ -52,7 +52,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of a lag, and the time spans of its trend in seconds."""
+    """Limits of a lag, with the time spans of the trend in seconds."""
 
     rows: Bounds
     seconds: Bounds
@@ -99,12 +99,12 @@ class PartitionLag:
 
 
 def judge_partition(samples: tuple[LagSample, ...], now: datetime, limits: Limits) -> PartitionLag:
-    """Judge one partition by its samples, oldest first."""
+    """Judge one partition by samples of the partition, oldest first."""
     newest = samples[-1]
     age = (now - newest.seen_at).total_seconds()
     if age > limits.stale_after_seconds:
         return _unknown(newest, f"{newest.input} was seen {duration(age)} ago: nobody knows its lag now")
-    verdict, reason = trends.restart(samples, since=now - timedelta(seconds=limits.window_seconds))
+    verdict, reason = trends.restart(samples, now, window_seconds=limits.window_seconds)
     restarted = Judged(float(verdict != "ok"), verdict, reason)
     if verdict == "fail":
         return _unknown(newest, f"{newest.input}: its lag cannot be counted from a former position", restarted)
@@ -128,7 +128,7 @@ def worst(*verdicts: Verdict) -> Verdict:
 
 
 def duration(seconds: float) -> str:
-    """Write a time span in its largest unit, such as ``90 s``, ``5 min`` or ``36 h``."""
+    """Write a time span in the largest fitting unit: ``90 s``, ``5 min`` or ``36 h``."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

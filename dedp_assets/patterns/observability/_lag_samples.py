@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Literal
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
@@ -106,7 +106,7 @@ class LagSample:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether nothing is known to be unread."""
+        """Caught-up state: the lag is known, and no greater than ``idle``."""
         return self.lag is not None and self.lag <= self.idle
 
     @property
@@ -137,10 +137,10 @@ def keep_samples(
     found = {(each.key, each.seen_at): each for each in (*known, *new)}
     if not found:
         return []
-    oldest = max(each.seen_at for each in found.values()) - timedelta(seconds=window_seconds)
+    newest = max(each.seen_at for each in found.values())
     by_key: dict[tuple[str, str, str], list[LagSample]] = {}
     for each in sorted(found.values(), key=lambda sample: sample.seen_at):
-        if each.seen_at >= oldest:
+        if (newest - each.seen_at).total_seconds() <= window_seconds:
             by_key.setdefault(each.key, []).append(each)
     return [each for samples in by_key.values() for each in _thinned(samples, most)]
 

@@ -1,4 +1,4 @@
-"""Trends of a partition's lag over samples: stalled, growing, restarted, and the time of the first unread record."""
+"""Trends of a partition's lag: stalled, growing, restarted, and the age of the first unread record."""
 
 from __future__ import annotations
 
@@ -38,12 +38,13 @@ def present_object(samples: Sequence[LagSample]) -> int:
     return breaks[-1] if breaks else 0
 
 
-def restart(samples: Sequence[LagSample], *, since: datetime) -> tuple[Verdict, str]:
+def restart(samples: Sequence[LagSample], now: datetime, *, window_seconds: float) -> tuple[Verdict, str]:
     """Return verdict and reason if the producer's object was deleted and created again, or restored.
 
     Args:
         samples: samples of one partition, oldest first.
-        since: a restart that the consumer has dealt with is reported if it was seen after this time.
+        now: current time.
+        window_seconds: how long a restart is reported that the consumer has dealt with.
 
     Returns:
         ``fail`` if the consumer's position is about the former object, ``warn`` if the consumer goes on in the new one;
@@ -61,13 +62,13 @@ def restart(samples: Sequence[LagSample], *, since: datetime) -> tuple[Verdict, 
     if first and _is_other(samples[first - 1], samples[first]):
         if newest.consumed and newest.consumed == samples[first - 1].consumed and not newest.read_identity:
             return "fail", former
-        if samples[first].seen_at >= since:
+        if (now - samples[first].seen_at).total_seconds() <= window_seconds:
             return "warn", f"{again}: the consumer goes on in the new one"
     return "ok", ""
 
 
 def stalled_since(samples: Sequence[LagSample]) -> datetime | None:
-    """Return the time since when a consumer with something to read has not moved; ``None`` if it moved last.
+    """Return when a consumer with unread records last stopped moving; ``None`` for a moving consumer.
 
     A consumer that was caught up before has been waiting for the producer until then.
 
@@ -126,7 +127,10 @@ def unread_since(samples: Sequence[LagSample]) -> Unread | None:
 
 
 def _is_other(before: LagSample, after: LagSample) -> bool:
-    """Return whether two samples are of two objects: an end that moved back behind a commit is of another one."""
+    """Return whether two samples are of two objects.
+
+    An end that moved back behind a commit is that of another object.
+    """
     return _differ(before, after) or after.produced < (before.consumed or 0)
 
 

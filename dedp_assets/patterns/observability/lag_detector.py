@@ -1,4 +1,4 @@
-"""Lag Detector: how far a consumer is behind its producer, though its runs succeed.
+"""Lag Detector: a consumer that falls behind is noticed, though every run succeeds.
 
 Problem: the producer writes 30 % more than the consumer can read. Every run succeeds, and the data is an hour old, then
     two.
@@ -37,7 +37,7 @@ def detect_lag(
     window_seconds: float = 3_600.0,
     stale_after_seconds: float = 900.0,
 ) -> Measured:
-    """Measure the lag of consumers behind their producers, by partition and by its worst partition.
+    """Measure the lag of consumers behind their producers, by partition and by the worst partition.
 
     A consumer that is caught up is ``ok``, however long ago it moved. With something to read, a consumer that does not
     move is a failure, and a lag that rises after every move of the consumer a warning, below all limits, too.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedp_assets.patterns.connectors.postgres import PostgresTable, advance, connected
-from dedp_assets.patterns.core.errors import ConfigError, ContractError
+from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.delta import Ledger, transaction_id
 from dedp_assets.patterns.observability._lag_of_slots import sample_slot
 from dedp_assets.patterns.observability._lag_of_tables import sample_table, stream_position
@@ -22,6 +23,7 @@ from dedp_assets.patterns.observability._lag_of_topics import sample_group, samp
 from dedp_assets.patterns.observability._lag_samples import from_json, keep_samples, to_json
 from dedp_assets.patterns.observability.lag_detector import LagSample, detect_lag
 from dedp_assets.resources.kafka import client
+from tests.faults.processes import wait_until
 from tests.helpers import a_record, write_log
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)
@@ -455,13 +457,26 @@ def test_a_consumer_group_is_sampled_by_its_commits(kafka):
     kafka.create()
     settings, group = client(kafka.bootstrap), f"group-{kafka.topic}"
     produce(settings, kafka.topic)
-    before = sample_group(settings, kafka.describe, group=group, seen_at=NOON)
+    before = group_samples(kafka, group)
     assert [(each.partition, each.produced, each.consumed) for each in before] == [("0", 3, None), ("1", 2, None)]
     consumer = Consumer({**settings, "group.id": group})
     consumer.commit(offsets=[TopicPartition(kafka.topic, 0, 1)], asynchronous=False)
     consumer.close()
-    now = sample_group(settings, kafka.describe, group=group, seen_at=NOON)
-    assert [(each.lag, each.identity) for each in now] == [(2, kafka.describe().id), (None, kafka.describe().id)]
+    now, known = group_samples(kafka, group), kafka.describe().id
+    assert [(each.lag, each.identity) for each in now] == [(2, known), (None, known)]
+
+
+def group_samples(kafka, group):
+    """Sample a group; a broker that has just started is not ready for the first one."""
+    found = []
+
+    def sampled():
+        with suppress(NotReady):
+            found[:] = sample_group(client(kafka.bootstrap), kafka.describe, group=group, seen_at=NOON)
+        return bool(found)
+
+    assert wait_until(sampled)
+    return found
 
 
 def test_a_table_that_keeps_the_offsets_of_its_topic_is_sampled_by_its_log(kafka, tmp_path):
