@@ -1,1 +1,1 @@
-"""Chapter 10 of the book: detectors of interruption, skew, lag and missed deadlines."""
+"""Chapter 10 of the book: detectors of data that does not come, comes late or in odd amounts, and lineage."""
