@@ -75,7 +75,9 @@ def regular(rng: random.Random) -> list[Moment]:
     moments: list[Moment] = []
     for number in range(-HISTORY, DAYS):
         day = BEGIN + timedelta(days=number)
-        moments += [*_daily(day, rng), *_hourly(day, rng), *_partners(day, rng)]
+        moments += _daily(day, rng)
+        # Of what has no season, a few days are history enough.
+        moments += [*_hourly(day, rng), *_partners(day, rng)] if number >= -3 else []
     return sorted(moments, key=lambda each: each.at)
 
 
@@ -198,7 +200,9 @@ def _stop(kind: str, tables: tuple[str, ...], alert: str, hours: tuple[int, int]
         ends = begins + timedelta(hours=rng.randrange(*hours), minutes=rng.randrange(5, 25))
 
         def change(moment: Moment) -> Moment | None:
-            held = moment.table in tables and begins <= moment.at < ends
+            # Where the producer stops, the consumer's write of an hour waits for that of the producer.
+            behind = timedelta(minutes=5) if moment.table == "silver/clicks" and len(tables) > 1 else timedelta()
+            held = moment.table in tables and begins <= moment.at - behind < ends
             order = timedelta(seconds=10 * tables.index(moment.table) + 40 * (moment.at.hour)) if held else timedelta()
             return replace(moment, at=ends + order) if held else moment
 

@@ -1,4 +1,4 @@
-"""The journal of measurements as a Dagster resource: what detectors found, in files of one day each."""
+"""The journal of measurements as a Dagster resource: files of one day each, and samples of positions."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ __all__ = ["Journal"]
 
 _KEPT_DAYS = 90
 _AGAIN = timedelta(hours=1)
+_SAMPLES = "samples.json"
 _TIMES = ("at", "since")
 Key = tuple[str, str, str]
 
@@ -63,6 +64,25 @@ class Journal(dg.ConfigurableResource[Any]):
         """
         files = sorted(file for file in Path(self.folder).glob("*.jsonl") if file.stem >= day.isoformat())
         return [each for file in files for each in self._read(file)]
+
+    def samples(self) -> str:
+        """Return the stored samples of positions, as text; empty without any."""
+        try:
+            return (Path(self.folder) / _SAMPLES).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return ""
+
+    def keep_samples(self, samples: str) -> None:
+        """Store the samples of positions in place of the former ones.
+
+        Args:
+            samples: the samples as text.
+        """
+        file = Path(self.folder) / _SAMPLES
+        file.parent.mkdir(parents=True, exist_ok=True)
+        half = file.with_suffix(".half")
+        half.write_text(samples, encoding="utf-8")
+        half.replace(file)
 
     def _is_news(self, measured: Measurement) -> bool:
         verdict, at = self._last.get(_key(measured), ("", measured.at))

@@ -1,7 +1,7 @@
 """Rounds of all detectors over the declared tables, from logs, run storage and samples of positions.
 
-No engine is started and no row is read. What a round remembers only saves work: from nothing, it finds the same, but
-for the trend of a lag.
+No engine is started and no row is read. What a round remembers of the logs only saves work: from nothing, it finds the
+same. The samples of positions are not in any log, and belong into a file.
 """
 
 from __future__ import annotations
@@ -65,11 +65,12 @@ class Rounds:
 
     Attributes:
         tables: the declared tables of the graph.
+        samples: positions of producers and consumers over the last hours, to be kept over restarts.
     """
 
     tables: Sequence[LakeTable[...]]
+    samples: list[LagSample] = field(default_factory=list)
     _logs: dict[str, ActivityLog] = field(default_factory=dict, init=False)
-    _samples: list[LagSample] = field(default_factory=list, init=False)
     _overview: Overview | None = field(default=None, init=False)
 
     def look(self, lake: Lake, now: datetime, *, runs: Runs = without_runs, samples: Sequence[LagSample] = ()) -> Seen:
@@ -121,16 +122,18 @@ class Rounds:
         return found
 
     def _lags(self, lake: Lake, unjudged: set[str], samples: Sequence[LagSample], now: datetime) -> Measured:
-        limited = {t.spec.name: t.about.expects for t in self._judgeable(unjudged) if _limits_lag(t)}
+        limiting = [table for table in self.tables if _limits_lag(table)]
+        limited = {table.spec.name: table.about.expects for table in limiting if table.spec.name not in unjudged}
         new = list(samples)
         if limited:
-            self._overview = self._overview or Overview(self.tables)
-            sampled = lags(self.tables, lake, now, overview=self._overview)
-            new += [each for each in sampled if each.consumer in limited]
-        self._samples = keep_samples(self._samples, new, window_seconds=_WINDOW_SECONDS)
+            self._overview = self._overview or Overview(limiting)
+            new += [each for each in lags(limiting, lake, now, overview=self._overview) if each.consumer in limited]
+        # Samples of a clock that was ahead would lie behind the present ones, and tell of positions that go back.
+        known = [each for each in self.samples if each.seen_at <= now]
+        self.samples = keep_samples(known, new, window_seconds=_WINDOW_SECONDS)
         found = Measured()
-        for name in dict.fromkeys(each.consumer for each in self._samples):
-            of = [each for each in self._samples if each.consumer == name]
+        for name in dict.fromkeys(each.consumer for each in self.samples):
+            of = [each for each in self.samples if each.consumer == name]
             expects = limited.get(name)
             seconds = expects.lag_minutes * _MINUTE if expects and expects.lag_minutes else None
             rows = expects.lag_rows if expects else None

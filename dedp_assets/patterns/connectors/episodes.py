@@ -34,7 +34,8 @@ class Episode:
         since: when it was first found.
         ended: when it was found no more; ``None`` while it lasts.
         acknowledged: channel -> events that the channel has taken.
-        seen: number of observations that found the trouble, counted up to its confirmations.
+        seen: number of observations that found the trouble, up to its confirmations; 0 while it may recover together
+            with the upstream table that explained it.
         missed: number of observations in a row that found the trouble no more.
         unexplained_since: when an upstream table's trouble ceased to explain this one; ``None`` where it still does, or
             never did.
@@ -50,17 +51,15 @@ class Episode:
     missed: int = 0
     unexplained_since: datetime | None = None
 
-    def is_held(self, at: datetime) -> bool:
-        """Return whether the beginning is not announced at an instant.
+    @property
+    def is_held(self) -> bool:
+        """Whether the beginning waits: for confirmation, or while an upstream table's trouble explains this one."""
+        return self.seen < self.alert.confirmations or bool(self.alert.explained_by)
 
-        It waits for confirmation, and while an upstream table's trouble explains it. After the end of that one, the
-        tables below have an hour to recover, too.
-
-        Args:
-            at: the instant, with time zone.
-        """
-        recovers = self.unexplained_since is not None and at < self.unexplained_since + _RECOVERY
-        return self.seen < self.alert.confirmations or bool(self.alert.explained_by) or recovers
+    @property
+    def is_announced(self) -> bool:
+        """Whether a channel has heard of the beginning."""
+        return any("raised" in taken for taken in self.acknowledged.values())
 
 
 def raise_episode(episodes: Iterable[Episode], alert: Alert, now: datetime) -> Episode | None:
@@ -80,9 +79,10 @@ def raise_episode(episodes: Iterable[Episode], alert: Alert, now: datetime) -> E
         number = max((episode.number for episode in same), default=0) + 1
         return Episode(id=uuid.uuid4().hex, number=number, alert=alert, since=now)
     severity = max(alert.severity, current.alert.severity, key=SEVERITIES.index)
-    seen = min(current.seen + 1, alert.confirmations)
-    ends = current.alert.explained_by and not alert.explained_by
-    since = None if alert.explained_by else now if ends else current.unexplained_since
+    since = _unexplained_since(current, alert, now)
+    # After the end of an explanation, the tables below have a while to recover, too.
+    recovers = since is not None and now < since + _RECOVERY
+    seen = 0 if recovers else min(current.seen + 1, alert.confirmations)
     alert = replace(alert, severity=severity)
     changed = replace(current, alert=alert, seen=seen, missed=0, unexplained_since=since)
     return None if changed == current else changed
@@ -117,7 +117,7 @@ def follow(
         is_gone = key not in by_key and key not in undecided and episode.alert.table not in unjudged
         if episode.ended is None and episode.alert.source == "platform" and is_gone:
             missed, needed = episode.missed + 1, episode.alert.confirmations
-            is_over = missed >= needed or episode.seen < needed
+            is_over = missed >= needed or (episode.seen < needed and not episode.is_announced)
             changed.append(end_episode(episode, now) if is_over else replace(episode, missed=missed))
     return [episode for episode in changed if episode]
 
@@ -139,7 +139,7 @@ def next_message(
     taken = episode.acknowledged.get(channel, ())
     if is_finished(episode, channel):
         return None
-    if "raised" not in taken and episode.is_held(now):
+    if "raised" not in taken and episode.is_held:
         return None
     if "raised" not in taken:
         return _message(episode, "raised and cleared" if _is_over_in_silence(episode, silence) else "raised")
@@ -162,9 +162,7 @@ def acknowledge(episode: Episode, channel: str, message: Message) -> Episode:
 def is_finished(episode: Episode, channel: str) -> bool:
     """Return whether a channel has taken the messages about the episode's beginning and end, or is owed none."""
     taken = episode.acknowledged.get(channel, ())
-    return "cleared" in taken or (
-        episode.ended is not None and episode.is_held(episode.ended) and "raised" not in taken
-    )
+    return "cleared" in taken or (episode.ended is not None and episode.is_held and "raised" not in taken)
 
 
 def _is_over_in_silence(episode: Episode, silence: SilentHours | None) -> bool:
@@ -182,3 +180,10 @@ def _message(episode: Episode, event: Event, *, number: int = 0) -> Message:
         since=episode.since,
         ended=episode.ended if event != "raised" else None,
     )
+
+
+def _unexplained_since(current: Episode, alert: Alert, now: datetime) -> datetime | None:
+    """Return when the explanation of an episode ended; ``None`` with an explanation, and without any before."""
+    if alert.explained_by:
+        return None
+    return now if current.alert.explained_by else current.unexplained_since

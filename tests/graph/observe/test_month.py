@@ -35,7 +35,9 @@ from dedp_assets.patterns.connectors.silence import Manner
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import LocalStore, Table, Target
+from dedp_assets.patterns.observability._lag_samples import from_json, to_json
 from dedp_assets.patterns.observability.lag_detector import LagSample
+from dedp_assets.resources.journal import Journal
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
 from tests.logs import LogOverTime
@@ -113,10 +115,13 @@ class World:
         for log in self.logs.values():
             log.create(utc(BEGIN - timedelta(days=HISTORY)))
         self.store, self.receiver, self.written = LocalStore(str(root / "alerts")), Receiver(), {}
+        self.journal = Journal(folder=str(root / "journal"))
         self.restart()
 
     def restart(self) -> None:
-        self.rounds = Rounds(TABLES)
+        """Begin again with what is in files."""
+        stored = self.journal.samples()
+        self.rounds = Rounds(TABLES, from_json(stored) if stored else [])
 
     def write(self, moment: Moment, *, append: bool = False) -> None:
         """Write what a moment says; a table downstream notes the version of its input."""
@@ -147,18 +152,19 @@ class World:
                     again = Moment(oddity.at, table, moment.key, few, moment.newest)
                     self.write(again, append=oddity.kind != "rerun")
 
-    def look(self, now: datetime, faults: Sequence[Fault]) -> None:
-        """One round at the time that the clock shows."""
-        end, position, identity = topic_at(now, list(faults))
+    def look(self, at: datetime, now: datetime, faults: Sequence[Fault]) -> None:
+        """One round, at a time and with what the clock shows then."""
+        end, position, identity = topic_at(at, list(faults))
         sample = LagSample(
             consumer=TOPIC, producer="visits", seen_at=now, produced=end, consumed=position, identity=identity
         )
         seen = self.rounds.look(self.lake, now, samples=[sample])
+        self.journal.keep_samples(to_json(self.rounds.samples))
         assert not seen.unjudged
         found = judged(seen.measured.measurements)
         outbox = Outbox(self.store)
         outbox.observe(explain(found.alerts, upstream_of(TABLES)), now, undecided=found.undecided)
-        self.receiver.now = now
+        self.receiver.now = at
         outbox.deliver([self.receiver], now, Manner())
 
 
@@ -179,7 +185,7 @@ def month(tmp_path_factory):
         for oddity in due:
             world.disturb(oddity, last)
             shown += {"clock ahead": 1, "clock behind": -1}.get(oddity.kind, 0) * timedelta(hours=3)
-        world.look(shown, made.faults)
+        world.look(now, shown, made.faults)
         now += TICK
     return made, world.receiver.heard
 
