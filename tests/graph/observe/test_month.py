@@ -53,8 +53,8 @@ OFFICE = (
     QuietHours(zone="UTC", weekdays=("saturday", "sunday"), dates=HOLIDAYS),
 )
 DELAYS = {
-    "half": 1, "explosion": 1, "stopped producer": 4, "stopped consumer": 5, "silent partners": 7, "late": 3,
-    "upstream late": 2, "hot partition": 1, "future event": 1, "stalled reader": 2, "topic created again": 1,
+    "half": 1, "explosion": 1, "stopped producer": 5, "stopped consumer": 5, "silent partners": 7, "late": 3,
+    "upstream late": 2, "hot partition": 1, "future event": 1, "stalled reader": 4, "topic created again": 1,
 }  # fmt: skip
 """Kind of fault -> hours from its beginning after which people have heard of it."""
 
