@@ -1,0 +1,157 @@
+"""Troubles of the status page from episodes of alerts, stale partitions, damaged logs and measurements."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dedp_assets.patterns.connectors.alerts import SEVERITIES, Severity
+from dedp_assets.patterns.connectors.episodes import Episode
+from dedp_assets.patterns.core.measurements import Measurement
+from dedp_assets.resources.alerting import status_command
+from dedp_assets.status_page.model import TableRow, Trouble
+
+if TYPE_CHECKING:
+    from dedp_assets.graph.reconcile.reconciling import Gap
+
+__all__ = ["merged", "of_episodes", "of_gaps", "of_measurements", "unreadable", "with_verdict", "word_of"]
+
+_WORDS = (
+    (("cost", "budget", "spent"), "over budget"),
+    (("lag", "backlog", "behind"), "lagging"),
+    (("skew", "partition_rows", "partition_bytes", "volume", "imbalance"), "skewed"),
+    (("age", "fresh", "stale"), "stale"),
+    (("gap", "silence", "interruption", "late", "sla", "deadline", "due"), "late"),
+    (("duration", "seconds", "runtime", "run_time"), "slow"),
+)
+"""Parts of a metric's name -> word for its trouble; the first that fits counts."""
+_SEVERITIES: Mapping[str, Severity] = {"fail": "critical", "warn": "warning"}
+_COMMAND = re.compile(r"`(dedp [^`]+)`")
+
+
+def word_of(metric: str) -> str:
+    """Return the word for the trouble of a metric; the metric's own words for an unknown metric.
+
+    Example:
+        >>> word_of("partition_rows"), word_of("lag_seconds"), word_of("null_share")
+        ('skewed', 'lagging', 'null share')
+    """
+    parts = {*metric.split("_"), metric}
+    for names, word in _WORDS:
+        if parts & {*names} or any("_" in name and name in metric for name in names):
+            return word
+    return metric.replace("_", " ")
+
+
+def of_episodes(episodes: Iterable[Episode]) -> list[Trouble]:
+    """Return the troubles of open episodes, each with its beginning."""
+    found = []
+    for episode in episodes:
+        alert = episode.alert
+        found.append(
+            Trouble(
+                kind=alert.name.replace("_", " "),
+                table=alert.table,
+                partition=alert.partition,
+                severity=alert.severity,
+                figure=alert.figure,
+                limit=alert.limit,
+                reason=alert.reason,
+                since=episode.since,
+                command=_command(alert.reason) or alert.command,
+            )
+        )
+    return found
+
+
+def of_measurements(measurements: Iterable[Measurement]) -> list[Trouble]:
+    """Return the troubles of measurements; figures within their limits and unknown figures are none."""
+    return [
+        Trouble(
+            kind=word_of(each.metric),
+            table=each.table,
+            partition=each.partition,
+            severity=_SEVERITIES[each.verdict],
+            figure=each.figure,
+            limit=each.limit,
+            reason=each.reason,
+            since=each.since,
+            command=_command(each.reason) or status_command(each.table),
+            explained_by=each.explained_by,
+        )
+        for each in measurements
+        if each.is_trouble
+    ]
+
+
+def of_gaps(gaps: Iterable[Gap]) -> Iterator[Trouble]:
+    """Yield the troubles of stale partitions: refused and given up ones need somebody, the others are under way."""
+    for gap in gaps:
+        severity: Severity = "info"
+        kind, reason = gap.state, gap.reason
+        command = _command(reason) or status_command(gap.table)
+        if gap.state == "refused":
+            severity = "warning"
+        elif gap.given_up:
+            severity, kind, reason = "critical", "given up", gap.given_up
+            command = f"dedp run {gap.table} {gap.key}".strip()
+        yield Trouble(kind=kind, table=gap.table, partition=gap.key, severity=severity, reason=reason, command=command)
+
+
+def unreadable(damaged: Mapping[str, str]) -> list[Trouble]:
+    """Return the troubles of tables with a damaged log: table -> reason."""
+    return [
+        Trouble(kind="unreadable", table=table, severity="critical", reason=why, command=f"dedp verify {table}")
+        for table, why in damaged.items()
+    ]
+
+
+def merged(found: Sequence[Trouble], announced: Sequence[Trouble]) -> list[Trouble]:
+    """Return troubles without repetition.
+
+    Args:
+        found: troubles that were found now.
+        announced: troubles of open episodes; the same trouble takes the beginning from there.
+    """
+    by_key = {each.key: each for each in announced}
+    live: dict[tuple[str, str, str], Trouble] = {}
+    for each in found:
+        known = by_key.pop(each.key, None) or by_key.pop((_metric_like(by_key, each), *each.key[1:]), None)
+        live.setdefault(each.key, _continued(each, known) if known else each)
+    return [*live.values(), *by_key.values()]
+
+
+def with_verdict(row: TableRow, troubles: Sequence[Trouble]) -> TableRow:
+    """Return a table with the number and the worst severity of its open troubles."""
+    own = [each for each in troubles if each.table == row.name and each.needs_somebody]
+    worst = max((each.severity for each in own), key=SEVERITIES.index, default=row.verdict)
+    return replace(row, verdict=worst, troubles=len(own))
+
+
+def _metric_like(announced: Iterable[tuple[str, str, str]], trouble: Trouble) -> str:
+    """Return the name of an announced trouble of the same place that means the same, such as ``lag seconds``."""
+    for kind, table, partition in announced:
+        if (table, partition) == trouble.key[1:] and word_of(kind.replace(" ", "_")) == trouble.kind:
+            return kind
+    return ""
+
+
+def _continued(trouble: Trouble, known: Trouble) -> Trouble:
+    severity = max(trouble.severity, known.severity, key=SEVERITIES.index)
+    return replace(
+        trouble,
+        severity=severity,
+        since=min(filter(None, [trouble.since, known.since]), default=None),
+        figure=trouble.figure or known.figure,
+        limit=trouble.limit or known.limit,
+        reason=trouble.reason or known.reason,
+        command=trouble.command or known.command,
+    )
+
+
+def _command(reason: str) -> str:
+    """Return the first command of the library that a reason names; empty without one."""
+    found = _COMMAND.search(reason)
+    return found[1] if found else ""
