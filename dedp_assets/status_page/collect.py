@@ -15,6 +15,7 @@ from dedp_assets.graph.reconcile.reconciling import Gap
 from dedp_assets.patterns.connectors.episodes import Episode
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.measurements import Measurement
+from dedp_assets.resources.alerting import status_command
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
 from dedp_assets.status_page.history import History
@@ -36,6 +37,8 @@ from dedp_assets.status_page.troubles import merged, of_episodes, of_gaps, of_me
 __all__ = ["Collector", "Looked", "catalogue_of"]
 
 _STRIP, _LONG_STRIP = 30, 100
+_AHEAD = 48
+"""Most partitions of a calendar that may lie ahead, such as the hours of a day that goes on."""
 _LAYERS = ("bronze", "silver", "gold", "serving")
 
 
@@ -207,6 +210,7 @@ class Collector:
                     limit=f"{limit:g} h",
                     reason=f"the newest data is of {newest:%Y-%m-%d %H:%M} UTC",
                     since=newest + table.fresh,
+                    command=status_command(name),
                 )
 
     def _newest(self, table: LakeTable[...], now: datetime) -> datetime | None:
@@ -257,7 +261,9 @@ class Collector:
         if known not in self._calendars:
             for old in [each for each in self._calendars if each[1] != known[1]]:
                 del self._calendars[old]
-            self._calendars[known] = list(partitions.get_partition_keys(current_time=now))[-_LONG_STRIP:]
+            keys = list(partitions.get_partition_keys(current_time=now))[-_LONG_STRIP - _AHEAD :]
+            over = [key for key in keys if partitions.time_window_for_partition_key(key).end <= now]
+            self._calendars[known] = over[-_LONG_STRIP:]
         return self._calendars[known]
 
 

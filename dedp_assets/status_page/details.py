@@ -40,7 +40,7 @@ def render_details(details: Details) -> str:
             footer(served=True),
         ]
     )
-    return document(f"{table.name}: {table.verdict}", body)
+    return document(f"{table.name}: {table.verdict}", body, verdict=table.verdict)
 
 
 def _facts(table: TableRow, now: datetime) -> Markup:

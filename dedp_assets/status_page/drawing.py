@@ -114,6 +114,7 @@ def bars(points: Sequence[Point], *, what: str, unit: str) -> Markup:
         for tall in [max(height * point.value / top, 0.8)]
     )
     last, width = points[-1], len(points) * 4
+    unit = "row" if unit == "rows" and last.value == 1 else unit
     label = (
         f"{what}, {len(points)} values from {points[0].label} to {last.label}: the last is {number(last.value)} {unit}"
     )

@@ -154,7 +154,8 @@ class TableRow:
         name: ``layer/dataset``.
         owner: who answers for the table; empty for a table without a declaration.
         used_by: readers outside of the graph.
-        verdict: ``ok``, ``empty`` for a table that holds nothing yet, or the severity of the worst open trouble.
+        verdict: severity of the worst open trouble; without one ``affected`` by a trouble upstream, ``empty`` for a
+            table that holds nothing yet, or ``ok``.
         newest: newest partition with rows; empty without one.
         written_at: time of the last commit.
         strip: last partitions, the oldest first; empty for a table without partitions.

@@ -29,23 +29,33 @@ BADGES = {
     "critical": "✕ critical",
     "warning": "! warning",
     "info": "… under way",
+    "affected": "↓ affected",
     "ok": "✓ ok",
     "empty": "no data yet",
 }
 """Severity or verdict -> sign with a word."""
 _DOCUMENT = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-{refresh}<title>{title}</title><link rel="icon" href="data:,"><style>{style}</style></head>
+{refresh}<title>{title}</title><link rel="icon" href="{icon}"><style>{style}</style></head>
 <body><main>{body}</main></body></html>
 """
-_NAMED = 8
-"""Most tables or consumers named in a line."""
+_NAMED, _CONSUMERS = 8, 3
+"""Most tables, and most consumers, named in a line."""
 
 
-def document(title: str, body: Markup, *, refresh: int = 0) -> str:
-    """Return a whole HTML document; ``refresh`` is the seconds until a browser loads it again, 0 for never."""
+def document(title: str, body: Markup, *, refresh: int = 0, verdict: str = "ok") -> str:
+    """Return a whole HTML document; ``refresh`` is the seconds until a browser loads it again, 0 for never.
+
+    The icon of the tab has the colour of the verdict.
+    """
     again = h('<meta http-equiv="refresh" content="{seconds}">\n', seconds=refresh) if refresh else Markup("")
-    return str(h(_DOCUMENT, title=title, refresh=again, style=_style(), body=body))
+    return str(h(_DOCUMENT, title=title, refresh=again, icon=_icon(verdict), style=_style(), body=body))
+
+
+def _icon(verdict: str) -> str:
+    colour = {"critical": "%23c22f36", "warning": "%23d98e1f"}.get(verdict, "%232f8f5b")
+    drawn = f"<circle cx='8' cy='8' r='7' fill='{colour}'/>"
+    return f"data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'>{drawn}</svg>"
 
 
 @cache
@@ -100,7 +110,7 @@ def _card(trouble: Trouble, now: datetime, *, served: bool) -> Markup:
         measured=joined((each for each in measured if each), " "),
         since=since,
     )
-    reason = h("<p>{reason}</p>", reason=trouble.reason) if trouble.reason else Markup("")
+    reason = h("<p>{reason}</p>", reason=_with_code(trouble.reason)) if trouble.reason else Markup("")
     return h(
         '<li class="trouble {severity}">{head}{reason}{fields}</li>',
         severity=trouble.severity,
@@ -110,19 +120,30 @@ def _card(trouble: Trouble, now: datetime, *, served: bool) -> Markup:
     )
 
 
+def _with_code(text: str) -> Markup:
+    """Return a text with its parts between backticks as code."""
+    parts = text.split("`")
+    whole = len(parts) if len(parts) % 2 else len(parts) - 1  # a backtick without an end is a character
+    pieces = [
+        h("<code>{part}</code>" if place % 2 else "{part}", part=part) for place, part in enumerate(parts[:whole])
+    ]
+    return joined([*pieces, *(h("`{part}", part=part) for part in parts[whole:])])
+
+
 def _fields(trouble: Trouble, *, served: bool) -> Markup:
     affected, found = trouble.affected, []
     if trouble.explained_by:
         found.append(("Because of", table_link(trouble.explained_by, served=served)))
     if trouble.command:
         found.append(("Helps", h("<code>{command}</code>", command=trouble.command)))
-    if affected.direct:
+    if affected.direct and trouble.needs_somebody:
         named = few([table_link(name, served=served) for name in affected.direct])
         indirect = few([table_link(name, served=served) for name in affected.indirect])
         more = h("; then {indirect}", indirect=indirect) if affected.indirect else Markup("")
         found.append(("Affects", h("{named}{more}", named=named, more=more)))
-    if affected.consumers:
-        found.append(("Used by", few([h("{name}", name=each) for each in affected.consumers], "; ")))
+    if affected.consumers and trouble.needs_somebody:
+        consumers = [h("{name}", name=each) for each in affected.consumers]
+        found.append(("Used by", few(consumers, "; ", most=_CONSUMERS)))
     rows = joined(h("<dt>{name}</dt><dd>{value}</dd>", name=name, value=value) for name, value in found)
     return h('<dl class="fields">{rows}</dl>', rows=rows) if rows else rows
 
@@ -143,10 +164,10 @@ def footer(*, served: bool) -> Markup:
     )
 
 
-def few(names: Sequence[Markup], between: str = ", ") -> Markup:
+def few(names: Sequence[Markup], between: str = ", ", *, most: int = _NAMED) -> Markup:
     """Return the first pieces, and the number of further ones."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return h("{names}{more}", names=joined(names[:_NAMED], between), more=more)
+    more = f"{between}and {len(names) - most} more" if len(names) > most else ""
+    return h("{names}{more}", names=joined(names[:most], between), more=more)
 
 
 def table_link(name: str, *, served: bool) -> Markup:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime
 from itertools import groupby
 
@@ -44,11 +46,12 @@ def render(page: Page, *, served: bool = True) -> str:
             footer(served=served),
         ]
     )
-    return document(_title(page), body, refresh=_REFRESH_SECONDS if served else 0)
+    verdict = page.open[0].severity if page.open else "ok"
+    return document(_title(page), body, refresh=_REFRESH_SECONDS if served else 0, verdict=verdict)
 
 
 def _title(page: Page) -> str:
-    return f"{len(page.open)} troubles" if page.open else "No trouble"
+    return f"{count(len(page.open), 'trouble')} - status" if page.open else "No trouble - status"
 
 
 def _summary(page: Page) -> Markup:
@@ -61,13 +64,14 @@ def _summary(page: Page) -> Markup:
     tables = {each.table for each in page.open}
     reached = {name for each in page.open for name in each.affected.tables} - tables
     text = f"{count(len(page.open), 'trouble')} in {count(len(tables), 'table')}"
-    more = f"{count(len(reached), 'further table')} downstream may be wrong or late." if reached else ""
+    kinds = ", ".join(f"{number} {kind}" for kind, number in Counter(each.kind for each in page.open).items())
+    more = f" {count(len(reached), 'further table')} downstream may be wrong or late." if reached else ""
     return h(
         '<p class="summary v-{worst}">{sign} {text}<small>{more}</small></p>',
         worst=worst,
         sign=BADGES[worst].partition(" ")[0],
         text=text,
-        more=more or "No table downstream is affected.",
+        more=f"{kinds}.{more}",
     )
 
 
@@ -75,7 +79,7 @@ def _under_way(page: Page, *, served: bool) -> Markup:
     if not page.under_way:
         return Markup("")
     return h(
-        "<details><summary>{text} under way, which need nobody yet</summary>{cards}</details>",
+        "<details><summary>{text} under way, nobody needed yet</summary>{cards}</details>",
         text=count(len(page.under_way), "update"),
         cards=trouble_list(page.under_way, page.made_at, served=served),
     )
@@ -84,14 +88,7 @@ def _under_way(page: Page, *, served: bool) -> Markup:
 def _tables(page: Page, *, served: bool) -> Markup:
     if not page.tables:
         return h('<h2>Tables</h2><p class="soft">There are no tables yet.</p>')
-    layers = [
-        h(
-            '<tr class="layer"><th colspan="6" scope="rowgroup">{layer}</th></tr>{rows}',
-            layer=layer,
-            rows=joined(_row(each, page.made_at, served=served) for each in tables),
-        )
-        for layer, tables in groupby(page.tables, key=lambda each: each.layer)
-    ]
+    layers = [_layer(layer, list(tables), page, served=served) for layer, tables in groupby(page.tables, key=_layer_of)]
     head = "".join(
         f'<th scope="col">{name}</th>'
         for name in ("Table", "State", "Last partitions", "Newest", "Rows over time", "Seconds by day")
@@ -103,6 +100,20 @@ def _tables(page: Page, *, served: bool) -> Markup:
         head=Markup(head),
         layers=joined(layers),
     )
+
+
+def _layer_of(table: TableRow) -> str:
+    return table.layer
+
+
+def _layer(layer: str, tables: Sequence[TableRow], page: Page, *, served: bool) -> Markup:
+    """Return the rows of a layer; tables that nothing is known of share one row."""
+    blank = [each for each in tables if each.verdict == "empty" and not each.strip]
+    rows = joined(_row(each, page.made_at, served=served) for each in tables if each not in blank)
+    names = joined((table_link(each.name, served=served) for each in blank), ", ")
+    none = h('<tr><td class="none" colspan="6">No data yet: {names}</td></tr>', names=names) if blank else Markup("")
+    head = h('<tr class="layer"><th colspan="6" scope="rowgroup">{layer}</th></tr>', layer=layer)
+    return joined([head, rows, none])
 
 
 def _row(table: TableRow, now: datetime, *, served: bool) -> Markup:

@@ -124,9 +124,11 @@ def merged(found: Sequence[Trouble], announced: Sequence[Trouble]) -> list[Troub
 
 
 def with_verdict(row: TableRow, troubles: Sequence[Trouble]) -> TableRow:
-    """Return a table with the number and the worst severity of its open troubles."""
+    """Return a table with the number of its open troubles and the verdict."""
     own = [each for each in troubles if each.table == row.name and each.needs_somebody]
-    worst = max((each.severity for each in own), key=SEVERITIES.index, default=row.verdict)
+    reached = any(row.name in each.affected.tables for each in troubles if each.needs_somebody)
+    otherwise = "affected" if reached and row.verdict == "ok" else row.verdict
+    worst = max((each.severity for each in own), key=SEVERITIES.index, default=otherwise)
     return replace(row, verdict=worst, troubles=len(own))
 
 
