@@ -6,19 +6,24 @@ page without news is cheap. Errors of logs, alerts or Dagster's storage are sent
 
 from __future__ import annotations
 
-import argparse
 import json
+import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from hashlib import sha256
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Protocol
-from urllib.parse import unquote, urlsplit
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
 
 from dedp_assets.resources.announced import announce
 from dedp_assets.status_page.details import render_details
@@ -26,7 +31,7 @@ from dedp_assets.status_page.model import Details, Page, as_json
 from dedp_assets.status_page.pieces import render_fault
 from dedp_assets.status_page.render import render
 
-__all__ = ["Pages", "StatusServer", "command", "main"]
+__all__ = ["FOLDER", "Pages", "application", "command", "serve_pages"]
 
 FOLDER = "status"
 """Folder of the home in which the server announces its address."""
@@ -34,11 +39,10 @@ FOLDER = "status"
 _KEPT = timedelta(seconds=3)
 _BRIDGED = timedelta(seconds=30)
 """Age up to which a page is shown while another request makes the next one."""
-_HOSTS = ("127.0.0.1", "localhost", "[::1]")
-_TABLE = "/table/"
-_IDLE_SECONDS = 30
+_HOSTS = ["127.0.0.1", "localhost"]
+"""Names of this machine: a page from elsewhere could read this one under a name of its own that leads here."""
 _POLITE = 5
-_SECURITY = {
+_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -101,102 +105,73 @@ class Pages:
         return self._page
 
 
-class StatusServer(ThreadingHTTPServer):
-    """Server of pages on a port of the loopback interface; port 0 takes a free one."""
+def serve_pages(pages: Pages) -> Starlette:
+    """Make the application that answers with pages.
 
-    daemon_threads = True
+    Args:
+        pages: the pages.
+    """
 
-    def __init__(self, pages: Pages, port: int) -> None:
-        super().__init__(("127.0.0.1", port), _Handler)
-        self.pages = pages
+    def index(request: Request) -> Response:
+        return _tagged(request, HTMLResponse(_text(render(pages.page()))))
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore a client that went away; report other errors in the log."""
-        if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
-            super().handle_error(request, client_address)  # type: ignore[arg-type]
+    def programs(request: Request) -> Response:
+        return _tagged(request, Response(json.dumps(as_json(pages.page()), indent=1), media_type="application/json"))
+
+    def table(request: Request) -> Response:
+        name = request.path_params["name"]
+        if (details := pages.details(name)) is None:
+            raise HTTPException(404, f"There is no table {name}.")
+        return _tagged(request, HTMLResponse(_text(render_details(details))))
+
+    return Starlette(
+        routes=[Route("/", index), Route("/status.json", programs), Route("/table/{name:path}", table)],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=_HOSTS)],
+        exception_handlers={HTTPException: _refusal, Exception: _fault},
+    )
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: StatusServer
-    protocol_version = "HTTP/1.1"
-    server_version, sys_version = "dedp", ""
-    timeout = _IDLE_SECONDS
-
-    def do_GET(self) -> None:
-        """Answer with a page, or with what is wrong."""
-        if not self._is_local():
-            # Else a page from elsewhere could read this one under a name of its own that leads here.
-            self._answer(HTTPStatus.MISDIRECTED_REQUEST, render_fault("Wrong host", "Ask for 127.0.0.1 or localhost."))
-            return
-        try:
-            status, text, kind = self._content(urlsplit(self.path).path)
-        except Exception as error:
-            # The next request tries again; the server stays.
-            self.log_error("%s: %s", type(error).__name__, error)
-            sentence = f"The page cannot be made now: {type(error).__name__}: {error}"
-            status, text, kind = HTTPStatus.SERVICE_UNAVAILABLE, render_fault("No page", sentence), "text/html"
-        self._answer(status, text, kind)
-
-    do_HEAD = do_GET  # noqa: N815 - named by the base class
-
-    def do_POST(self) -> None:
-        """Refuse what is no reading."""
-        self.close_connection = True  # what it brought is not read
-        self._answer(HTTPStatus.METHOD_NOT_ALLOWED, render_fault("Only GET", "The status page is only read."))
-
-    do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_POST  # noqa: N815 - named by the base class
-
-    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Write nothing about an answered request."""
-
-    def _is_local(self) -> bool:
-        host = self.headers.get("Host", "")
-        return host in _HOSTS or host.rpartition(":")[0] in _HOSTS
-
-    def _content(self, path: str) -> tuple[HTTPStatus, str, str]:
-        pages = self.server.pages
-        if path == "/":
-            return HTTPStatus.OK, render(pages.page()), "text/html"
-        if path == "/status.json":
-            return HTTPStatus.OK, json.dumps(as_json(pages.page()), indent=1), "application/json"
-        name = unquote(path.removeprefix(_TABLE)) if path.startswith(_TABLE) else ""
-        if name and (details := pages.details(name)):
-            return HTTPStatus.OK, render_details(details), "text/html"
-        sentence = f"There is no table {name}." if name else "There is no such page."
-        return HTTPStatus.NOT_FOUND, render_fault("Not found", sentence), "text/html"
-
-    def _answer(self, status: HTTPStatus, text: str, kind: str = "text/html") -> None:
-        body = text.encode("utf-8", errors="replace")
-        tag = f'"{sha256(body).hexdigest()[:32]}"'
-        if status == HTTPStatus.OK and self.headers.get("If-None-Match") == tag:
-            status, body = HTTPStatus.NOT_MODIFIED, b""
-        self.send_response(status)
-        for name, value in {**_SECURITY, "ETag": tag, "Content-Type": f"{kind}; charset=utf-8"}.items():
-            self.send_header(name, value)
-        if status == HTTPStatus.METHOD_NOT_ALLOWED:
-            self.send_header("Allow", "GET, HEAD")
-        if status != HTTPStatus.NOT_MODIFIED:
-            self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+def application() -> Starlette:
+    """Make the application for the home of this process, whose first page is made at once."""
+    pages = Pages(_load, _now)
+    os.nice(_POLITE)  # the servers that compute come first, above all while everything starts
+    Thread(target=_warm, args=[pages], daemon=True).start()
+    return serve_pages(pages)
 
 
 def command(folder: Path, *, port: int) -> list[str]:
     """Announce the address of the status page, and return the command that runs the server on loopback."""
     folder.mkdir(parents=True, exist_ok=True)
     announce(folder, f"http://127.0.0.1:{port}")
-    return [sys.executable, "-m", "dedp_assets.local.status_server", "--port", str(port)]
+    made = ["--factory", f"{__name__}:application"]
+    place = ["--host", "127.0.0.1", "--port", str(port)]
+    return [sys.executable, "-m", "uvicorn", *made, *place, "--ws", "none", "--log-level", "warning"]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Serve the status page of this home until the process is ended."""
-    parser = argparse.ArgumentParser(description="The status page of a home on the loopback interface.")
-    parser.add_argument("--port", type=int, required=True)
-    server = StatusServer(Pages(_load, _now), parser.parse_args(arguments).port)
-    os.nice(_POLITE)  # the servers that compute come first, above all while everything starts
-    Thread(target=_warm, args=[server.pages], daemon=True).start()
-    server.serve_forever()
+def _tagged(request: Request, response: Response) -> Response:
+    """Return a response with its tag, or one that says that the client has the page already."""
+    tag = f'"{sha256(response.body).hexdigest()[:32]}"'
+    if request.headers.get("If-None-Match") == tag:
+        return Response(status_code=304, headers={**_HEADERS, "ETag": tag})
+    response.headers.update({**_HEADERS, "ETag": tag})
+    return response
+
+
+def _refusal(_: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 400
+    sentence = error.detail if isinstance(error, HTTPException) else str(error)
+    more = getattr(error, "headers", None) or {}
+    return HTMLResponse(_text(render_fault(f"{status}", sentence)), status, {**_HEADERS, **more})
+
+
+def _fault(_: Request, error: Exception) -> Response:
+    """Return a page with an error; the next request tries again."""
+    sentence = f"The page cannot be made now: {type(error).__name__}: {error}"
+    return HTMLResponse(_text(render_fault("No page", sentence)), 503, _HEADERS)
+
+
+def _text(document: str) -> bytes:
+    return document.encode("utf-8", errors="replace")
 
 
 def _load() -> Source:
@@ -217,9 +192,5 @@ def _warm(pages: Pages) -> None:
     """Make the first page before anybody asks; an error is shown to whoever asks."""
     try:
         pages.page()
-    except Exception as error:
-        print(f"The first page cannot be made: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
-
-
-if __name__ == "__main__":
-    main()
+    except Exception:
+        logging.getLogger(__name__).exception("the first page cannot be made")

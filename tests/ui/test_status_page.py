@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import replace
-from threading import Thread
 
 import pytest
 
-from dedp_assets.local.status_server import Pages, StatusServer
+from dedp_assets.local.status_server import Pages, serve_pages
+from tests.fixtures import answering
 from tests.helpers import NOW
 from tests.status_page.pages import DAYS, PAGE, Source
 
@@ -77,16 +77,10 @@ class Shown:
 @pytest.fixture
 def shown(browser, request):
     """By default the page with troubles of every kind; no complaint of the browser is left at the end."""
-    server = StatusServer(Pages(lambda: Source(getattr(request, "param", PAGE)), lambda: NOW), 0)
-    thread = Thread(target=server.serve_forever, args=[0.05])
-    thread.start()
-    made = Shown(browser, f"http://127.0.0.1:{server.server_address[1]}")
-    try:
+    pages = Pages(lambda: Source(getattr(request, "param", PAGE)), lambda: NOW)
+    with answering(serve_pages(pages), lifespan="off") as url:
+        made = Shown(browser, url)
         yield made
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
     assert made.complaints == []
 
 

@@ -230,6 +230,8 @@ def up(home, test_settings):
         str(free_pair()),
         "--services-port",
         str(free_port()),
+        "--status-port",
+        str(free_port()),
     ]
     with (home / "up.log").open("wb") as log:
         running = subprocess.Popen([DEDP, "up", *ports], env=environment, stdout=log, stderr=log)
