@@ -8,10 +8,12 @@ from datetime import datetime, timedelta
 
 import dagster as dg
 
+from dedp_assets.graph.checks.causes import noted_refusals
 from dedp_assets.graph.checks.stored import judge_recency
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.reconciler import Reconciler
 from dedp_assets.graph.reconcile.reconciling import Gap
+from dedp_assets.graph.run.refusals import Refusals
 from dedp_assets.patterns.connectors.episodes import Episode
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.measurements import Measurement
@@ -32,7 +34,15 @@ from dedp_assets.status_page.model import (
     worst_first,
 )
 from dedp_assets.status_page.strips import strip_of
-from dedp_assets.status_page.troubles import merged, of_episodes, of_gaps, of_measurements, unreadable, with_verdict
+from dedp_assets.status_page.troubles import (
+    explained,
+    merged,
+    of_episodes,
+    of_gaps,
+    of_measurements,
+    unreadable,
+    with_verdict,
+)
 
 __all__ = ["Collector", "Looked", "catalogue_of"]
 
@@ -107,12 +117,13 @@ class Collector:
         found = merged(
             [
                 *unreadable({**reconciled, **damaged}),
-                *of_gaps(self._gaps),
+                *of_gaps(self._gaps, self._refused_at()),
                 *self._stale(now, damaged),
                 *of_measurements(looked.measurements),
             ],
             of_episodes(looked.episodes),
         )
+        found = explained(found, {entry.name: entry.upstream for entry in self._catalogue.values()})
         affected = {table: affected_by(table, self._catalogue) for table in {each.table for each in found}}
         self._found = tuple(replace(each, affected=affected[each.table]) for each in found)
         names = sorted({*stored, *self._catalogue}, key=_by_layer)
@@ -191,8 +202,14 @@ class Collector:
                 for each in overview.arrivals
                 for name, why in each.strange.items()
             ]
-            return (*outcome.gaps, *strange), dict(overview.unreadable)
+            gaps = (*outcome.gaps, *strange, *noted_refusals(self.tables, self.lake))
+            return gaps, dict(overview.unreadable)
         return (), {}
+
+    def _refused_at(self) -> dict[tuple[str, str], datetime]:
+        """Return the times at which partitions were refused, by table and partition key."""
+        tables = {gap.table for gap in self._gaps if gap.state == "refused"}
+        return {(table, key): at for table in tables for key, at in Refusals(self.lake.refused(table)).times().items()}
 
     def _stale(self, now: datetime, damaged: Mapping[str, str]) -> Iterator[Trouble]:
         """Yield the tables with data older than declared."""

@@ -132,16 +132,18 @@ def _with_code(text: str) -> Markup:
 
 def _fields(trouble: Trouble, *, served: bool) -> Markup:
     affected, found = trouble.affected, []
+    # Whom a trouble upstream affects stands there.
+    of_its_own = trouble.needs_somebody and not trouble.explained_by
     if trouble.explained_by:
         found.append(("Because of", table_link(trouble.explained_by, served=served)))
     if trouble.command:
         found.append(("Helps", h("<code>{command}</code>", command=trouble.command)))
-    if affected.direct and trouble.needs_somebody:
+    if affected.direct and of_its_own:
         named = few([table_link(name, served=served) for name in affected.direct])
         indirect = few([table_link(name, served=served) for name in affected.indirect])
         more = h("; then {indirect}", indirect=indirect) if affected.indirect else Markup("")
         found.append(("Affects", h("{named}{more}", named=named, more=more)))
-    if affected.consumers and trouble.needs_somebody:
+    if affected.consumers and of_its_own:
         consumers = [h("{name}", name=each) for each in affected.consumers]
         found.append(("Used by", few(consumers, "; ", most=_CONSUMERS)))
     rows = joined(h("<dt>{name}</dt><dd>{value}</dd>", name=name, value=value) for name, value in found)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from dedp_assets.patterns.connectors.alerts import SEVERITIES, Severity
@@ -16,8 +18,9 @@ from dedp_assets.status_page.model import TableRow, Trouble
 if TYPE_CHECKING:
     from dedp_assets.graph.reconcile.reconciling import Gap
 
-__all__ = ["merged", "of_episodes", "of_gaps", "of_measurements", "unreadable", "with_verdict", "word_of"]
+__all__ = ["explained", "merged", "of_episodes", "of_gaps", "of_measurements", "unreadable", "with_verdict", "word_of"]
 
+_NEVER: Mapping[tuple[str, str], datetime] = MappingProxyType({})
 _WORDS = (
     (("cost", "budget", "spent"), "over budget"),
     (("lag", "backlog", "behind"), "lagging"),
@@ -28,7 +31,8 @@ _WORDS = (
 )
 """Parts of a metric's name -> word for its trouble; the first that fits counts."""
 _SEVERITIES: Mapping[str, Severity] = {"fail": "critical", "warn": "warning"}
-_COMMAND = re.compile(r"`(dedp [^`]+)`")
+_COMMAND = re.compile(r"""`(dedp [^`]+)`|(dedp approve [^`;]+? --because "[^"]*")""")
+"""A command of the library in a sentence: between backticks, or an approval with its reason."""
 
 
 def word_of(metric: str) -> str:
@@ -86,8 +90,13 @@ def of_measurements(measurements: Iterable[Measurement]) -> list[Trouble]:
     ]
 
 
-def of_gaps(gaps: Iterable[Gap]) -> Iterator[Trouble]:
-    """Yield the troubles of stale partitions: refused and given up ones need somebody, the others are under way."""
+def of_gaps(gaps: Iterable[Gap], refused_at: Mapping[tuple[str, str], datetime] = _NEVER) -> Iterator[Trouble]:
+    """Yield the troubles of stale partitions: refused and given up ones need somebody, the others are under way.
+
+    Args:
+        gaps: stale partitions.
+        refused_at: table and partition key -> time of the refusal.
+    """
     for gap in gaps:
         severity: Severity = "info"
         kind, reason = gap.state, gap.reason
@@ -97,7 +106,16 @@ def of_gaps(gaps: Iterable[Gap]) -> Iterator[Trouble]:
         elif gap.given_up:
             severity, kind, reason = "critical", "given up", gap.given_up
             command = f"dedp run {gap.table} {gap.key}".strip()
-        yield Trouble(kind=kind, table=gap.table, partition=gap.key, severity=severity, reason=reason, command=command)
+        since = refused_at.get((gap.table, gap.key)) if gap.state == "refused" else None
+        yield Trouble(
+            kind=kind,
+            table=gap.table,
+            partition=gap.key,
+            severity=severity,
+            reason=reason,
+            since=since,
+            command=command,
+        )
 
 
 def unreadable(damaged: Mapping[str, str]) -> list[Trouble]:
@@ -121,6 +139,35 @@ def merged(found: Sequence[Trouble], announced: Sequence[Trouble]) -> list[Troub
         known = by_key.pop(each.key, None) or by_key.pop((_metric_like(by_key, each), *each.key[1:]), None)
         live.setdefault(each.key, _continued(each, known) if known else each)
     return [*live.values(), *by_key.values()]
+
+
+def explained(troubles: Sequence[Trouble], upstream: Mapping[str, Sequence[str]]) -> list[Trouble]:
+    """Return troubles in which stale tables name the nearest upstream table with a trouble of its own.
+
+    Args:
+        troubles: the troubles.
+        upstream: table -> tables that it reads.
+    """
+    sick = {each.table for each in troubles if each.needs_somebody}
+    return [
+        replace(each, explained_by=_nearest(each.table, sick, upstream))
+        if each.kind == "stale" and not each.explained_by
+        else each
+        for each in troubles
+    ]
+
+
+def _nearest(table: str, wanted: Collection[str], upstream: Mapping[str, Sequence[str]]) -> str:
+    """Return the nearest upstream table that is wanted; empty without one."""
+    seen, todo = {table}, [*upstream.get(table, ())]
+    while todo:
+        name = todo.pop(0)
+        if name in wanted and name != table:
+            return name
+        if name not in seen:
+            seen.add(name)
+            todo += upstream.get(name, ())
+    return ""
 
 
 def with_verdict(row: TableRow, troubles: Sequence[Trouble]) -> TableRow:
@@ -156,4 +203,4 @@ def _continued(trouble: Trouble, known: Trouble) -> Trouble:
 def _command(reason: str) -> str:
     """Return the first command of the library that a reason names; empty without one."""
     found = _COMMAND.search(reason)
-    return found[1] if found else ""
+    return (found[1] or found[2]) if found else ""

@@ -11,7 +11,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from dedp_assets.graph.declare import Follow
+from dedp_assets.graph.declare import Follow, Reads, same
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.patterns.connectors.alerts import Alert
 from dedp_assets.patterns.connectors.episodes import Episode
@@ -22,7 +22,7 @@ from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
 from dedp_assets.resources.spark import SparkEngine
 from dedp_assets.status_page.collect import Collector, Looked, catalogue_of
-from tests.hand_written import commit_day, declare
+from tests.hand_written import commit_day, daily, declare
 from tests.helpers import NOW, a_record, write_log
 
 X, S = "bronze/x", "silver/s"
@@ -91,6 +91,7 @@ def test_what_is_missing_behind_and_refused_is_told_with_its_reason(lake, collec
     ]
     assert states(page) == {GOOD: "refused", OTHER: "late", LAST: "missing"}
     assert page.troubles[0].reason == "3 rows of 40 are broken"
+    assert page.troubles[0].since == Refusals(lake.refused(S)).times()[GOOD]
     assert page.table(S).verdict == "warning"
 
 
@@ -151,6 +152,19 @@ def test_data_older_than_declared_are_stale(lake, tmp_path):
     assert trouble.since == NOW - timedelta(hours=34)
     commit_day(lake, S, LAST)
     assert collector.page(NOW).open == ()
+
+
+def test_a_stale_table_names_the_trouble_upstream_of_it(lake, tmp_path):
+    """However far upstream; the one that is at the beginning is explained by nothing."""
+    plain = declare("gold/g", Follow())
+    about = replace(plain.about, fresh_hours=26)
+    gold = replace(plain, about=about, reads=Reads({daily("silver/plain"): same("day")}))
+    middle = replace(declare("silver/plain", Follow()), reads=Reads({daily(S): same("day")}))
+    first = replace(declare(S, Follow()), about=about)
+    for name in (S, "silver/plain", "gold/g"):
+        commit_day(lake, name, GOOD)
+    page = Collector(lake, Landing(root=str(tmp_path)), [first, middle, gold]).page(NOW)
+    assert [(each.table, each.explained_by) for each in page.open] == [(S, ""), ("gold/g", S)]
 
 
 def test_a_round_without_news_reads_no_commit(lake, collector, monkeypatch):

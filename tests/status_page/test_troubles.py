@@ -72,12 +72,14 @@ def test_stale_partitions_need_somebody_once_they_are_refused_or_given_up():
         Gap("silver/x", "2", "refused", "torn; `dedp approve silver/x 2` publishes it"),
         Gap("silver/x", "3", "waiting", "bronze/x changed", given_up="gave up after 3 failed runs"),
         Gap("silver/x", "", "waiting", "no source"),
+        Gap("silver/x", "4", "refused", 'torn. If it is right: dedp approve silver/x 4 --by NAME --because "WHY"'),
     ]
     assert [(each.kind, each.severity, each.command) for each in of_gaps(gaps)] == [
         ("missing", "info", "dedp status silver/x"),
         ("refused", "warning", "dedp approve silver/x 2"),
         ("given up", "critical", "dedp run silver/x 3"),
         ("waiting", "info", "dedp status silver/x"),
+        ("refused", "warning", 'dedp approve silver/x 4 --by NAME --because "WHY"'),
     ]
 
 
