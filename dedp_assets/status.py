@@ -1,4 +1,4 @@
-"""``dedp status``: troubles, partitions that need a person, then the newest commits from each table's log."""
+"""``dedp status``: troubles, partitions in need, then the newest commits from each table's log."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def status(
     platform: Platform | None = None,
     measurements: Sequence[Measurement] = (),
 ) -> int:
-    """Print troubles, partitions in need and the newest commit of each partition; refuse damaged logs at the end.
+    """Print troubles, partitions in need and newest commits; refuse damaged logs at the end.
 
     Args:
         settings: where everything is.
@@ -88,8 +88,13 @@ def status(
     damaged = {need.table: need.reason for need in found if need.state == "unreadable" and not need.partition}
     if as_json:
         tables = {name: list(map(asdict, _rows(lake.ledger(name)))) for name in names if name not in damaged}
-        told = plain([asdict(each) for each in troubles])
-        content = {"needs": list(map(asdict, found)), "open_alerts": len(lasting), "troubles": told, "tables": tables}
+        open_troubles = plain([asdict(each) for each in troubles])
+        content = {
+            "needs": list(map(asdict, found)),
+            "open_alerts": len(lasting),
+            "troubles": open_troubles,
+            "tables": tables,
+        }
         print(json.dumps(content, indent=2))  # noqa: T201
     else:
         if lasting:

@@ -1,7 +1,7 @@
-"""HTTP server of the status page on loopback: the page, a page for each table, and the same for programs.
+"""HTTP server of the status page on loopback: all tables, each table, and JSON for programs.
 
-It only reads. A page is made for a request and kept for some seconds; what was read of the logs is kept, too, so that a
-page without news is cheap. Errors of logs, alerts or Dagster's storage are sentences on the page.
+The server only reads. A page is made for a request and kept for some seconds; what was read of the logs is kept, too,
+so that a page without news is cheap. Errors of logs, alerts or Dagster's storage are sentences on the page.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def command(folder: Path, *, port: int) -> list[str]:
 
 
 def _tagged(request: Request, response: Response) -> Response:
-    """Return a response with its tag, or one that says that the client has the page already."""
+    """Return a response with the tag of the content, or status 304 if the client has the content already."""
     tag = f'"{sha256(response.body).hexdigest()[:32]}"'
     if request.headers.get("If-None-Match") == tag:
         return Response(status_code=304, headers={**_HEADERS, "ETag": tag})

@@ -1,1 +1,1 @@
-"""Status page: troubles, affected tables and recent partitions of every table, made from the ledger without a JVM."""
+"""Status page: troubles, affected tables and recent partitions, from the ledger and without a JVM."""

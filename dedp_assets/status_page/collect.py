@@ -1,4 +1,4 @@
-"""Collector of the status page: open alerts, stale partitions, measurements and the ledger of every table."""
+"""Collector of the status page: alerts, stale partitions, measurements and the tables' ledgers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from dedp_assets.status_page.troubles import (
     with_verdict,
 )
 
-__all__ = ["Collector", "Looked", "catalogue_of"]
+__all__ = ["Collector", "Observed", "catalogue_of"]
 
 _STRIP, _LONG_STRIP = 30, 100
 _AHEAD = 48
@@ -53,15 +53,15 @@ _LAYERS = ("bronze", "silver", "gold", "serving")
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """What is known from outside of the lake at the time of a page.
+class Observed:
+    """Inputs of a page besides the logs of the tables.
 
     Attributes:
         episodes: open episodes of alerts.
         measurements: measurements of the detectors' last round.
         instance: where runs are recorded; ``None`` if that cannot be reached.
         repository: the code location.
-        notices: sentences on what could not be looked at.
+        notices: sentences on sources that could not be read.
         web: address of Dagster's webserver; empty without one.
     """
 
@@ -75,7 +75,7 @@ class Looked:
 
 @dataclass(slots=True)
 class Collector:
-    """Maker of pages over one lake; what was read of the logs is kept between two pages.
+    """Maker of pages over one lake, with the logs' content kept between two pages.
 
     Attributes:
         lake: the tables.
@@ -95,6 +95,8 @@ class Collector:
     _calendars: dict[tuple[object, str], list[str]] = field(default_factory=dict)
     _gaps: tuple[Gap, ...] = ()
     _found: tuple[Trouble, ...] = ()
+    _gaps_of: dict[str, dict[str, Gap]] = field(default_factory=dict)
+    _troubles_of: dict[str, dict[str, Trouble]] = field(default_factory=dict)
     _reconciler: Reconciler = field(init=False)
     _catalogue: Mapping[str, Entry] = field(init=False)
     _declared: Mapping[str, LakeTable[...]] = field(init=False)
@@ -104,31 +106,32 @@ class Collector:
         self._catalogue = catalogue_of(self.tables)
         self._declared = {spec.name: table for table in self.tables for spec in table.tables}
 
-    def page(self, now: datetime, looked: Looked = Looked()) -> Page:
+    def page(self, now: datetime, observed: Observed = Observed()) -> Page:
         """Make the page.
 
         Args:
             now: current time, with time zone.
-            looked: what is known from outside of the lake.
+            observed: what is known from outside of the lake.
         """
-        notices = [*looked.notices]
+        notices = [*observed.notices]
         stored, damaged = self._read(notices)
-        self._gaps, reconciled = self._reconcile(now, looked, notices)
+        self._gaps, reconciled = self._reconcile(now, observed, notices)
         found = merged(
             [
                 *unreadable({**reconciled, **damaged}),
                 *of_gaps(self._gaps, self._refused_at()),
                 *self._stale(now, damaged),
-                *of_measurements(looked.measurements),
+                *of_measurements(observed.measurements),
             ],
-            of_episodes(looked.episodes),
+            of_episodes(observed.episodes),
         )
         found = explained(found, {entry.name: entry.upstream for entry in self._catalogue.values()})
         affected = {table: affected_by(table, self._catalogue) for table in {each.table for each in found}}
         self._found = tuple(replace(each, affected=affected[each.table]) for each in found)
+        self._sort_by_table()
         names = sorted({*stored, *self._catalogue}, key=_by_layer)
         rows = tuple(with_verdict(self._row(name, now), self._found) for name in names)
-        return Page(now, worst_first(grouped(self._found)), rows, tuple(dict.fromkeys(notices)), looked.web)
+        return Page(now, worst_first(grouped(self._found)), rows, tuple(dict.fromkeys(notices)), observed.web)
 
     def details(self, page: Page, name: str) -> Details | None:
         """Return the details of a table of a page; ``None`` for an unknown table.
@@ -154,6 +157,15 @@ class Collector:
             notices=page.notices,
             web=page.web,
         )
+
+    def _sort_by_table(self) -> None:
+        """Index stale partitions and troubles of partitions by table and key, for the strips."""
+        self._gaps_of, self._troubles_of = {}, {}
+        for gap in self._gaps:
+            self._gaps_of.setdefault(gap.table, {})[gap.key] = gap
+        for trouble in self._found:
+            if trouble.partition:
+                self._troubles_of.setdefault(trouble.table, {})[trouble.partition] = trouble
 
     def _read(self, notices: list[str]) -> tuple[list[str], dict[str, str]]:
         """Read on in every log; return the stored tables, and the reasons of the logs that cannot be read."""
@@ -182,14 +194,19 @@ class Collector:
         return self._histories[name]
 
     def _reconcile(
-        self, now: datetime, looked: Looked, notices: list[str]
+        self, now: datetime, observed: Observed, notices: list[str]
     ) -> tuple[tuple[Gap, ...], Mapping[str, str]]:
         """Return the stale partitions and the unreadable tables; an error of Dagster's storage is a notice."""
         self.lost_history = ""
-        for instance in dict.fromkeys([looked.instance, None]):
+        for instance in dict.fromkeys([observed.instance, None]):
             try:
                 outcome, overview = self._reconciler.reconcile(
-                    self.lake, self.landing, now, instance=instance, repository=looked.repository, mine=lambda _: False
+                    self.lake,
+                    self.landing,
+                    now,
+                    instance=instance,
+                    repository=observed.repository,
+                    mine=lambda _: False,
                 )
             except Exception as error:
                 # Whatever a storage, a driver or a file system raises: the logs are shown all the same.
@@ -265,10 +282,9 @@ class Collector:
 
     def _strip(self, name: str, now: datetime, limit: int) -> tuple[Cell, ...]:
         table = self._declared.get(name)
-        gaps = {gap.key: gap for gap in self._gaps if gap.table == name}
-        measured = {each.partition: each for each in self._found if each.table == name and each.partition}
         calendar = self._calendar(table.runs.partitions, now) if table else []
-        return strip_of(self._histories.get(name, History()), calendar, gaps, measured, limit=limit)
+        history, gaps = self._histories.get(name, History()), self._gaps_of.get(name, {})
+        return strip_of(history, calendar, gaps, self._troubles_of.get(name, {}), limit=limit)
 
     def _calendar(self, partitions: dg.PartitionsDefinition[str] | None, now: datetime) -> list[str]:
         """Return the last keys of partitions whose time is over; kept for the hour."""

@@ -36,7 +36,7 @@ _MILLION, _THOUSAND = 1e6, 1e4
 
 
 def strip(cells: Sequence[Cell], link: Callable[[Cell], str]) -> Markup:
-    """Draw the last partitions of a table, each with a title and a form by its state.
+    """Draw the last partitions of a table, each with a title, and with a form by state.
 
     Args:
         cells: the partitions, the oldest first.
@@ -130,7 +130,7 @@ def bars(points: Sequence[Point], *, what: str, unit: str) -> Markup:
 
 
 def number(value: float) -> str:
-    """Return a number for people: few digits, and ``k`` or ``M`` for large ones."""
+    """Return a number for people: few digits, and ``k`` or ``M`` for large numbers."""
     if value >= _MILLION:
         return f"{value / _MILLION:,.1f} M"
     if value >= _THOUSAND:

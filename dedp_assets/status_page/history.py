@@ -1,4 +1,4 @@
-"""History of a table for the status page: sizes of partitions and last commits, read on from the last look."""
+"""History of a table: sizes of partitions and last commits, read on from the last page."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _DAYS = 30
 
 @dataclass(slots=True)
 class History:
-    """What a table's log tells, up to the last look.
+    """Content of a table's log up to a version.
 
     Attributes:
         column: column whose values are the partition keys, or name of the executions; empty for no partitions.
         executed: whether the keys are executions, which the files do not carry.
-        version: newest version that was read; -1 before the first look.
+        version: newest version that was read; -1 before the first page.
         rows: partition key -> rows of the active files; ``None`` if the log does not tell.
         written: partition key -> newest commit of the partition.
         commits: last commits with rows or a record, the oldest first.
@@ -43,7 +43,7 @@ class History:
     _identity: object = None
 
     def read(self, ledger: Ledger) -> bool:
-        """Read the commits since the last look; return whether there were any.
+        """Read the new commits; return whether the table has a new version.
 
         Raises:
             ContractError: if the log is damaged.
@@ -80,7 +80,7 @@ class History:
         return self.rows.get(key, 0 if commit else None)
 
     def seconds(self) -> tuple[Point, ...]:
-        """Return the seconds of the commits by day, the oldest first; days without a measured commit are absent."""
+        """Return the seconds of the commits by day, the oldest first, without unmeasured days."""
         known = [(day, cost.seconds) for day, (_, cost) in sorted(self.costs.items()) if cost.seconds is not None]
         return tuple(Point(day.isoformat(), seconds) for day, seconds in known[-_DAYS:])
 

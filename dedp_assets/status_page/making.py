@@ -16,7 +16,7 @@ from dedp_assets.resources.home import running
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
 from dedp_assets.resources.spark import SparkEngine
-from dedp_assets.status_page.collect import Collector, Looked
+from dedp_assets.status_page.collect import Collector, Observed
 from dedp_assets.status_page.model import Details, Page
 
 __all__ = ["Maker"]
@@ -67,7 +67,7 @@ class Maker:
             measurements = ()
             notices.append(f"Measurements cannot be read: {_first_line(error)}")
         instance = self._history(now)
-        looked = Looked(
+        observed = Observed(
             episodes=episodes,
             measurements=measurements,
             instance=instance,
@@ -75,7 +75,7 @@ class Maker:
             notices=[each for each in (*notices, self._unrecorded) if each],
             web=self._web(),
         )
-        page = self._collector.page(now, looked)
+        page = self._collector.page(now, observed)
         if instance is not None and self._collector.lost_history:
             self._instance, self._retry_at, self._unrecorded = None, now + _RETRY, self._collector.lost_history
         return page
@@ -97,7 +97,7 @@ class Maker:
         return tables
 
     def _history(self, now: datetime) -> dg.DagsterInstance | None:
-        """Open Dagster's instance, unless it could not be reached a moment ago; ``None`` without one."""
+        """Open Dagster's instance, but not soon after a failure; ``None`` without an instance."""
         if self._instance is not None or (self._retry_at and now < self._retry_at):
             return self._instance
         self._unrecorded = ""

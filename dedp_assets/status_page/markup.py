@@ -1,4 +1,4 @@
-"""Markup of the status page: templates that escape every value unless it is markup already."""
+"""Markup of the status page: templates that escape every value except markup."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FORMATTER = _Escaping()
 
 
 def h(template: str, **values: object) -> Markup:
-    """Fill a template of HTML with values, each escaped unless it is markup.
+    """Fill a template of HTML with values, each escaped except markup.
 
     Args:
         template: HTML with names in braces; attribute values stand in double quotes.
@@ -51,5 +51,5 @@ def joined(parts: Iterable[Markup], between: str = "") -> Markup:
 
 
 def quoted(text: str, *, safe: str = "") -> str:
-    """Quote a text for an address, whatever characters the text holds."""
+    """Quote a text of any characters for an address."""
     return quote(text, safe=safe, errors="replace")

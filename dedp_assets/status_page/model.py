@@ -1,4 +1,4 @@
-"""Records of the status page: troubles with the tables they affect, and each table with its recent partitions.
+"""Records of the status page: troubles with affected tables, and tables with recent partitions.
 
 Plain values only, so that a page, a terminal and a program show the same.
 """
@@ -76,7 +76,7 @@ class Affected:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """All affected tables, the direct ones first."""
+        """All affected tables, the direct readers first."""
         return (*self.direct, *self.indirect)
 
 
@@ -112,12 +112,12 @@ class Trouble:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Identity of the trouble, whoever found it."""
+        """Identity of the trouble: two troubles with equal keys are shown once."""
         return (self.kind, self.table, self.partition)
 
     @property
     def needs_somebody(self) -> bool:
-        """Whether the trouble asks for a person."""
+        """``True`` for a trouble that asks for a person."""
         return self.severity != "info"
 
 
@@ -193,7 +193,7 @@ class Page:
         made_at: time of the page.
         troubles: open troubles, the worst first.
         tables: declared and stored tables, by layer and name.
-        notices: sentences on what could not be looked at.
+        notices: sentences on sources that could not be read.
         web: address of Dagster's webserver; empty without one.
     """
 
@@ -267,7 +267,7 @@ class Details:
         written: partition key -> newest commit of the partition.
         spending: cost by day, the newest first.
         commits: last commits, the newest first.
-        notices: sentences on what could not be looked at.
+        notices: sentences on sources that could not be read.
         web: address of Dagster's webserver; empty without one.
     """
 
@@ -305,7 +305,7 @@ def affected_by(table: str, catalogue: Mapping[str, Entry]) -> Affected:
 
 
 def worst_first(troubles: Iterable[Trouble]) -> tuple[Trouble, ...]:
-    """Sort troubles: by severity, own troubles before explained ones, then by reach and age."""
+    """Sort troubles: by severity, own troubles before explained troubles, then by reach and age."""
     return tuple(
         sorted(
             troubles,
@@ -321,7 +321,7 @@ def worst_first(troubles: Iterable[Trouble]) -> tuple[Trouble, ...]:
 
 
 def grouped(troubles: Iterable[Trouble]) -> list[Trouble]:
-    """Join the troubles of one kind and severity that more than a few partitions of a table have into one trouble."""
+    """Join more than a few troubles of one table, kind and severity into one trouble."""
     together: dict[tuple[str, str, str], list[Trouble]] = {}
     for each in troubles:
         together.setdefault((each.kind, each.table, each.severity), []).append(each)
@@ -352,7 +352,7 @@ def age(since: datetime, now: datetime) -> str:
 
 
 def moment(at: datetime, now: datetime) -> str:
-    """Return a moment with its zone: the time alone on the day of ``now``, otherwise with the date."""
+    """Return a moment with the zone, and with the date unless that is the day of ``now``."""
     utc = at.astimezone(timezone.utc)
     same_day = utc.date() == now.astimezone(timezone.utc).date()
     return f"{utc:%H:%M} UTC" if same_day else f"{utc:%Y-%m-%d %H:%M} UTC"
@@ -360,9 +360,9 @@ def moment(at: datetime, now: datetime) -> str:
 
 def as_json(page: Page) -> dict[str, Any]:
     """Return a page as plain JSON values, with times in ISO 8601."""
-    told = plain(asdict(page))
+    content = plain(asdict(page))
     verdict = max((each.severity for each in page.open), key=SEVERITIES.index, default="ok")
-    return {"verdict": verdict, **told}
+    return {"verdict": verdict, **content}
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - whatever a record holds

@@ -44,7 +44,7 @@ _NAMED, _CONSUMERS = 8, 3
 
 
 def document(title: str, body: Markup, *, refresh: int = 0, verdict: str = "ok") -> str:
-    """Return a whole HTML document; ``refresh`` is the seconds until a browser loads it again, 0 for never.
+    """Return a whole HTML document, reloaded by browsers after ``refresh`` seconds unless that is 0.
 
     The icon of the tab has the colour of the verdict.
     """
@@ -79,7 +79,7 @@ def header(title: str, now: datetime, web: str, *, asset: str = "") -> Markup:
 
 
 def notices(notices: Iterable[str]) -> list[Markup]:
-    """Return what could not be looked at."""
+    """Return the notices, each as a paragraph."""
     return [h('<p class="notice" role="status">ⓘ {text}</p>', text=text) for text in notices]
 
 
@@ -121,7 +121,7 @@ def _card(trouble: Trouble, now: datetime, *, served: bool) -> Markup:
 
 
 def _with_code(text: str) -> Markup:
-    """Return a text with its parts between backticks as code."""
+    """Return a text with the parts between backticks as code."""
     parts = text.split("`")
     whole = len(parts) if len(parts) % 2 else len(parts) - 1  # a backtick without an end is a character
     pieces = [
@@ -151,7 +151,7 @@ def _fields(trouble: Trouble, *, served: bool) -> Markup:
 
 
 def badge_words(table: TableRow) -> str:
-    """Return the verdict of a table with the number of its troubles."""
+    """Return the verdict of a table in words, with the number of troubles."""
     more = f" ({table.troubles})" if table.troubles > 1 else ""
     return f"{BADGES[table.verdict]}{more}"
 
@@ -167,13 +167,13 @@ def footer(*, served: bool) -> Markup:
 
 
 def few(names: Sequence[Markup], between: str = ", ", *, most: int = _NAMED) -> Markup:
-    """Return the first pieces, and the number of further ones."""
+    """Return the first pieces, and the number of further pieces."""
     more = f"{between}and {len(names) - most} more" if len(names) > most else ""
     return h("{names}{more}", names=joined(names[:most], between), more=more)
 
 
 def table_link(name: str, *, served: bool) -> Markup:
-    """Return the name of a table, with a link to its page if a server answers for it."""
+    """Return the name of a table, with a link to the table's page if a server runs."""
     return h('<a href="{address}">{name}</a>', address=address(name), name=name) if served else h("{name}", name=name)
 
 

@@ -1,4 +1,4 @@
-"""Troubles of the status page from episodes of alerts, stale partitions, damaged logs and measurements."""
+"""Troubles of the status page: from alerts, stale partitions, damaged logs and measurements."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def word_of(metric: str) -> str:
 
 
 def of_episodes(episodes: Iterable[Episode]) -> list[Trouble]:
-    """Return the troubles of open episodes, each with its beginning."""
+    """Return the troubles of open episodes, with the times of the beginnings."""
     found = []
     for episode in episodes:
         alert = episode.alert
@@ -71,7 +71,7 @@ def of_episodes(episodes: Iterable[Episode]) -> list[Trouble]:
 
 
 def of_measurements(measurements: Iterable[Measurement]) -> list[Trouble]:
-    """Return the troubles of measurements; figures within their limits and unknown figures are none."""
+    """Return the troubles of measurements: figures with the verdict ``warn`` or ``fail``."""
     return [
         Trouble(
             kind=word_of(each.metric),
@@ -91,7 +91,7 @@ def of_measurements(measurements: Iterable[Measurement]) -> list[Trouble]:
 
 
 def of_gaps(gaps: Iterable[Gap], refused_at: Mapping[tuple[str, str], datetime] = _NEVER) -> Iterator[Trouble]:
-    """Yield the troubles of stale partitions: refused and given up ones need somebody, the others are under way.
+    """Yield the troubles of stale partitions: of refused and given up partitions, and updates under way.
 
     Args:
         gaps: stale partitions.
@@ -142,7 +142,7 @@ def merged(found: Sequence[Trouble], announced: Sequence[Trouble]) -> list[Troub
 
 
 def explained(troubles: Sequence[Trouble], upstream: Mapping[str, Sequence[str]]) -> list[Trouble]:
-    """Return troubles in which stale tables name the nearest upstream table with a trouble of its own.
+    """Return the troubles, where stale tables name the nearest upstream table with a trouble.
 
     Args:
         troubles: the troubles.
@@ -171,7 +171,7 @@ def _nearest(table: str, wanted: Collection[str], upstream: Mapping[str, Sequenc
 
 
 def with_verdict(row: TableRow, troubles: Sequence[Trouble]) -> TableRow:
-    """Return a table with the number of its open troubles and the verdict."""
+    """Return a table with the number of open troubles and with the verdict."""
     own = [each for each in troubles if each.table == row.name and each.needs_somebody]
     reached = any(row.name in each.affected.tables for each in troubles if each.needs_somebody)
     otherwise = "affected" if reached and row.verdict == "ok" else row.verdict
@@ -180,7 +180,7 @@ def with_verdict(row: TableRow, troubles: Sequence[Trouble]) -> TableRow:
 
 
 def _metric_like(announced: Iterable[tuple[str, str, str]], trouble: Trouble) -> str:
-    """Return the name of an announced trouble of the same place that means the same, such as ``lag seconds``."""
+    """Return the announced name of a trouble at the same place, such as ``lag seconds``."""
     for kind, table, partition in announced:
         if (table, partition) == trouble.key[1:] and word_of(kind.replace(" ", "_")) == trouble.kind:
             return kind

@@ -21,7 +21,7 @@ from dedp_assets.patterns.delta import Ledger
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
 from dedp_assets.resources.spark import SparkEngine
-from dedp_assets.status_page.collect import Collector, Looked, catalogue_of
+from dedp_assets.status_page.collect import Collector, Observed, catalogue_of
 from tests.hand_written import commit_day, daily, declare
 from tests.helpers import NOW, a_record, write_log
 
@@ -119,7 +119,7 @@ def test_alerts_and_measurements_are_on_the_page(lake, collector):
     skew = Measurement(
         metric="partition_rows", table=S, partition=GOOD, at=NOW, verdict="fail", value=1.0, unit="rows", at_least=50.0,
     )  # fmt: skip
-    page = collector.page(NOW, Looked(episodes=episodes, measurements=[skew]))
+    page = collector.page(NOW, Observed(episodes=episodes, measurements=[skew]))
     (trouble,) = page.open
     assert (trouble.kind, trouble.severity, trouble.figure, trouble.limit) == (
         "skewed", "critical", "1 rows", "at least 50 rows",
@@ -224,12 +224,12 @@ def test_a_run_history_that_cannot_be_read_is_a_notice(lake, collector):
         def __getattr__(self, name):
             raise OSError("connection refused\nmore lines")
 
-    page = collector.page(NOW, Looked(instance=Away()))
+    page = collector.page(NOW, Observed(instance=Away()))
     assert page.notices == ("Dagster's run history cannot be read: connection refused",)
     assert collector.lost_history == page.notices[0]
     assert kinds(page) == [("info", "missing", S, LAST)]
     with dg.DagsterInstance.ephemeral() as instance:
-        assert collector.page(NOW, Looked(instance=instance)).notices == ()
+        assert collector.page(NOW, Observed(instance=instance)).notices == ()
     assert collector.lost_history == ""
 
 

@@ -20,7 +20,7 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-    pytest.mark.budget(60, "a browser"),
+    pytest.mark.budget(60, "a browser of its own"),
 ]
 LEAST_CONTRAST = 4.5
 CONTRAST = """() => {

@@ -12,7 +12,7 @@ __all__ = ["status_link"]
 
 
 def status_link(table: str) -> dict[str, dg.UrlMetadataValue]:
-    """Return the metadata entry with a table's status page; empty where no such page is served.
+    """Return the metadata entry with a table's status page; empty where no status page is served.
 
     Args:
         table: name of the table.

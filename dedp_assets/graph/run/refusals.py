@@ -65,7 +65,7 @@ class Refusals:
         return found
 
     def times(self) -> Mapping[str, datetime]:
-        """Return the time of each note by partition key; a later refusal of the same partition is a later time."""
+        """Return the time of each note by partition key: the time of the partition's last refusal."""
         found = {}
         for name in self.store.list():
             if name.endswith(_SUFFIX) and not name.startswith("."):
