@@ -94,7 +94,6 @@ class Collector:
     _recency: dict[str, tuple[object, datetime | None]] = field(default_factory=dict)
     _calendars: dict[tuple[object, str], list[str]] = field(default_factory=dict)
     _gaps: tuple[Gap, ...] = ()
-    _found: tuple[Trouble, ...] = ()
     _gaps_of: dict[str, dict[str, Gap]] = field(default_factory=dict)
     _troubles_of: dict[str, dict[str, Trouble]] = field(default_factory=dict)
     _reconciler: Reconciler = field(init=False)
@@ -126,12 +125,12 @@ class Collector:
             of_episodes(observed.episodes),
         )
         found = explained(found, {entry.name: entry.upstream for entry in self._catalogue.values()})
+        self._sort_by_table(found)
         affected = {table: affected_by(table, self._catalogue) for table in {each.table for each in found}}
-        self._found = tuple(replace(each, affected=affected[each.table]) for each in found)
-        self._sort_by_table()
+        troubles = worst_first(replace(each, affected=affected[each.table]) for each in grouped(found))
         names = sorted({*stored, *self._catalogue}, key=_by_layer)
-        rows = tuple(with_verdict(self._row(name, now), self._found) for name in names)
-        return Page(now, worst_first(grouped(self._found)), rows, tuple(dict.fromkeys(notices)), observed.web)
+        rows = tuple(with_verdict(self._row(name, now), troubles) for name in names)
+        return Page(now, troubles, rows, tuple(dict.fromkeys(notices)), observed.web)
 
     def details(self, page: Page, name: str) -> Details | None:
         """Return the details of a table of a page; ``None`` for an unknown table.
@@ -158,12 +157,12 @@ class Collector:
             web=page.web,
         )
 
-    def _sort_by_table(self) -> None:
+    def _sort_by_table(self, found: Iterable[Trouble]) -> None:
         """Index stale partitions and troubles of partitions by table and key, for the strips."""
         self._gaps_of, self._troubles_of = {}, {}
         for gap in self._gaps:
             self._gaps_of.setdefault(gap.table, {})[gap.key] = gap
-        for trouble in self._found:
+        for trouble in found:
             if trouble.partition:
                 self._troubles_of.setdefault(trouble.table, {})[trouble.partition] = trouble
 
