@@ -89,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     status = commands.add_parser("status", help="what needs somebody, then what each table's log says by partition")
     status.add_argument("table", nargs="?", default="", help="layer/dataset, e.g. silver/visits (default: all)")
     status.add_argument("--json", action="store_true", help="the same for programs")
+    status.add_argument("--page", type=Path, metavar="FILE", help="write the status page to a file of HTML instead")
     _add_cost(commands)
     commands.add_parser(
         "letters", help="dead letters of every table, by status and error class, without starting Spark"
@@ -125,13 +126,15 @@ def _epilog() -> str:
 def _add_up(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
     """Add the command that keeps the platform running."""
     up = commands.add_parser(
-        "up", help="Spark engine, PostgreSQL, Kafka, HTTP services, Dagster webserver and daemon; Ctrl-C ends them"
+        "up",
+        help="Spark engine, PostgreSQL, Kafka, HTTP services, status page, Dagster's servers; Ctrl-C ends them",
     )
     up.add_argument("--port", type=int, default=3000, help="port of the webserver (default 3000)")
     up.add_argument("--engine-port", type=int, default=15002, help="port of the Spark engine (default 15002)")
     up.add_argument("--database-port", type=int, default=0, help="port of PostgreSQL (default: a free one)")
     up.add_argument("--kafka-port", type=int, default=9092, help="port of Kafka; its controller takes the next one")
     up.add_argument("--services-port", type=int, default=8800, help="port of the HTTP services (default 8800)")
+    up.add_argument("--status-port", type=int, default=3001, help="port of the status page (default 3001)")
 
 
 def _add_cost(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
@@ -213,7 +216,14 @@ def _up(chosen: argparse.Namespace) -> int:
     from dedp_assets.local.processes import Ports, up  # noqa: PLC0415
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # also while the engine is being made ready
-    ports = Ports(chosen.port, chosen.engine_port, chosen.database_port, chosen.kafka_port, chosen.services_port)
+    ports = Ports(
+        chosen.port,
+        chosen.engine_port,
+        chosen.database_port,
+        chosen.kafka_port,
+        chosen.services_port,
+        chosen.status_port,
+    )
     return up(settings(), ports)
 
 
@@ -224,8 +234,10 @@ def _work(chosen: argparse.Namespace) -> int:
 
 
 def _status(chosen: argparse.Namespace) -> int:
-    from dedp_assets.status import status  # noqa: PLC0415
+    from dedp_assets.status import status, write_page  # noqa: PLC0415
 
+    if chosen.page:
+        return write_page(settings(), chosen.page)
     return status(settings(), table=chosen.table, as_json=chosen.json)
 
 

@@ -1,10 +1,12 @@
-"""``dedp status``: partitions that need a person, then the newest commits from each table's log."""
+"""``dedp status``: troubles, partitions in need, then the newest commits from each table's log."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -20,12 +22,15 @@ from dedp_assets.resources.environments import Settings
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
 from dedp_assets.resources.spark import SparkEngine
+from dedp_assets.status_page.model import Trouble, age, grouped, moment, plain, worst_first
+from dedp_assets.status_page.troubles import merged, of_episodes, of_measurements
 
 if TYPE_CHECKING:
     from dedp_assets.graph.reconcile.reconciling import Gap
     from dedp_assets.instance import Platform
+    from dedp_assets.patterns.core.measurements import Measurement
 
-__all__ = ["Need", "by_layer", "needs", "status", "tables_named"]
+__all__ = ["Need", "by_layer", "needs", "status", "tables_named", "write_page"]
 
 _LAYERS = ("bronze", "silver", "gold", "serving")
 _COUNTS = ("version", "read", "= written", "+ dead", "+ duplicate")
@@ -50,14 +55,22 @@ class Need:
     reason: str
 
 
-def status(settings: Settings, *, table: str = "", as_json: bool = False, platform: Platform | None = None) -> int:
-    """Print partitions in need and the newest commit of each partition; refuse damaged logs at the end.
+def status(
+    settings: Settings,
+    *,
+    table: str = "",
+    as_json: bool = False,
+    platform: Platform | None = None,
+    measurements: Sequence[Measurement] = (),
+) -> int:
+    """Print troubles, partitions in need and newest commits; refuse damaged logs at the end.
 
     Args:
         settings: where everything is.
         table: the only table to print; empty for all tables.
         as_json: whether to print for programs.
         platform: the platform, if the command has loaded it already.
+        measurements: measurements of the detectors' last round.
 
     Raises:
         ContractError: if logs are damaged, after everything else was told.
@@ -68,19 +81,45 @@ def status(settings: Settings, *, table: str = "", as_json: bool = False, platfo
     found = list(needs(settings, lake, names, platform)) if settings.home.exists() else []
     found = [need for need in found if table in ("", need.table)]
     lasting = [each for each in outbox_of(settings).open_episodes() if table in ("", each.alert.table)]
-    if table and not (names or found or lasting):
+    open_ = merged(of_measurements(measurements), of_episodes(lasting))
+    troubles = worst_first(grouped(each for each in open_ if table in ("", each.table)))
+    if table and not (names or found or troubles):
         raise ValueError(f"nothing is known of {table}: no such table is stored, missing, waiting or refused")
     damaged = {need.table: need.reason for need in found if need.state == "unreadable" and not need.partition}
     if as_json:
         tables = {name: list(map(asdict, _rows(lake.ledger(name)))) for name in names if name not in damaged}
-        content = {"needs": list(map(asdict, found)), "open_alerts": len(lasting), "tables": tables}
+        open_troubles = plain([asdict(each) for each in troubles])
+        content = {
+            "needs": list(map(asdict, found)),
+            "open_alerts": len(lasting),
+            "troubles": open_troubles,
+            "tables": tables,
+        }
         print(json.dumps(content, indent=2))  # noqa: T201
     else:
         if lasting:
             print(f"Open alerts: {len(lasting)}. `dedp alerts` lists them.")  # noqa: T201
+        _print_troubles(Console(width=150), troubles, Clock().now())
         _print(Console(width=150), found, [lake.ledger(name) for name in names if name not in damaged])
     if damaged:
         raise ContractError("; ".join(damaged.values()))
+    return 0
+
+
+def write_page(settings: Settings, file: Path, *, measurements: Sequence[Measurement] = ()) -> int:
+    """Write the status page to a file of HTML, for a home without ``dedp up``.
+
+    Args:
+        settings: where everything is.
+        file: the file, in a folder that is there.
+        measurements: measurements of the detectors' last round.
+    """
+    from dedp_assets.status_page.making import Maker  # noqa: PLC0415 - seconds of imports
+    from dedp_assets.status_page.render import render  # noqa: PLC0415
+
+    page = Maker(settings, thorough=True, measurements=lambda: measurements).page(Clock().now())
+    file.write_text(render(page, served=False), encoding="utf-8")
+    print(f"{len(page.open)} troubles; written to {file}")  # noqa: T201
     return 0
 
 
@@ -165,6 +204,22 @@ class _Row:
     rows: dict[str, int]
     verdict: str
     rebuilt_because_of: list[str]
+
+
+def _print_troubles(console: Console, troubles: Sequence[Trouble], now: datetime) -> None:
+    """Print the troubles, with the commands that help."""
+    if not troubles:
+        return
+    grid = Grid("severity", "trouble", "table", "partition", "since", title="Troubles", title_justify="left")
+    grid.add_column("figure, reason, and what helps")
+    for each in troubles:
+        since = f"{moment(each.since, now)}, {age(each.since, now)}" if each.since else ""
+        place = map(escape, (each.kind, each.table, each.partition, since))
+        figure = f"{each.figure} (limit {each.limit})" if each.figure and each.limit else each.figure
+        because = f"because of {each.explained_by}" if each.explained_by else ""
+        more = "; ".join(filter(None, [figure, each.reason, because, each.command]))
+        grid.add_row(each.severity, *place, escape(more))
+    console.print(grid)
 
 
 def _print(console: Console, found: list[Need], ledgers: Iterable[Ledger]) -> None:

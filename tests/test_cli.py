@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import timedelta
 
 import pytest
 
 from dedp_assets import cli
 from dedp_assets.cli import main
 from dedp_assets.local import engine
+from dedp_assets.patterns.connectors.alerts import Alert
+from dedp_assets.resources.alerting import outbox_of
+from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.engine import EngineError
 from dedp_assets.resources.environments import settings
 from dedp_assets.resources.home import Running, hold
@@ -148,6 +152,34 @@ def test_status_of_an_empty_home_is_no_error_and_makes_nothing(dedp, tmp_path):
     code, _, err = dedp("status")
     assert (code, err) == (0, "")
     assert not (tmp_path / "home").exists()
+
+
+def test_status_tells_of_open_alerts_with_figure_reason_and_command(dedp, tmp_path):
+    """Of the table that is asked for; for programs as JSON, under fields beside those that were there."""
+    outbox = outbox_of(settings())
+    now = Clock().now() - timedelta(hours=3, minutes=1)
+    for table in ("gold/a", "gold/b"):
+        stored(tmp_path, table)
+        outbox.raise_alert(Alert(name="incomplete", table=table, figure="83 %", limit="95 %", reason="s7 lacks"), now)
+    told = json.loads(dedp("status", "gold/b", "--json")[1])
+    assert [*told] == ["needs", "open_alerts", "troubles", "tables"]
+    ((kind, table, figure, since),) = [[e["kind"], e["table"], e["figure"], e["since"]] for e in told["troubles"]]
+    assert (kind, table, figure, since) == ("incomplete", "gold/b", "83 %", now.isoformat())
+    out = dedp("status")[1]
+    assert out.index("Open alerts: 2.") < out.index("Troubles") < out.index("gold/a, version 1")
+    assert "83 % (limit 95 %); s7 lacks" in " ".join(out.split())
+    assert "UTC, 3 h" in " ".join(out.split())
+
+
+def test_status_writes_its_page_to_a_file(dedp, tmp_path):
+    """For people without a running platform; a folder that is not there is one line."""
+    stored(tmp_path, "gold/a")
+    file = tmp_path / "page.html"
+    code, out, err = dedp("status", "--page", str(file))
+    assert (code, out, err) == (0, f"0 troubles; written to {file}\n", "")
+    assert "gold/a" in file.read_text()
+    code, out, err = dedp("status", "--page", str(tmp_path / "none/page.html"))
+    assert (code, out, len(err.splitlines())) == (1, "", 1)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`make up`: supervision of Spark engine, Kafka, PostgreSQL, HTTP services and Dagster's servers."""
+"""`make up`: supervision of Spark engine, Kafka, PostgreSQL, HTTP servers and Dagster's servers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import dagster as dg
 import psycopg
 
 from dedp_assets.instance import close_abandoned, prepare_home
-from dedp_assets.local import code_server, engine, ports, postgres, services
+from dedp_assets.local import code_server, engine, ports, postgres, services, status_server
 from dedp_assets.local.kafka import Broker
 from dedp_assets.local.supervision import Server, Supervision, end_leftovers, supervise
 from dedp_assets.local.telling import Telling
@@ -56,6 +56,7 @@ class Ports:
         database: PostgreSQL; 0 takes a free one.
         kafka: Kafka; its controller takes the next one.
         services: the HTTP services.
+        status: the status page.
     """
 
     web: int = 3000
@@ -63,6 +64,7 @@ class Ports:
     database: int = 0
     kafka: int = 9092
     services: int = 8800
+    status: int = 3001
 
 
 def up(settings: Settings, ports_: Ports) -> int:
@@ -140,7 +142,11 @@ class _Platform:
 
     def __init__(self, settings: Settings, ports_: Ports, home: Mapping[str, str]) -> None:
         self._settings, self._ports = settings, ports_
-        self._answers: dict[str, Callable[[], str]] = {"engine": self._engine, "web": self._web}
+        self._answers: dict[str, Callable[[], str]] = {
+            "engine": self._engine,
+            "status": self._status,
+            "web": self._web,
+        }
         scripts, locations = Path(sys.executable).parent, project().locations
         code_ports = {location.name: ports.free() for location in locations}
         code = ["-w", str(code_server.workspace(settings.dagster_home, ports=code_ports))]
@@ -149,7 +155,9 @@ class _Platform:
         self.servers = [_engine_server(settings, ports_.engine)]
         broker = self._broker()
         importable = {"PYTHONPATH": child_path(project().paths)}  # the code's, which need not be installed
-        dagster = {**home, **spark, **importable, **polling, **({"DEDP_KAFKA": broker.address} if broker else {})}
+        linked = {"DEDP_STATUS_PAGE": settings.status_page or f"http://127.0.0.1:{ports_.status}"}
+        dagster = {**home, **spark, **importable, **polling, **linked}
+        dagster |= {"DEDP_KAFKA": broker.address} if broker else {}
         web = [str(scripts / "dagster-webserver"), "-h", "127.0.0.1", "-p", str(ports_.web), *code]
         self.servers += [*self._database_server(), *self._services()]
         threads = {"DAGSTER_CODE_SERVER_MAX_WORKERS": _CODE_THREADS, "DAGSTER_GRPC_MAX_WORKERS": _CODE_THREADS}
@@ -159,6 +167,8 @@ class _Platform:
             self.servers.append(Server(name, code_server.command(location, port), {**dagster, **threads}))
             self._answers[name] = partial(_loaded, port)
         self.servers.append(Server("web", web, dagster))
+        page = status_server.command(settings.home / status_server.FOLDER, port=ports_.status)
+        self.servers.append(Server("status", page, {**home, **importable}))
         self.servers.append(Server("daemon", [str(scripts / "dagster-daemon"), "run", *code], dagster))
         self.waiting, self._trouble = set(self._answers), ""
 
@@ -205,6 +215,10 @@ class _Platform:
         with suppress(OSError), urlopen(f"http://127.0.0.1:{self._ports.web}/server_info", timeout=2):
             return f"http://127.0.0.1:{self._ports.web} (Ctrl-C ends all)"
         return ""
+
+    def _status(self) -> str:
+        address = f"http://127.0.0.1:{self._ports.status}"
+        return f"what needs somebody is at {address}" if listens(self._ports.status) else ""
 
     def _http(self) -> str:
         address = f"http://127.0.0.1:{self._ports.services}"
@@ -270,6 +284,7 @@ def _engine_server(settings: Settings, port: int) -> Server:
 
 def _wanted(settings: Settings, ports_: Ports) -> dict[str, int]:
     wanted = {"the Spark engine (--engine-port)": ports_.engine, "the webserver (--port)": ports_.web}
+    wanted["the status page (--status-port)"] = ports_.status
     if settings.kafka is None:
         wanted |= {
             "Kafka (--kafka-port)": ports_.kafka,

@@ -20,6 +20,7 @@ variable               meaning                                                  
 ``DEDP_KAFKA_TOPIC``   that topic                                                  ``visits``
 ``DEDP_SERVICES``      URL of the HTTP services                                    ones of ``$DEDP_HOME``
 ``DEDP_WEB``           URL of Dagster's webserver, for triggers                    that of ``dedp up``
+``DEDP_STATUS_PAGE``   URL of the status page, for links in Dagster's UI           that of ``dedp up``
 ``DEDP_ADS_TOPIC``     the topic of the ads that were shown                        ``ads``
 ``DEDP_TICK_SECONDS``  how often the most frequent sensors look; others less often ``5``
 ``DEDP_LOOK_SECONDS``  how long such a tick goes on looking; ``dedp up`` takes 24  ``0``: it looks once
@@ -125,6 +126,7 @@ class Settings:
     kafka_topic: str = "visits"
     services: str | None = None
     web: str | None = None
+    status_page: str | None = None
     ads_topic: str = "ads"
     tick_seconds: int = 5
     look_seconds: int = 0
@@ -181,6 +183,7 @@ def settings() -> Settings:
         kafka_topic=env.get("DEDP_KAFKA_TOPIC") or "visits",
         services=env.get("DEDP_SERVICES") or None,
         web=env.get("DEDP_WEB") or None,
+        status_page=(env.get("DEDP_STATUS_PAGE") or "").rstrip("/") or None,
         ads_topic=env.get("DEDP_ADS_TOPIC") or "ads",
         tick_seconds=_seconds(env, "DEDP_TICK_SECONDS", 5),
         look_seconds=_seconds(env, "DEDP_LOOK_SECONDS", 0, least=0),

@@ -43,6 +43,7 @@ SERVERS = {
     "kafka": "kafka.Kafka",
     "database": "bin/postgres -D",
     "services": "sources.services:application",
+    "status": "status_server:application",
     # What `dagster code-server start` answers for; the first location is the project's own.
     **{
         f"code_{location.name}" if number else "code": f"info --location-name {location.name}"
@@ -78,7 +79,7 @@ def taken():
         yield listener.getsockname()[1]
 
 
-OPTIONS = ("--port", "--engine-port", "--database-port", "--kafka-port", "--services-port")
+OPTIONS = ("--port", "--engine-port", "--database-port", "--kafka-port", "--services-port", "--status-port")
 
 
 @pytest.mark.parametrize("option", OPTIONS)
@@ -102,14 +103,15 @@ def test_ports_that_cannot_work_are_refused_before_anything_starts(here, capsys,
     """A number that is no port, that means any port, or that both processes would want, is one line on the screen."""
     free = str(free_port())
     ports = ["--port", web.replace("free", free), "--engine-port", spark.replace("free", free)]
-    assert main(["up", *ports, "--kafka-port", str(free_pair()), "--services-port", str(free_port())]) == 1
+    ports += ["--kafka-port", str(free_pair()), "--services-port", str(free_port()), "--status-port", str(free_port())]
+    assert main(["up", *ports]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 @contextmanager
 def platform_up(folder):
     """`dedp up` in a session of its own; yields it once its page is there, with what it said, and leaves nothing."""
-    single = {name: free_port() for name in ("--port", "--engine-port", "--services-port")}
+    single = {name: free_port() for name in ("--port", "--engine-port", "--services-port", "--status-port")}
     ports = {**single, "--kafka-port": free_pair()}
     said = folder / "said"
     with said.open("wb") as output:
@@ -169,6 +171,11 @@ def test_up_says_where_everything_is_once_it_answers(platform):
     assert platform.says(f"ready     web: {url}"), platform.said()
     with urllib.request.urlopen(f"{url}/server_info", timeout=30) as reply:  # noqa: S310
         assert "dagster_version" in json.loads(reply.read())
+    page = f"http://127.0.0.1:{platform.ports['--status-port']}"
+    assert platform.says(f"ready     status: what needs somebody is at {page}"), platform.said()
+    with urllib.request.urlopen(f"{page}/status.json", timeout=60) as reply:  # noqa: S310
+        told = json.loads(reply.read())
+    assert (told["web"], "silver/visits" in {table["name"] for table in told["tables"]}) == (url, True)
     logs = platform.home / "logs"
     began, _, where = platform.said().splitlines()[0].partition(";")
     assert {*began.partition("starting")[2].strip().split(", ")} == {*SERVERS}

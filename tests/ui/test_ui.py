@@ -48,8 +48,8 @@ GOLD = "gold/daily_visitors"
 class Up:
     """A running platform and a browser that looks at it."""
 
-    def __init__(self, home: Path, url: str, page, environment) -> None:
-        self.home, self.url, self.page, self.environment = home, url, page, environment
+    def __init__(self, home: Path, url: str, status: str, page, environment) -> None:
+        self.home, self.url, self.status, self.page, self.environment = home, url, status, page, environment
 
     def look(self, path: str, *texts: str, picture: str = "") -> str:
         """Open a page and wait until it shows the texts; returns all of its text."""
@@ -209,7 +209,7 @@ def up(home, test_settings):
     """`dedp up` on three good days and a bad one, once its sensors have loaded what can be loaded."""
     from playwright.sync_api import sync_playwright
 
-    port = free_port()
+    port, status_port = free_port(), free_port()
     for number, day in enumerate(DAYS):
         lines = visits.visits_of(FIRST + timedelta(days=number), count=40)
         broken = [line[:20] for line in lines[:20]] if day == BAD else []
@@ -230,6 +230,8 @@ def up(home, test_settings):
         str(free_pair()),
         "--services-port",
         str(free_port()),
+        "--status-port",
+        str(status_port),
     ]
     with (home / "up.log").open("wb") as log:
         running = subprocess.Popen([DEDP, "up", *ports], env=environment, stdout=log, stderr=log)
@@ -238,7 +240,7 @@ def up(home, test_settings):
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
             page = browser.new_page(viewport={"width": 1500, "height": 950})
             page.set_default_timeout(90_000)
-            made = Up(home, f"http://127.0.0.1:{port}", page, environment)
+            made = Up(home, f"http://127.0.0.1:{port}", f"http://127.0.0.1:{status_port}", page, environment)
             made.wait(lambda: made.days(GOLD) == set(GOOD), "gold of the good days")
             made.wait(lambda: made.runs(statuses=["FAILURE"]), "the refusal of the bad day")
             yield made
@@ -261,6 +263,7 @@ def test_an_asset_tells_what_it_is_and_plots_its_figures(up):
     assert "Freshness policy" in text
     assert "web-analytics" in text
     assert "Plots" in text
+    assert f"{up.status}/table/silver/visits" in text
     events = up.look(f"/assets/silver/visits?view=events&partition={GOOD[0]}", "rows written")
     assert "size [bytes]" in events
     assert "written by" in events
@@ -275,6 +278,21 @@ def test_a_failed_check_is_seen_and_holds_the_gate(up):
     assert up.days("silver/visits") == up.days(GOLD) == set(GOOD)
     (refused,) = [run for run, status in up.runs().items() if status == "FAILURE"]
     up.look(f"/runs/{refused}", f"dedp approve silver/visits {BAD}")
+
+
+def test_the_status_page_tells_of_the_refusal_and_whom_it_affects(up):
+    """What somebody reads first: the bad day, the command that helps, the tables downstream; links lead to Dagster."""
+    up.page.goto(up.status)
+    card = up.page.locator(".trouble", has_text=f"refused: silver/visits {BAD}").first
+    card.wait_for()
+    text = card.inner_text()
+    assert f"dedp approve silver/visits {BAD}" in text
+    assert GOLD in text
+    if folder := os.environ.get("DEDP_PICTURES"):  # noqa: TID251
+        up.page.screenshot(path=f"{folder}/status.png", full_page=True)
+    up.page.locator(f'svg.strip a[href="/table/silver/visits#{BAD}"]').click()
+    assert "refused" in up.page.locator("tr:target").inner_text()
+    assert up.page.locator(f'a[href^="{up.url}/assets/silver/visits"]').first.is_visible()
 
 
 def test_a_partition_is_materialized_by_hand(up):

@@ -11,6 +11,7 @@ import dagster as dg
 
 from dedp_assets.graph.catalogue.fan_in import branch_metadata
 from dedp_assets.graph.catalogue.figures import Figure, labelled, shown
+from dedp_assets.graph.catalogue.links import status_link
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 from dedp_assets.patterns.core.results import BY_NAME, Finding, WriteResult
@@ -131,7 +132,7 @@ def _of_commit(
     did: Did,
     known: Mapping[str, Figure],
 ) -> dict[str, Any]:
-    uri = {"dagster/uri": table.store.uri}
+    uri = {"dagster/uri": table.store.uri, **status_link(table.name)}
     if commit is None or commit.record is None:
         return uri
     record = commit.record

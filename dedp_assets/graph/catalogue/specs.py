@@ -10,6 +10,7 @@ from typing import Any
 
 import dagster as dg
 
+from dedp_assets.graph.catalogue.links import status_link
 from dedp_assets.graph.catalogue.rendering import bounds
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.schema import TableSpec
@@ -82,6 +83,7 @@ def asset_spec(
             "partitioned_by": ", ".join(table.partition_by) or "nothing",
             **({"event_time": table.event_time} if table.event_time else {}),
             "patterns": ", ".join(ids),
+            **status_link(table.name),
             **metadata,
         },
         freshness_policy=dg.FreshnessPolicy.time_window(fail_window=fresh) if fresh else None,

@@ -20,7 +20,7 @@ from dedp_assets.resources.alerting import status_command
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
 
-__all__ = ["Causes", "find_causes"]
+__all__ = ["Causes", "find_causes", "noted_refusals"]
 
 _SHOWN = 20
 """Most partitions of a table with the same trouble that have an alert each; one more alert counts the others."""
@@ -65,7 +65,7 @@ def find_causes(
     unreadable = dict(overview.unreadable)
     gaps = [gap for gap in outcome.gaps if gap.table not in unreadable]
     alerts = [_alert("unreadable", table, severity="critical", reason=why) for table, why in unreadable.items()]
-    alerts += _by_partition("refused", [*_refused(gaps), *_noted(looking.tables, lake)], severity="warning")
+    alerts += _by_partition("refused", [*_refused(gaps), *noted_refusals(looking.tables, lake)], severity="warning")
     attempts = f"{ATTEMPTS} runs"
     alerts += _by_partition("given up", _given_up(gaps), severity="critical", figure=attempts, limit=attempts)
     stale, unknown = _stale(looking.tables, lake, now)
@@ -77,7 +77,7 @@ def _refused(gaps: Iterable[Gap]) -> Iterator[Gap]:
     return (gap for gap in gaps if gap.state == "refused")
 
 
-def _noted(tables: Sequence[LakeTable[...]], lake: Lake) -> Iterator[Gap]:
+def noted_refusals(tables: Sequence[LakeTable[...]], lake: Lake) -> Iterator[Gap]:
     """Yield the noted refusals by the present code, of tables that the reconciler does not ask for."""
     for table in tables:
         if not (table.lands or (table.runs.follows and table.reads.tables)):

@@ -69,7 +69,10 @@ class Reconciler:
         runs_count = instance is not None and any(table.reads.waits_for_runs for table in self.tables)
         states = run_states(instance, repository, lake.refused) if instance and runs_count else without_runs
         with self._lock:
-            overview = self._overviews.setdefault((lake.root, landing.root), Overview(self.tables))
+            place = (lake.root, landing.root)
+            if place not in self._overviews:
+                self._overviews[place] = Overview(self.tables)
+            overview = self._overviews[place]
             wants = overview.poll(lake, landing, now, thorough=self.thorough, states=states)
         notes = cache(lambda table: Refusals(lake.refused(table)).by_key())
         versions = _code_versions(self.tables, repository)

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
 from urllib.parse import quote, unquote
 
 from dedp_assets.patterns.delta import Store
@@ -17,6 +18,7 @@ from dedp_assets.patterns.delta import Store
 __all__ = ["Refusal", "Refusals"]
 
 _SUFFIX = ".json"
+_NANOSECONDS = 1e9
 _WHOLE = "%"
 """Stands for the whole table: no escaped key consists of this sign."""
 
@@ -60,6 +62,16 @@ class Refusals:
                 with suppress(OSError, ValueError, TypeError, KeyError):
                     fields = json.loads(self.store.read(name))
                     found[_key(name)] = Refusal(**{**fields, "goals": tuple(fields["goals"])})
+        return found
+
+    def times(self) -> Mapping[str, datetime]:
+        """Return the time of each note by partition key: the time of the partition's last refusal."""
+        found = {}
+        for name in self.store.list():
+            if name.endswith(_SUFFIX) and not name.startswith("."):
+                with suppress(OSError):
+                    written = self.store.entry(name).modified_ns / _NANOSECONDS
+                    found[_key(name)] = datetime.fromtimestamp(written, timezone.utc)
         return found
 
 

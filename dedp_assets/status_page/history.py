@@ -1,0 +1,127 @@
+"""History of a table: sizes of partitions and last commits, read on from the last page."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date
+
+from dedp_assets.patterns.core.costs import Cost
+from dedp_assets.patterns.core.records import CommitRecord
+from dedp_assets.patterns.delta import Commit as Logged
+from dedp_assets.patterns.delta import Ledger
+from dedp_assets.status_page.model import Commit, Point, Spending
+
+__all__ = ["History"]
+
+_COMMITS = 100
+_DAYS = 30
+
+
+@dataclass(slots=True)
+class History:
+    """Content of a table's log up to a version.
+
+    Attributes:
+        column: column whose values are the partition keys, or name of the executions; empty for no partitions.
+        executed: whether the keys are executions, which the files do not carry.
+        version: newest version that was read; -1 before the first page.
+        rows: partition key -> rows of the active files; ``None`` if the log does not tell.
+        written: partition key -> newest commit of the partition.
+        commits: last commits with rows or a record, the oldest first.
+        costs: UTC day -> number of commits and their cost.
+    """
+
+    column: str = ""
+    executed: bool = False
+    version: int = -1
+    rows: dict[str, int | None] = field(default_factory=dict)
+    written: dict[str, Commit] = field(default_factory=dict)
+    commits: deque[Commit] = field(default_factory=lambda: deque(maxlen=_COMMITS))
+    costs: dict[date, tuple[int, Cost]] = field(default_factory=dict)
+    _identity: object = None
+
+    def read(self, ledger: Ledger) -> bool:
+        """Read the new commits; return whether the table has a new version.
+
+        Raises:
+            ContractError: if the log is damaged.
+            NotReady: if there is no table.
+        """
+        version = ledger.version()
+        if self.version >= 0 and ledger.identity(self.version) != self._identity:
+            self._forget()
+        if version == self.version:
+            return False
+        identity, state = ledger.identity(version), ledger.state(version)
+        column = self.column or next(iter(state.partition_columns), "")
+        for logged in ledger.commits(since=self.version):
+            if logged.version <= version:
+                self._note(logged, column)
+        if column and not self.executed:
+            self.rows = {}
+            for partition, found in state.statistics().items():
+                key = dict(partition).get(column) or ""
+                before = self.rows.get(key, 0)
+                self.rows[key] = before + found.rows if found.exact and before is not None else None
+        self.version, self._identity = version, identity
+        return True
+
+    def keys(self) -> list[str]:
+        """List the keys of partitions that have rows or were written, sorted."""
+        return sorted({*self.rows, *self.written} - {""})
+
+    def rows_of(self, key: str) -> int | None:
+        """Return the rows of a partition; ``None`` if unknown."""
+        commit = self.written.get(key)
+        if self.executed:
+            return commit.rows if commit else None
+        return self.rows.get(key, 0 if commit else None)
+
+    def seconds(self) -> tuple[Point, ...]:
+        """Return the seconds of the commits by day, the oldest first, without unmeasured days."""
+        known = [(day, cost.seconds) for day, (_, cost) in sorted(self.costs.items()) if cost.seconds is not None]
+        return tuple(Point(day.isoformat(), seconds) for day, seconds in known[-_DAYS:])
+
+    def spending(self) -> tuple[Spending, ...]:
+        """Return the cost by day, the newest first."""
+        days: Sequence[tuple[date, tuple[int, Cost]]] = sorted(self.costs.items(), reverse=True)[:_DAYS]
+        return tuple(Spending(day.isoformat(), n, cost.seconds, cost.bytes_written) for day, (n, cost) in days)
+
+    def _forget(self) -> None:
+        """Start from nothing: the table was removed and created again."""
+        self.version, self._identity = -1, None
+        for each in (self.rows, self.written, self.commits, self.costs):
+            each.clear()
+
+    def _note(self, logged: Logged, column: str) -> None:
+        record = logged.record
+        spent = record or logged.maintenance
+        if spent and spent.cost:
+            number, before = self.costs.get(logged.timestamp.date(), (0, Cost()))
+            self.costs[logged.timestamp.date()] = (number + 1, before + spent.cost)
+        if record is None and not logged.changed:
+            return
+        key = str(record.partition.get(column) or "") if record else ""
+        commit = _commit(logged, record, key)
+        self.commits.append(commit)
+        for each in {key} if record else {dict(values).get(column) or "" for values in logged.changed}:
+            self.written[each] = commit
+
+
+def _commit(logged: Logged, record: CommitRecord | None, key: str) -> Commit:
+    if record is None:
+        return Commit(version=logged.version, at=logged.timestamp, operation=logged.operation, rows=logged.rows_added)
+    counted = record.rows.get("represented", record.rows.get("written"))
+    return Commit(
+        version=logged.version,
+        at=logged.timestamp,
+        partition=key,
+        operation=logged.operation,
+        verdict=record.verdict,
+        cause=record.cause,
+        run_id=record.run_id,
+        rows=counted if record.counted else None,
+        seconds=record.cost.seconds if record.cost else None,
+    )

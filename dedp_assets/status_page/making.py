@@ -1,0 +1,122 @@
+"""Maker of the status page of a home: declared tables, alerts and run history by the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+import dagster as dg
+
+from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.patterns.core.measurements import Measurement
+from dedp_assets.project import project
+from dedp_assets.resources.alerting import outbox_of
+from dedp_assets.resources.environments import Settings
+from dedp_assets.resources.home import running
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.landing import Landing
+from dedp_assets.resources.spark import SparkEngine
+from dedp_assets.status_page.collect import Collector, Observed
+from dedp_assets.status_page.model import Details, Page
+
+__all__ = ["Maker"]
+
+_RETRY = timedelta(minutes=1)
+"""Pause before a run history that could not be reached is opened again: opening may take seconds."""
+
+
+class Maker:
+    """Maker of the pages of one home; reads only, and starts no engine.
+
+    Args:
+        chosen: where everything is.
+        thorough: whether each page holds all deliveries that are loaded against what lies there, not some at a time.
+        measurements: returns the measurements of the detectors' last round.
+    """
+
+    def __init__(
+        self, chosen: Settings, *, thorough: bool = False, measurements: Callable[[], Sequence[Measurement]] = tuple
+    ) -> None:
+        self._chosen, self._measurements = chosen, measurements
+        self._undeclared, self._unrecorded = "", ""
+        self._instance: dg.DagsterInstance | None = None
+        self._retry_at: datetime | None = None
+        self._repository: dg.RepositoryDefinition | None = None
+        lake = Lake(root=str(chosen.lakehouse), engine=SparkEngine())
+        tables = self._load()
+        self._collector = Collector(lake, Landing(root=str(chosen.landing)), tables, thorough=thorough)
+
+    def page(self, now: datetime) -> Page:
+        """Make the page.
+
+        Args:
+            now: current time, with time zone.
+        """
+        chosen, notices = self._chosen, [self._undeclared]
+        if not chosen.home.is_dir():
+            notices.append(f"There is no home at {chosen.home} yet: `dedp up` or `dedp demo` makes one.")
+        try:
+            episodes = outbox_of(chosen).open_episodes()
+        except Exception as error:
+            # A file system that is away must not take the rest of the page along.
+            episodes = []
+            notices.append(f"Open alerts cannot be read: {_first_line(error)}")
+        try:
+            measurements = self._measurements()
+        except Exception as error:
+            measurements = ()
+            notices.append(f"Measurements cannot be read: {_first_line(error)}")
+        instance = self._history(now)
+        observed = Observed(
+            episodes=episodes,
+            measurements=measurements,
+            instance=instance,
+            repository=self._repository,
+            notices=[each for each in (*notices, self._unrecorded) if each],
+            web=self._web(),
+        )
+        page = self._collector.page(now, observed)
+        if instance is not None and self._collector.lost_history:
+            self._instance, self._retry_at, self._unrecorded = None, now + _RETRY, self._collector.lost_history
+        return page
+
+    def details(self, page: Page, name: str) -> Details | None:
+        """Return the details of a table of the page that was made last; ``None`` for an unknown table."""
+        return self._collector.details(page, name)
+
+    def _load(self) -> Sequence[LakeTable[...]]:
+        """Load the declared tables and the code location; the code of a project may fail in any way."""
+        try:
+            tables = project().tables()
+            self._repository = project().definitions().get_repository_def()
+        except Exception as error:
+            self._undeclared = (
+                f"The project's tables cannot be loaded, so only stored tables are shown: {_first_line(error)}"
+            )
+            return []
+        return tables
+
+    def _history(self, now: datetime) -> dg.DagsterInstance | None:
+        """Open Dagster's instance, but not soon after a failure; ``None`` without an instance."""
+        if self._instance is not None or (self._retry_at and now < self._retry_at):
+            return self._instance
+        self._unrecorded = ""
+        folder = self._chosen.dagster_home
+        if not (folder / "dagster.yaml").is_file():
+            return None
+        try:
+            self._instance = dg.DagsterInstance.from_config(str(folder))
+        except Exception as error:
+            self._unrecorded = f"Dagster's run history cannot be read: {_first_line(error)}"
+            self._retry_at = now + _RETRY
+        return self._instance
+
+    def _web(self) -> str:
+        platform = running(self._chosen)
+        address = self._chosen.web or (platform.web if platform else "")
+        return address.rstrip("/") if address.startswith(("http://", "https://")) else ""
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

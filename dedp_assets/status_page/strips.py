@@ -1,0 +1,69 @@
+"""Strips: the last partitions of a table with the state of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dedp_assets.graph.reconcile.reconciling import Gap
+from dedp_assets.status_page.history import History
+from dedp_assets.status_page.model import Cell, State, Trouble
+
+__all__ = ["strip_of"]
+
+_NOTED = {"warned": "published with a warning of an audit", "approved": "published by a person's approval"}
+
+
+def strip_of(
+    history: History,
+    calendar: Sequence[str],
+    gaps: Mapping[str, Gap],
+    troubles: Mapping[str, Trouble],
+    *,
+    limit: int,
+) -> tuple[Cell, ...]:
+    """Return the last partitions, the oldest first.
+
+    Args:
+        history: what the log tells.
+        calendar: last partition keys whose time is over, of a table by time.
+        gaps: partition key -> stale partition of the table.
+        troubles: partition key -> open trouble of the partition.
+        limit: number of partitions.
+    """
+    known = sorted({*history.keys(), *gaps} - {""})
+    recent = calendar[-limit:]
+    # Of a table whose data ended long ago, the calendar's last keys would show nothing.
+    if known and recent and known[-1] < recent[0]:
+        recent = []
+    # Before the first data there was no table yet.
+    wanted = {key for key in recent if known and key >= known[0]}
+    keys = sorted({*known, *wanted})[-limit:]
+    return tuple(_cell(key, history, gaps.get(key), troubles.get(key)) for key in keys)
+
+
+def _cell(key: str, history: History, gap: Gap | None, trouble: Trouble | None) -> Cell:
+    rows, commit = history.rows_of(key), history.written.get(key)
+    stored = commit is not None or rows is not None
+    if gap is not None:
+        return Cell(key, _of_gap(gap, stored=stored), rows, gap.reason)
+    if trouble is not None:
+        return Cell(key, _of_trouble(trouble, stored=stored), rows, f"{trouble.kind}: {trouble.reason}".strip(": "))
+    if not stored:
+        return Cell(key, "empty", None, "nothing was written")
+    if rows == 0:
+        return Cell(key, "empty", 0, "written without rows")
+    if commit and commit.verdict in _NOTED:
+        return Cell(key, "partial", rows, _NOTED[commit.verdict])
+    return Cell(key, "ok", rows)
+
+
+def _of_gap(gap: Gap, *, stored: bool) -> State:
+    if gap.state == "refused":
+        return "refused"
+    return "late" if stored else "missing"
+
+
+def _of_trouble(trouble: Trouble, *, stored: bool) -> State:
+    if trouble.kind == "refused":
+        return "refused"
+    return ("late" if trouble.kind in ("late", "lagging", "stale") else "partial") if stored else "missing"
