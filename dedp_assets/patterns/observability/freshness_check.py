@@ -113,7 +113,7 @@ def check_freshness(
 def _newest(
     activity: Activity, now: datetime, by: str, partition_hours: float, tolerance_seconds: float
 ) -> tuple[datetime | None, Measurement]:
-    """Return the time that the age counts from, and the measurement of such times in the future."""
+    """Return the time that the age counts from, and the measurement of times in the future."""
     rows = arrivals_of_rows(activity)
     if by == "event":
         newest = newest_known_event(rows, now, tolerance_seconds)
