@@ -20,7 +20,7 @@ from dedp_assets.patterns.delta import ActivityLog, Ledger
 from tests.helpers import a_record, field_of, write_log, write_protocol
 from tests.logs import LogOverTime
 
-pytestmark = pytest.mark.budget(30, "six statements of Delta, each a job or more")
+pytestmark = pytest.mark.budget(40, "six statements of Delta, each a job or more")
 
 NAME = "silver/events"
 T0 = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)
