@@ -49,6 +49,7 @@ NAMES = (
     "routing",
     "versions",
     "latency",
+    "activity",
     "declarations",
 )
 COMMAND: list[str] = [sys.executable, "-m", "benchmarks"]

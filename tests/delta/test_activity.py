@@ -20,6 +20,8 @@ from dedp_assets.patterns.delta import ActivityLog, Ledger
 from tests.helpers import a_record, field_of, write_log, write_protocol
 from tests.logs import LogOverTime
 
+pytestmark = pytest.mark.budget(40, "six statements of Delta, each a job or more")
+
 NAME = "silver/events"
 T0 = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)
 DAY, NEXT = "2026-01-05", "2026-01-06"
@@ -310,7 +312,7 @@ def test_an_unchanged_table_is_looked_at_and_not_read(log, monkeypatch):
     reader, ledger = ActivityLog(), ledger_of(log)
     first = reader.poll(ledger)
     monkeypatch.setattr(Ledger, "state", lambda *_: pytest.fail("read the state"))
-    monkeypatch.setattr("dedp_assets.patterns.delta.activity.actions_of", lambda _: pytest.fail("read a commit"))
+    monkeypatch.setattr("dedp_assets.patterns.delta.activity.pairs_of", lambda _: pytest.fail("read a commit"))
     assert reader.poll(ledger) is first
 
 
@@ -376,6 +378,34 @@ def test_a_log_with_a_missing_commit_is_damaged(log):
     (log.location / "_delta_log" / f"{2:020d}.json").unlink()
     with pytest.raises(ContractError, match=NAME):
         poll(log)
+
+
+@pytest.mark.spark
+def test_statements_of_spark_bring_what_they_insert(spark, tmp_path):
+    """By the metrics and statistics that Delta really writes, under deletion vectors and column mapping."""
+    path, table = tmp_path / "t", f"delta.`{tmp_path / 't'}`"
+    reader, ledger = ActivityLog("at"), Ledger(path)
+    columns = "id INT, at TIMESTAMP, day DATE"
+    properties = "'delta.enableDeletionVectors' = 'true', 'delta.columnMapping.mode' = 'name'"
+    spark.sql(f"CREATE TABLE {table} ({columns}) USING DELTA PARTITIONED BY (day) TBLPROPERTIES ({properties})")
+    rows = ", ".join(f"({n}, TIMESTAMP '2026-01-05 12:00:0{n}Z', DATE '{DAY}')" for n in range(8))
+    spark.sql(f"INSERT INTO {table} SELECT /*+ COALESCE(1) */ * FROM VALUES {rows}")
+    assert [(each.rows, each.newest_event) for each in reader.poll(ledger).arrivals] == [(8, T0 + timedelta(seconds=7))]
+    source = "SELECT explode(array(7, 8, 9)) AS id, TIMESTAMP '2026-01-05 12:00:09Z' AS at, DATE '2026-01-05' AS day"
+    merge = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    spark.sql(f"MERGE INTO {table} t USING ({source}) s ON t.id = s.id {merge}")
+    spark.sql(f"UPDATE {table} SET id = id + 100 WHERE id < 2")
+    spark.sql(f"DELETE FROM {table} WHERE id = 3")
+    spark.sql(f"OPTIMIZE {table}")
+    found = reader.poll(ledger)
+    assert [each.rows for each in found.arrivals] == [8, 3]
+    assert found.arrivals[1].newest_event == T0 + timedelta(seconds=9)
+    assert {key: each.rows for key, each in found.partitions.items()} == {DAY: 9}
+    spark.sql(f"RESTORE TABLE {table} TO VERSION AS OF 1")
+    restored = reader.poll(ledger)
+    assert [each.restores for each in restored.arrivals] == [False, False, True]
+    assert {key: each.rows for key, each in restored.partitions.items()} == {DAY: 8}
+    assert restored == ActivityLog("at").poll(ledger)
 
 
 STEPS = st.tuples(

@@ -110,7 +110,7 @@ def active_seconds(begin: datetime, end: datetime, quiet: Sequence[QuietHours] =
 
 
 def _instants(day: date, at: time, zone: ZoneInfo) -> tuple[datetime, datetime]:
-    """Return the instants, in UTC, at which a clock of the zone shows a time: two where clocks are put back."""
+    """Return the instants in UTC of a local time: two where clocks are put back, else one twice."""
     first, second = (datetime.combine(day, at.replace(fold=fold), zone).astimezone(timezone.utc) for fold in (0, 1))
     return first, second
 

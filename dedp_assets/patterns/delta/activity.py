@@ -1,4 +1,4 @@
-"""Activity of a table, read from the table's log without a JVM: arrivals of rows, and sizes of partitions.
+"""Activity of a table, read from the log without a JVM: arrivals of rows and sizes of partitions.
 
 A poll reads the commits since the poll before. Of a log that begins with version 0, the active files follow from the
 commits; of a log that was cleaned up, deltalake lists them.
@@ -26,7 +26,7 @@ from dedp_assets.patterns.delta.log.brought_rows import (
     time_of,
 )
 from dedp_assets.patterns.delta.log.ledger import Ledger
-from dedp_assets.patterns.delta.log.parsing import actions_of
+from dedp_assets.patterns.delta.log.parsing import pairs_of
 from dedp_assets.patterns.delta.log.partition_values import Naming, named_all
 
 __all__ = ["ActivityLog"]
@@ -35,7 +35,7 @@ _PHYSICAL = "delta.columnMapping.physicalName"
 
 
 class _File(NamedTuple):
-    """A data file as a commit adds it.
+    """A data file in an add action.
 
     Attributes:
         identity: path, and deletion vector: one path may be removed and added again with another vector.
@@ -87,7 +87,7 @@ class ActivityLog:
     _stale: set[str] = field(default_factory=set, init=False)
 
     def poll(self, ledger: Ledger) -> Activity:
-        """Read the commits since the last poll, and return what the log tells up to the newest version.
+        """Read the commits since the last poll, and return the activity up to the newest version.
 
         An unchanged table costs a look at the log. A log that another one replaced, or that was cleaned up past what
         was read, is read from its beginning.
@@ -116,7 +116,7 @@ class ActivityLog:
         return self._activity
 
     def _begin(self, ledger: Ledger) -> None:
-        """Take the declaration from the table's state if the commit with it is gone."""
+        """Take the declaration from the table's state if version 0 is gone."""
         self._whole = ledger.identity(0) is not None
         if not self._whole and ledger.exists():
             state = ledger.state()
@@ -136,8 +136,8 @@ class ActivityLog:
         self._event = (names[wanted], str(columns[wanted]["type"])) if wanted else ("", "")
 
     def _take_in(self, version: int, raw: bytes) -> None:
-        """Read a commit: the rows that it brought, and the files that it added and removed."""
-        actions = actions_of(raw)
+        """Read a commit: brought rows, added files and removed files."""
+        actions = pairs_of(raw)
         info: Mapping[str, Any] = next((of for kind, of in actions if kind == "commitInfo" and of), {})
         for kind, of in actions:
             if kind == "metaData":
@@ -165,7 +165,7 @@ class ActivityLog:
         )
 
     def _newest(self, add: Mapping[str, Any], stats: Mapping[str, Any]) -> str | None:
-        """Return the greatest event time of a file, by its partition or its statistics."""
+        """Return the greatest event time of a file, by the partition or the statistics."""
         column, kind = self._event
         if not column:
             return NO_EVENT
@@ -224,7 +224,7 @@ class ActivityLog:
         self._stale |= {self._key_of(of) for of in removed} | {file.key for file in added}
 
     def _read(self, ledger: Ledger) -> Activity:
-        """Put together what is known up to the newest version."""
+        """Return the activity up to the newest version."""
         if self._version < 0:
             return Activity(table=ledger.name)
         self._identity = ledger.identity(self._version)

@@ -34,7 +34,7 @@ def arrivals_of_rows(activity: Activity) -> list[Arrival]:
 
 
 def past(arrivals: Sequence[Arrival], now: datetime, tolerance_seconds: float) -> list[Arrival]:
-    """List the arrivals whose commit time is not in the future: any other time says nothing about the past."""
+    """List the arrivals whose commit time is not in the future."""
     latest = now + timedelta(seconds=tolerance_seconds)
     return [each for each in arrivals if each.at <= latest]
 

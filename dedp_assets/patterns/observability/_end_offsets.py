@@ -1,4 +1,4 @@
-"""End offsets of a topic's partitions over time: since when each one stands, and which ones fell."""
+"""End offsets of a topic's partitions over time: partitions that stand, and partitions that fell."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def detect_interruption(
     expected_since: datetime | None = None,
     tolerance_seconds: float = 60,
 ) -> Measured:
-    """Measure the time since the last arrival of rows, and judge whether the flow into a table is interrupted.
+    """Measure the time since the last arrival of rows, and judge whether the flow is interrupted.
 
     Commits without rows, maintenance, changes of the schema, deletions and restores are no arrivals. A commit time in
     the future does not count, nor does an event in the future: each is a measurement of its own.
@@ -68,8 +68,8 @@ def detect_interruption(
         for a table into which nothing came yet; then ``future_commits`` and ``future_events``.
 
     Raises:
-        ConfigError: if not exactly one of ``every_seconds`` and ``max_gap_seconds`` is given, or one below a second, and
-            for clocks that may differ by more than a day.
+        ConfigError: if not exactly one of ``every_seconds`` and ``max_gap_seconds`` is given, or one below a second,
+            and for clocks that may differ by more than a day.
 
     Example:
         >>> from dedp_assets.patterns.core.activity import Arrival
@@ -120,7 +120,7 @@ def detect_silent_partitions(
     max_gap_seconds: float,
     quiet: Sequence[QuietHours] = (),
 ) -> Measured:
-    """Measure how long the end offsets of a topic's partitions have stood, and judge partitions that alone fell silent.
+    """Measure the time since each partition of a topic moved, and judge partitions that alone are silent.
 
     A gap ends with the last look at the topic: time in which nobody looked is no silence.
 

@@ -94,7 +94,7 @@ def check_freshness(
     if all(each.rows == 0 for each in activity.partitions.values()):
         newest = None  # whatever arrived was deleted
     age = active_seconds(newest, now, quiet) if newest else None
-    verdict, reason = _verdict(activity, newest, age, warn_minutes * 60, fail_minutes * 60, by)
+    verdict, reason = _verdict(activity, newest, age, warn_minutes * 60.0, fail_minutes * 60.0, by)
     measured = Measurement(
         metric="age",
         table=activity.table,
@@ -102,8 +102,8 @@ def check_freshness(
         verdict=verdict,
         value=age,
         unit="s",
-        target=warn_minutes * 60,
-        at_most=fail_minutes * 60,
+        target=warn_minutes * 60.0,
+        at_most=fail_minutes * 60.0,
         reason=reason,
         since=newest,
     )
@@ -113,7 +113,7 @@ def check_freshness(
 def _newest(
     activity: Activity, now: datetime, by: str, partition_hours: float, tolerance_seconds: float
 ) -> tuple[datetime | None, Measurement]:
-    """Return the time that the age counts from, and the measurement of such times in the future."""
+    """Return the time that the age counts from, and the measurement of times in the future."""
     rows = arrivals_of_rows(activity)
     if by == "event":
         newest = newest_known_event(rows, now, tolerance_seconds)

@@ -165,8 +165,8 @@ def test_a_commit_time_in_the_future_masks_nothing_and_is_a_finding():
     assert (gap.verdict, gap.value) == ("fail", 360)
     assert (commits.verdict, commits.value, commits.at_most) == ("warn", 1, 0)
     assert commits.reason == (
-        f"{NAME}: commits with a time in the future: 1, such as version 9 with 2026-01-05 22:00:00 UTC. A writer's clock "
-        "is wrong, and these times do not count"
+        f"{NAME}: commits with a time in the future: 1, such as version 9 with 2026-01-05 22:00:00 UTC. A writer's "
+        "clock is wrong, and these times do not count"
     )
     assert events.verdict == "ok"
     gap, commits, _ = detect_interruption(active(0, arrival(7)), after(6), **FIVE).measurements

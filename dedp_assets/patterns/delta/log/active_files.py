@@ -1,4 +1,4 @@
-"""Active files of a table, added up by partition key: replayed from commits, or listed by a table state."""
+"""Active files of a table by partition key: replayed from commits, or listed by a table state."""
 
 from __future__ import annotations
 

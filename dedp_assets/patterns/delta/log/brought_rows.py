@@ -24,10 +24,11 @@ _COPIED = ("numCopiedRows", "num_copied_rows")
 
 
 def time_of(info: Mapping[str, Any], files: Sequence[Mapping[str, Any]]) -> datetime:
-    """Return the time of a commit; of a writer that states none, the newest time of its files."""
+    """Return the time of a commit; for a commit without a stated time, the newest time of the files."""
     stated = info.get("inCommitTimestamp") or info.get("timestamp")
-    times = [file.get("modificationTime") or file.get("deletionTimestamp") or 0 for file in files]
-    return _EPOCH + timedelta(milliseconds=stated or max(times, default=0))
+    if not stated:
+        stated = max([each.get("modificationTime") or each.get("deletionTimestamp") or 0 for each in files], default=0)
+    return _EPOCH + timedelta(milliseconds=stated)
 
 
 def brought_rows(
@@ -88,7 +89,7 @@ def _metric(metrics: Mapping[str, Any], names: Sequence[str]) -> int | None:
 
 
 def spelled_event(value: object, kind: str) -> str | None:
-    """Spell an event time so that texts sort as times; ``None`` for what is no time."""
+    """Spell an event time so that texts sort as times; ``None`` for any other value."""
     try:
         return text(value, "date" if kind == "date" else "timestamp")
     except ValueError:
@@ -96,5 +97,5 @@ def spelled_event(value: object, kind: str) -> str | None:
 
 
 def event_instant(spelled: str) -> datetime:
-    """Read an event time in UTC; a date is its first moment."""
+    """Read an event time in UTC; a date is the first moment of the day."""
     return datetime.fromisoformat(spelled.removesuffix("Z")).replace(tzinfo=timezone.utc)

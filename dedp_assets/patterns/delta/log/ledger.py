@@ -62,7 +62,7 @@ class Ledger(TableStates):
             yield self._read(version, partial(parse_glimpse, version, raw, naming, records=records))
 
     def feed(self, reader: Callable[[int, bytes], object], *, since: int = -1) -> None:
-        """Call ``reader`` with version and bytes of each retained commit after version ``since``, oldest first.
+        """Call ``reader`` with version and bytes of each retained commit after ``since``, oldest first.
 
         Raises:
             ContractError: if ``reader`` finds that a commit is not as the protocol says.

@@ -13,7 +13,7 @@ from dedp_assets.patterns.core.records import CommitRecord
 from dedp_assets.patterns.delta.log.commit_info import NOTHING, Commit, Glimpse
 from dedp_assets.patterns.delta.log.partition_values import JSON, Naming, Partition, named_all
 
-__all__ = ["actions_of", "changed_partitions", "parse_commit", "parse_glimpse", "transactions_in"]
+__all__ = ["actions_of", "changed_partitions", "pairs_of", "parse_commit", "parse_glimpse", "transactions_in"]
 
 
 _NO_FILE = re.compile(rb'[{] *"(?:commitInfo|txn|protocol|metaData|domainMetadata)" *:.*[}]')
@@ -117,6 +117,11 @@ def _actions(lines: Sequence[bytes]) -> list[dict[str, Any]]:
     if len(found) != len(lines) or end != len(text):
         raise ValueError("a line of it is no action")
     return found
+
+
+def pairs_of(raw: bytes) -> list[tuple[str, dict[str, Any]]]:
+    """List the actions of a commit by kind, for a reader that notices damage in file actions."""
+    return [pair for action in _actions(_lines(raw)) for pair in action.items()]
 
 
 def actions_of(raw: bytes) -> list[tuple[str, dict[str, Any]]]:
