@@ -29,6 +29,7 @@ from dedp_assets.resources.secrets import Secrets  # noqa: E402
 from dedp_assets.resources.spark import SparkEngine  # noqa: E402
 from dedp_assets.sensors.alerts import alerts  # noqa: E402
 from dedp_assets.sensors.external_trigger import events_arrived  # noqa: E402
+from dedp_assets.sensors.lineage import lineage  # noqa: E402
 from dedp_assets.sensors.markers import markers_finished  # noqa: E402
 from dedp_assets.sensors.reconciler import reconcilers  # noqa: E402
 from dedp_assets.sensors.replay import dead_letters_fixed  # noqa: E402
@@ -56,14 +57,14 @@ def lake_resources() -> dict[str, object]:
         "alerts": Alerting(),
         "clock": Clock(),
         "engine": engine,
-        "lake": Lake(root=str(chosen.lakehouse), engine=engine),
+        "lake": Lake(root=str(chosen.lakehouse), lineage=str(chosen.home / "lineage"), engine=engine),
         "landing": Landing(root=str(chosen.landing)),
         "secrets": Secrets(),
     }
 
 
 def lake_sensors(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> list[dg.SensorDefinition]:
-    """Make the sensors over declared tables: staleness, deliveries, replays, announced events, alerts."""
+    """Make the sensors over declared tables: staleness, deliveries, replays, announced events, alerts, lineage."""
     made = reconcilers(tables, jobs)
     if any(table.runs.replay for table in tables):
         made.append(dead_letters_fixed(tables))
@@ -73,6 +74,8 @@ def lake_sensors(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> list[
         made.append(markers_finished(tables, jobs))
     if settings().alerts.channels:
         made.append(alerts(tables))
+    if url := settings().lineage_url:
+        made.append(lineage(url))
     return made
 
 

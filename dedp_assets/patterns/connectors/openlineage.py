@@ -139,7 +139,7 @@ class Touched:
         namespace: namespace by OpenLineage's rules, such as ``file`` or ``kafka://host:port``.
         name: name by these rules.
         known_as: name on the platform, such as ``lake`` and ``silver/visits``, if there is one.
-        version: version that was read, or that the commit made.
+        version: version that was read, or that the commit made; of files, the identity of their content.
         columns: declared columns.
         partitions: partitions that were read, or that the write owned; none for the whole dataset.
         rows: number of rows read or written.
@@ -154,7 +154,7 @@ class Touched:
     namespace: str
     name: str
     known_as: Dataset | None = None
-    version: int | None = None
+    version: int | str | None = None
     columns: Mapping[str, Column] = field(default_factory=dict)
     partitions: Sequence[Mapping[str, str | None]] = ()
     rows: int | None = None
@@ -372,4 +372,5 @@ def _dataset_of(stated: Mapping[str, Any]) -> Dataset:
 def _time(moment: datetime) -> str:
     if moment.tzinfo is None:
         raise ConfigError("at must be a time with a time zone, not without")
-    return moment.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+    # Always as many digits, so that texts sort as the times do.
+    return moment.astimezone(timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z")
