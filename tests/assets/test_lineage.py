@@ -15,7 +15,7 @@ from dedp_assets.patterns.observability.dataset_tracker import compare_lineage
 from tests.assets.conftest import day, visits_of
 from tests.openlineage import faults_of
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.budget(30, "three loaded days")]
 
 
 @pytest.fixture(scope="module")
@@ -73,15 +73,3 @@ def test_landed_files_are_external_inputs(week, events):
     (read,) = done[0]["inputs"]
     assert (read["namespace"], read["name"]) == ("file", str(week.settings.landing / "visits"))
     assert len(read["facets"]["version"]["datasetVersion"]) == 64
-
-
-def test_a_refused_day_is_a_failed_run_with_its_inputs_and_without_outputs(world):
-    """And a run without anything to do is a complete one that opened nothing."""
-    world.land(day(0), [*visits_of(0, count=2), *["no visit"] * 40])
-    world.react()
-    world.react()
-    outbox = LineageOutbox(world.settings.home / "lineage")
-    silver = [run for run in outbox.runs() if run.job == "silver_visits"]
-    assert [(run.failed, [str(each) for each in run.inputs], run.outputs) for run in silver] == [
-        (True, ["bronze/visits"], ())
-    ]
