@@ -12,7 +12,7 @@ from dedp_assets.graph.checks.lineage import declared_lineage
 from dedp_assets.graph.declare import declared
 from dedp_assets.patterns.connectors.lineage_outbox import LineageOutbox
 from dedp_assets.patterns.observability.dataset_tracker import compare_lineage
-from tests.assets.conftest import day, visits_of
+from tests.assets.conftest import day
 from tests.openlineage import faults_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.budget(30, "three loaded days")]

@@ -1,4 +1,4 @@
-"""Lineage of the declared tables: the graph, and the check that observed runs agree with it."""
+"""Lineage of the declared tables: the graph with its columns, and what runs were observed to do otherwise."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.patterns.core.lineage import CONSUMERS, LAKE, SOURCES, Dataset, LineageGraph, LineageJob
 
-__all__ = ["declared_lineage"]
+__all__ = ["column_origins", "column_types", "declared_lineage"]
 
 
 def declared_lineage(tables: Sequence[LakeTable[...]]) -> LineageGraph:
@@ -18,6 +18,32 @@ def declared_lineage(tables: Sequence[LakeTable[...]]) -> LineageGraph:
     """
     owners = [Dataset(LAKE, spec.name, table.about.owner) for table in tables for spec in table.tables]
     return LineageGraph.of([job for table in tables for job in _jobs_of(table)], owners)
+
+
+def column_types(tables: Sequence[LakeTable[...]]) -> dict[str, dict[str, str]]:
+    """Return the type of each column of each declared table.
+
+    Args:
+        tables: the declared tables.
+    """
+    specs = [spec for table in tables for spec in table.tables]
+    return {spec.name: {name: column.type for name, column in spec.columns.items()} for spec in specs}
+
+
+def column_origins(tables: Sequence[LakeTable[...]]) -> dict[str, dict[str, list[str]]]:
+    """Return the declared origins of each column of each declared table, as ``layer/dataset.column``.
+
+    Args:
+        tables: the declared tables.
+    """
+    return {
+        name: {
+            column: [f"{'/'.join(each.asset_key.path)}.{each.column_name}" for each in origins]
+            for column, origins in lineage.deps_by_column.items()
+        }
+        for table in tables
+        for name, lineage in table.lineage().items()
+    }
 
 
 def _jobs_of(table: LakeTable[...]) -> Iterable[LineageJob]:

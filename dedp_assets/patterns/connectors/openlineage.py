@@ -326,11 +326,12 @@ def _nested(kind: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - a type in the 
     """Return the fields inside a type; the items of an array are its field ``_element``."""
     if isinstance(kind, str):
         return []
-    inner = {
-        "struct": lambda: {each["name"]: each["type"] for each in kind["fields"]},
-        "array": lambda: {"_element": kind["elementType"]},
-        "map": lambda: {"key": kind["keyType"], "value": kind["valueType"]},
-    }[kind["type"]]()
+    if kind["type"] == "struct":
+        inner = {each["name"]: each["type"] for each in kind["fields"]}
+    elif kind["type"] == "array":
+        inner = {"_element": kind["elementType"]}
+    else:
+        inner = {"key": kind["keyType"], "value": kind["valueType"]}
     return [_nested_field(name, each) for name, each in inner.items()]
 
 

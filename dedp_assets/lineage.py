@@ -1,0 +1,144 @@
+"""``dedp lineage``: the declared graph with what runs were observed to do, and what a change of a table hits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Literal
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+
+from dedp_assets.graph.catalogue.exporting import as_json, as_mermaid, kind_of
+from dedp_assets.graph.checks.lineage import column_origins, column_types, declared_lineage
+from dedp_assets.patterns.connectors.lineage_outbox import LineageOutbox
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.lineage import Dataset, LineageGraph, ObservedRun
+from dedp_assets.patterns.observability.dataset_tracker import Impact, affected_by, compare_lineage
+from dedp_assets.patterns.observability.lineage_completeness_metric import measure_lineage
+from dedp_assets.project import project
+from dedp_assets.resources.environments import Settings
+
+if TYPE_CHECKING:
+    from dedp_assets.graph.declare import LakeTable
+
+__all__ = ["compare", "lineage"]
+
+Form = Literal["text", "json", "mermaid"]
+
+
+def lineage(settings: Settings, table: str = "", *, form: Form = "text") -> int:
+    """Print the graph of all tables, or what a change of one table hits.
+
+    Args:
+        settings: where everything is.
+        table: the table, or a source or a consumer by its name in the graph; the whole graph if empty.
+        form: how to print.
+
+    Raises:
+        ConfigError: if the graph has no such dataset.
+    """
+    tables = project().tables()
+    graph = declared_lineage(tables).observing(_runs(settings))
+    if not table:
+        _print_graph(graph, tables, form)
+        return 0
+    dataset = _named(graph, table)
+    impact = affected_by(graph, dataset)
+    part = _restricted(graph, {dataset, *impact.direct, *impact.indirect})
+    if form == "mermaid":
+        _say(as_mermaid(part, marked=dataset))
+    elif form == "json":
+        _say(json.dumps({"dataset": str(dataset), **_told(impact), "edges": as_json(part, {}, {})["edges"]}, indent=2))
+    else:
+        _print_impact(dataset, impact)
+    return 0
+
+
+def compare(settings: Settings, now: datetime) -> int:
+    """Print what runs were observed to read and write otherwise than declared, and the share of known flows.
+
+    Args:
+        settings: where everything is.
+        now: current time, with time zone.
+
+    Returns:
+        1 if something is undeclared, otherwise 0.
+    """
+    graph, runs = declared_lineage(project().tables()), _runs(settings)
+    found = compare_lineage(graph, runs)
+    measured = measure_lineage(graph, runs, [], now).measurements[0]
+    _say(f"{len(runs)} observed runs, {measured.value or 0:.1%} of all flows are declared.")
+    for name, lines in found.figures.items():
+        for line in lines:
+            _say(f"{name.replace('_', ' ')}: {line}")
+    return 1 if found.refuses else 0
+
+
+def _runs(settings: Settings) -> list[ObservedRun]:
+    return list(LineageOutbox(settings.home / "lineage").runs(namespace=settings.lineage_namespace))
+
+
+def _named(graph: LineageGraph, name: str) -> Dataset:
+    """Return the dataset of the graph with a name."""
+    found = next((each for each in graph.datasets if name == str(each)), None)
+    if found is None:
+        names = [str(each) for each in graph.datasets]
+        near = get_close_matches(name, names, n=3) or [
+            each for each in names if kind_of(_named(graph, each)) == "table"
+        ]
+        raise ConfigError(f"the table must be one of the graph, such as {', '.join(near) or 'none yet'}, not {name}")
+    return found
+
+
+def _restricted(graph: LineageGraph, datasets: set[Dataset]) -> LineageGraph:
+    """Return the part of a graph between some datasets."""
+    edges = tuple(each for each in graph.edges if {each.source, each.target} <= datasets)
+    return replace(graph, datasets=tuple(each for each in graph.datasets if each in datasets), jobs=(), edges=edges)
+
+
+def _told(impact: Impact) -> dict[str, Any]:
+    """Return what a change hits as JSON values."""
+    return {
+        "direct": [{"name": str(each), "kind": kind_of(each), "owner": each.owner} for each in impact.direct],
+        "indirect": [{"name": str(each), "kind": kind_of(each), "owner": each.owner} for each in impact.indirect],
+        "owners": list(impact.owners),
+    }
+
+
+def _print_graph(graph: LineageGraph, tables: Sequence[LakeTable[...]], form: Form) -> None:
+    if form == "mermaid":
+        _say(as_mermaid(graph))
+        return
+    if form == "json":
+        _say(json.dumps(as_json(graph, column_types(tables), column_origins(tables)), indent=2))
+        return
+    grid = Grid("dataset", "read by", "owner", "last seen, UTC", title="Lineage", title_justify="left")
+    for dataset in graph.datasets:
+        for target, seen in _targets(graph, dataset):
+            grid.add_row(escape(str(dataset)), escape(target), escape(dataset.owner), seen)
+    Console(width=150).print(grid)
+
+
+def _targets(graph: LineageGraph, dataset: Dataset) -> Iterator[tuple[str, str]]:
+    """Yield each dataset that is fed by a dataset, and when a run was seen to do so."""
+    for edge in graph.edges:
+        if edge.source == dataset:
+            yield str(edge.target), f"{edge.last_seen:%Y-%m-%d %H:%M}" if edge.last_seen else ""
+
+
+def _print_impact(dataset: Dataset, impact: Impact) -> None:
+    title = f"What a change of {dataset} hits"
+    grid = Grid("how", "what", "kind", "owner", title=escape(title), title_justify="left")
+    for how, datasets in (("direct", impact.direct), ("indirect", impact.indirect)):
+        for each in datasets:
+            grid.add_row(how, escape(str(each)), kind_of(each), escape(each.owner))
+    Console(width=150).print(grid if impact.direct else f"Nothing reads {dataset}.")
+
+
+def _say(text: str) -> None:
+    print(text)  # noqa: T201
