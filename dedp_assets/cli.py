@@ -1,4 +1,4 @@
-"""The command line ``dedp``: new, setup, demo, up, status, alerts, cost, lineage, verify, check, run ...
+"""The command line ``dedp``: new, setup, demo, up, status, alerts, cost, lineage, verify, run ...
 
 A command is a function of its own module, imported when it is called.
 """
@@ -146,7 +146,10 @@ def _add_cost(commands: Any) -> None:  # noqa: ANN401 - argparse does not export
 def _add_lineage(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
     """Add the command for the lineage of tables."""
     lineage = commands.add_parser("lineage", help="which tables feed which, and what a change of one hits")
-    lineage.add_argument("table", nargs="?", default="", help="layer/dataset: what a change hits (default: the graph)")
+    lineage.add_argument("table", nargs="*", help="what a change hits; of several faulty tables, where the fault began")
+    lineage.add_argument(
+        "--on", type=date.fromisoformat, metavar="DAY", help="what runs were observed to do on a UTC day"
+    )
     form = lineage.add_mutually_exclusive_group()
     form.add_argument("--json", dest="form", action="store_const", const="json", help="for programs, with columns")
     form.add_argument("--mermaid", dest="form", action="store_const", const="mermaid", help="as text of a flowchart")
@@ -258,7 +261,7 @@ def _lineage(chosen: argparse.Namespace) -> int:
 
     if chosen.form == "compare":
         return compare(settings(), Clock().now())
-    return lineage(settings(), chosen.table, form=chosen.form or "text")
+    return lineage(settings(), chosen.table, form=chosen.form or "text", on=chosen.on)
 
 
 def _letters(_: argparse.Namespace) -> int:

@@ -1,11 +1,11 @@
-"""``dedp lineage``: the declared graph with what runs were observed to do, and what a change of a table hits."""
+"""``dedp lineage``: the graph of tables with observed edges, and the impact of a change."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime, time, timedelta, timezone
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,12 +14,11 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from dedp_assets.graph.catalogue.exporting import as_json, as_mermaid, kind_of
-from dedp_assets.graph.checks.lineage import column_origins, column_types, declared_lineage
+from dedp_assets.graph.checks.lineage import column_origins, column_types, declared_lineage, judge_lineage
 from dedp_assets.patterns.connectors.lineage_outbox import LineageOutbox
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.lineage import Dataset, LineageGraph, ObservedRun
-from dedp_assets.patterns.observability.dataset_tracker import Impact, affected_by, compare_lineage
-from dedp_assets.patterns.observability.lineage_completeness_metric import measure_lineage
+from dedp_assets.patterns.observability.dataset_tracker import Impact, Root, affected_by, root_of
 from dedp_assets.project import project
 from dedp_assets.resources.environments import Settings
 
@@ -31,36 +30,36 @@ __all__ = ["compare", "lineage"]
 Form = Literal["text", "json", "mermaid"]
 
 
-def lineage(settings: Settings, table: str = "", *, form: Form = "text") -> int:
-    """Print the graph of all tables, or what a change of one table hits.
+def lineage(settings: Settings, named: Sequence[str] = (), *, form: Form = "text", on: date | None = None) -> int:
+    """Print the graph of all tables, the impact of a change, or the first of several faulty tables.
 
     Args:
         settings: where everything is.
-        table: the table, or a source or a consumer by its name in the graph; the whole graph if empty.
+        named: tables, sources or consumers by their names in the graph: none for the whole graph, one for the impact of
+            a change, several for the place where a fault of all of them began.
         form: how to print.
+        on: UTC day of observed runs to take the graph from, instead of the declarations.
 
     Raises:
         ConfigError: if the graph has no such dataset.
     """
     tables = project().tables()
     graph = declared_lineage(tables).observing(_runs(settings))
-    if not table:
+    if on:
+        start = datetime.combine(on, time(), timezone.utc)
+        graph = graph.between(start, start + timedelta(days=1, microseconds=-1))
+    datasets = [_named(graph, each) for each in named]
+    if not datasets:
         _print_graph(graph, tables, form)
-        return 0
-    dataset = _named(graph, table)
-    impact = affected_by(graph, dataset)
-    part = _restricted(graph, {dataset, *impact.direct, *impact.indirect})
-    if form == "mermaid":
-        _say(as_mermaid(part, marked=dataset))
-    elif form == "json":
-        _say(json.dumps({"dataset": str(dataset), **_told(impact), "edges": as_json(part, {}, {})["edges"]}, indent=2))
+    elif len(datasets) == 1:
+        _print_impact(graph, datasets[0], form)
     else:
-        _print_impact(dataset, impact)
+        _print_root(root_of(graph, datasets), form)
     return 0
 
 
 def compare(settings: Settings, now: datetime) -> int:
-    """Print what runs were observed to read and write otherwise than declared, and the share of known flows.
+    """Print undeclared reads and writes of observed runs, and the share of declared flows.
 
     Args:
         settings: where everything is.
@@ -69,10 +68,10 @@ def compare(settings: Settings, now: datetime) -> int:
     Returns:
         1 if something is undeclared, otherwise 0.
     """
-    graph, runs = declared_lineage(project().tables()), _runs(settings)
-    found = compare_lineage(graph, runs)
-    measured = measure_lineage(graph, runs, [], now).measurements[0]
-    _say(f"{len(runs)} observed runs, {measured.value or 0:.1%} of all flows are declared.")
+    runs = _runs(settings)
+    found, measured = judge_lineage(project().tables(), runs, now)
+    share = measured.measurements[0].value or 0
+    _say(f"{len(runs)} observed runs, {share:.1%} of all flows are declared.")
     for name, lines in found.figures.items():
         for line in lines:
             _say(f"{name.replace('_', ' ')}: {line}")
@@ -101,8 +100,8 @@ def _restricted(graph: LineageGraph, datasets: set[Dataset]) -> LineageGraph:
     return replace(graph, datasets=tuple(each for each in graph.datasets if each in datasets), jobs=(), edges=edges)
 
 
-def _told(impact: Impact) -> dict[str, Any]:
-    """Return what a change hits as JSON values."""
+def _as_dict(impact: Impact) -> dict[str, Any]:
+    """Return an impact as JSON values."""
     return {
         "direct": [{"name": str(each), "kind": kind_of(each), "owner": each.owner} for each in impact.direct],
         "indirect": [{"name": str(each), "kind": kind_of(each), "owner": each.owner} for each in impact.indirect],
@@ -125,19 +124,39 @@ def _print_graph(graph: LineageGraph, tables: Sequence[LakeTable[...]], form: Fo
 
 
 def _targets(graph: LineageGraph, dataset: Dataset) -> Iterator[tuple[str, str]]:
-    """Yield each dataset that is fed by a dataset, and when a run was seen to do so."""
+    """Yield the datasets that a dataset feeds, each with the time of the last observed run."""
     for edge in graph.edges:
         if edge.source == dataset:
             yield str(edge.target), f"{edge.last_seen:%Y-%m-%d %H:%M}" if edge.last_seen else ""
 
 
-def _print_impact(dataset: Dataset, impact: Impact) -> None:
+def _print_impact(graph: LineageGraph, dataset: Dataset, form: Form) -> None:
+    impact = affected_by(graph, dataset)
+    part = _restricted(graph, {dataset, *impact.direct, *impact.indirect})
+    if form == "mermaid":
+        _say(as_mermaid(part, marked=dataset))
+        return
+    if form == "json":
+        edges = as_json(part, {}, {})["edges"]
+        _say(json.dumps({"dataset": str(dataset), **_as_dict(impact), "edges": edges}, indent=2))
+        return
     title = f"What a change of {dataset} hits"
     grid = Grid("how", "what", "kind", "owner", title=escape(title), title_justify="left")
     for how, datasets in (("direct", impact.direct), ("indirect", impact.indirect)):
         for each in datasets:
             grid.add_row(how, escape(str(each)), kind_of(each), escape(each.owner))
     Console(width=150).print(grid if impact.direct else f"Nothing reads {dataset}.")
+
+
+def _print_root(root: Root, form: Form) -> None:
+    if form == "json":
+        found = {"roots": root.datasets, "explained": root.explained}
+        _say(json.dumps({name: [str(each) for each in datasets] for name, datasets in found.items()}, indent=2))
+        return
+    for each in root.datasets:
+        _say(f"the fault began in {each}" + (f", of {each.owner}" if each.owner else ""))
+    for each in root.explained:
+        _say(f"{each} is downstream of it")
 
 
 def _say(text: str) -> None:

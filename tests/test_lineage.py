@@ -107,3 +107,20 @@ def test_a_table_that_is_not_there_is_refused(dedp):
     code, _, errors = dedp("gold/daily_visitor")
     assert code == 1
     assert "such as gold/daily_visitors" in errors
+
+
+def test_the_first_of_several_faulty_tables_is_named(dedp):
+    """With its owner; the others are downstream of it."""
+    code, out, _ = dedp("gold/daily_visitors", "silver/visits", "bronze/visits")
+    assert code == 0
+    assert out.splitlines()[0] == "the fault began in bronze/visits, of team:ingestion"
+    found = json.loads(dedp("gold/daily_visitors", "silver/visits", "--json")[1])
+    assert found == {"roots": ["silver/visits"], "explained": ["gold/daily_visitors"]}
+
+
+def test_the_graph_of_a_day_is_that_of_its_runs(dedp, tmp_path):
+    """Without what is only declared."""
+    ran(tmp_path, "gold_daily_visitors", ["silver/visits"], ["gold/daily_visitors"])
+    (edge,) = json.loads(dedp("--json", "--on", "2026-01-05")[1])["edges"]
+    assert (edge["source"], edge["target"]) == ("silver/visits", "gold/daily_visitors")
+    assert json.loads(dedp("--json", "--on", "2026-01-06")[1])["edges"] == []

@@ -195,7 +195,7 @@ def test_names_of_runs_cannot_leave_the_folder(outbox):
 @pytest.mark.parametrize("url", ["localhost:5000", "ftp://x", "http://user:pw@host", ""])
 def test_an_address_that_is_none_is_refused(url):
     """Before anything is delivered, and without its text, which may hold a password."""
-    with pytest.raises(ConfigError, match="the receiver of lineage must be an http"):
+    with pytest.raises(ConfigError, match="the URL of the receiver of lineage must be an http"):
         Receiver(url)
 
 

@@ -59,7 +59,7 @@ def as_mermaid(graph: LineageGraph, *, marked: Dataset | None = None) -> str:
 
 
 def kind_of(dataset: Dataset) -> str:
-    """Return what a node is: a table, a source or a consumer."""
+    """Return the kind of a node: table, source or consumer."""
     return _KINDS.get(dataset.namespace, "table")
 
 

@@ -1,17 +1,30 @@
-"""Lineage of the declared tables: the graph with its columns, and what runs were observed to do otherwise."""
+"""Lineage of the declared tables: graph, columns, and the comparison with observed runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from dedp_assets.graph.declare.tables import LakeTable
-from dedp_assets.patterns.core.lineage import CONSUMERS, LAKE, SOURCES, Dataset, LineageGraph, LineageJob
+from dedp_assets.patterns.core.lineage import (
+    CONSUMERS,
+    LAKE,
+    SOURCES,
+    Dataset,
+    LineageGraph,
+    LineageJob,
+    ObservedRun,
+)
+from dedp_assets.patterns.core.measurements import Measured
+from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.observability.dataset_tracker import compare_lineage
+from dedp_assets.patterns.observability.lineage_completeness_metric import measure_lineage
 
-__all__ = ["column_origins", "column_types", "declared_lineage"]
+__all__ = ["column_origins", "column_types", "declared_lineage", "judge_lineage"]
 
 
 def declared_lineage(tables: Sequence[LakeTable[...]]) -> LineageGraph:
-    """Return the lineage of declared tables, with their sources and the readers outside of the platform as nodes.
+    """Return the lineage of declared tables, with sources and external readers as nodes.
 
     Args:
         tables: the declared tables.
@@ -44,6 +57,20 @@ def column_origins(tables: Sequence[LakeTable[...]]) -> dict[str, dict[str, list
         for table in tables
         for name, lineage in table.lineage().items()
     }
+
+
+def judge_lineage(
+    tables: Sequence[LakeTable[...]], runs: Sequence[ObservedRun], now: datetime
+) -> tuple[Finding, Measured]:
+    """Compare the observed runs with the declared tables, and measure the share of declared flows.
+
+    Args:
+        tables: the declared tables.
+        runs: observed runs.
+        now: current time, with time zone.
+    """
+    graph = declared_lineage(tables)
+    return compare_lineage(graph, runs), measure_lineage(graph, runs, [], now)
 
 
 def _jobs_of(table: LakeTable[...]) -> Iterable[LineageJob]:

@@ -1,4 +1,4 @@
-"""Observed lineage of a step: the datasets that an attempt opens and commits to, as events of OpenLineage.
+"""Observed lineage of a step: opened and committed datasets, as events of OpenLineage.
 
 The events go into files of the platform's home. No receiver is asked while a run works, and an event that cannot be
 written is a line in the log.
@@ -40,7 +40,7 @@ LOGGER = logging.getLogger("dedp.lineage")
 
 
 class StepLineage:
-    """Lineage of an attempt, from its start to its end.
+    """Lineage of an attempt, from start to end.
 
     Attributes:
         inputs: what was opened.
@@ -75,7 +75,7 @@ class StepLineage:
 
     @property
     def outputs(self) -> list[Touched]:
-        """Tables that this attempt committed to, also those that the step does not declare."""
+        """Tables that this attempt committed to, declared or not."""
         done = self._batch.done if self._batch else {}
         by_name: dict[str, list[WriteResult]] = {}
         for did in done.values():
@@ -149,7 +149,7 @@ class StepLineage:
 
 @contextmanager
 def observed_step(context: dg.AssetExecutionContext, work: Work) -> Iterator[StepLineage]:
-    """Note the start of an attempt, and at the end of the block its inputs, outputs and outcome.
+    """Note the start of an attempt, and at the end of the block inputs, outputs and outcome.
 
     Args:
         context: Dagster's.
@@ -207,7 +207,7 @@ def _attempt(context: dg.AssetExecutionContext) -> Attempt:
 
 
 def _read_table(opened: Sequence[Opened], pinned: Pinned | None) -> Touched:
-    """Return a table as it was opened; counts and verdicts are told of the pinned partitions."""
+    """Return an opened table, with counts and verdicts of the pinned partitions."""
     newest = max(opened, key=lambda each: -1 if each.version is None else each.version)
     namespace, path = _place_at(newest.location)
     whole = any(not each.partitions for each in opened)
@@ -234,12 +234,12 @@ def _distinct(partitions: Iterable[Mapping[str, str | None]]) -> list[dict[str, 
 
 
 def _of_source(source: Source, identities: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the identities of a source's parts: those with the name of the source, or of a part below."""
+    """Return the identities with the name of a source, or of a part below the source."""
     return {n: v for n, v in identities.items() if n == source.name or n.startswith(f"{source.name}/")}
 
 
 def _place_at(location: str) -> tuple[str, str]:
-    """Return namespace and name of a table by its URI, by OpenLineage's rules."""
+    """Return namespace and name of a table from the URI, by OpenLineage's rules."""
     parts = urlsplit(location)
     path = unquote(parts.path)
     if parts.scheme in ("", "file"):
@@ -248,7 +248,7 @@ def _place_at(location: str) -> tuple[str, str]:
 
 
 def _place_of(source: Source) -> tuple[str, str]:
-    """Return namespace and name of a source; the system's own name where its address is not known."""
+    """Return namespace and name of a source; of a system without a known address, the system's name."""
     system, _, name = source.name.partition("/")
     chosen = settings()
     if system == "landing":

@@ -52,7 +52,7 @@ class Receiver:
             self._endpoint()
         except ConfigError:
             raise ConfigError(
-                "the receiver of lineage must be an http:// or https:// address without user and password"
+                "the URL of the receiver of lineage must be an http:// or https:// address without user and password"
             ) from None
 
     def send(self, event: Mapping[str, Any]) -> str:
@@ -70,7 +70,7 @@ class Receiver:
 
 
 class _Owed(NamedTuple):
-    """An event that was not delivered: when it happened, in which file, and where it ends there."""
+    """An undelivered event with time, file, and end within the file."""
 
     time: str
     file: str
@@ -89,7 +89,7 @@ class LineageOutbox:
     folder: Path
 
     def append(self, run_id: str, event: Mapping[str, Any], *, at: datetime) -> None:
-        """Append an event to the file of its run, as one line.
+        """Append an event to the file of a run, as one line.
 
         Args:
             run_id: id of the run, for the file's name.
@@ -199,7 +199,7 @@ class _Delivery:
         self.sent, self.refused, self.is_complete = 0, "", False
 
     def send(self, owed: Iterator[_Owed], note: Any, ends: dict[str, Any]) -> str:  # noqa: ANN401 - a function
-        """Send events and note how far each file is sent; return why it ended early."""
+        """Send events and note the end of the last event in each file; return the failure, if any."""
         try:
             for number, each in enumerate(owed, 1):
                 if time.monotonic() > self._end:
@@ -215,7 +215,7 @@ class _Delivery:
         return ""
 
     def _send(self, owed: _Owed) -> str:
-        """Send one event; return why the receiver failed. What is refused for its content is left out."""
+        """Send one event, or leave out a refused event; return the failure of the receiver, if any."""
         if owed.event is None:
             self.refused = f"a line of {owed.file} is no event"
             return ""
@@ -269,7 +269,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _put(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a file of JSON in one step, so that no reader sees a half of it."""
+    """Write a file of JSON in one step, so that no reader sees half a file."""
     draft = path.with_suffix(".draft")
     draft.write_text(json.dumps(content, default=_text_of))
     draft.replace(path)

@@ -82,7 +82,7 @@ class Attempt:
 
     @property
     def id(self) -> str:
-        """UUID of the attempt, the same whenever it is asked for."""
+        """UUID of the attempt, made of run, step and number."""
         return str(uuid.uuid5(_IDS, f"{self.run_id}/{self.step}/{self.number}"))
 
     @property
@@ -105,7 +105,7 @@ class ColumnInput:
         kind: ``DIRECT`` for values that come from the column, ``INDIRECT`` for an influence such as a filter.
         subtype: ``IDENTITY``, ``TRANSFORMATION`` or ``AGGREGATION``, or of an indirect one ``JOIN``, ``GROUP_BY``,
             ``FILTER``, ``SORT``, ``WINDOW`` or ``CONDITIONAL``; empty if nobody knows.
-        masking: whether the original value cannot be told from the result.
+        masking: whether the original value cannot be known from the result.
 
     Raises:
         ConfigError: for a subtype of the other kind.
@@ -247,15 +247,15 @@ def _event(
 ) -> dict[str, Any]:
     whole = {"namespace": attempt.namespace, "name": attempt.job}
     run = {"runId": attempt.parent_id}
-    told = {"parent": _facet(attempt, "parent", run=run, job=whole, root={"run": run, "job": whole})}
+    known = {"parent": _facet(attempt, "parent", run=run, job=whole, root={"run": run, "job": whole})}
     if attempt.nominal:
         start, end = (_time(each) for each in attempt.nominal)
-        told["nominalTime"] = _facet(attempt, "nominalTime", nominalStartTime=start, nominalEndTime=end)
+        known["nominalTime"] = _facet(attempt, "nominalTime", nominalStartTime=start, nominalEndTime=end)
     kind_of_job = _facet(attempt, "jobType", processingType="BATCH", integration="DAGSTER", jobType="STEP")
     return {
         "eventType": kind,
         "eventTime": _time(at),
-        "run": {"runId": attempt.id, "facets": {**told, **(facets or {})}},
+        "run": {"runId": attempt.id, "facets": {**known, **(facets or {})}},
         "job": {"namespace": attempt.namespace, "name": attempt.step, "facets": {"jobType": kind_of_job}},
         "inputs": [_input(attempt, each) for each in inputs],
         "outputs": [_output(attempt, each) for each in outputs],
@@ -323,7 +323,7 @@ def _field(name: str, column: Column, place: int) -> dict[str, Any]:
 
 
 def _nested(kind: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - a type in the log's form: a text or an object
-    """Return the fields inside a type; the items of an array are its field ``_element``."""
+    """Return the fields inside a type; items of an array are a field ``_element``."""
     if isinstance(kind, str):
         return []
     if kind["type"] == "struct":
@@ -363,7 +363,7 @@ def _schema_of(name: str) -> str:
 
 
 def _dataset_of(stated: Mapping[str, Any]) -> Dataset:
-    """Return a dataset by its name on the platform, or by the name that the event says."""
+    """Return a dataset by the name on the platform, otherwise by the name in the event."""
     owners = ((stated.get("facets") or {}).get("ownership") or {}).get("owners") or [{"name": ""}]
     named = ((stated.get("facets") or {}).get("symlinks") or {}).get("identifiers") or ()
     own = next((each for each in named if each["namespace"] in (LAKE, SOURCES)), stated)

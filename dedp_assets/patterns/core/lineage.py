@@ -1,4 +1,4 @@
-"""Lineage: datasets, the jobs that move data between them, and the runs that were observed.
+"""Lineage: datasets, jobs that move data between datasets, and observed runs.
 
 A graph has datasets as nodes and an edge for each pair of a dataset that a job reads and one that the job writes.
 """
@@ -48,7 +48,7 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class LineageJob:
-    """A declared job: what it reads and what it writes.
+    """A declared job with inputs and outputs.
 
     Attributes:
         name: name of the job.
@@ -71,7 +71,7 @@ class LineageJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedRun:
-    """A run of a job as observed: the datasets that it opened, and those that it committed to.
+    """An observed run of a job, with the opened and the committed datasets.
 
     Attributes:
         job: name of the job.
@@ -118,7 +118,7 @@ class Edge:
 
     @property
     def key(self) -> tuple[Dataset, str, Dataset]:
-        """What makes an edge: source, job and target."""
+        """Identity of an edge: source, job and target."""
         return (self.source, self.job, self.target)
 
     def __str__(self) -> str:
@@ -141,7 +141,7 @@ class LineageGraph:
 
     @classmethod
     def of(cls, jobs: Iterable[LineageJob], datasets: Iterable[Dataset] = ()) -> LineageGraph:
-        """Build the graph of declared jobs: each input of a job feeds each of its outputs.
+        """Build the graph of declared jobs: each input of a job feeds each output of the job.
 
         Args:
             jobs: the declared jobs.
@@ -175,7 +175,7 @@ class LineageGraph:
         return replace(self, datasets=datasets, edges=_joined([*self.edges, *moved]))
 
     def between(self, since: datetime, until: datetime) -> LineageGraph:
-        """Return the graph as observed in an interval: edges first seen before its end and last seen after its start.
+        """Return the graph of an interval: edges first seen before the end and last seen after the start.
 
         Args:
             since: start of the interval, with time zone.
@@ -212,7 +212,7 @@ def _distinct(datasets: Iterable[Dataset]) -> tuple[Dataset, ...]:
 
 
 def _joined(edges: Iterable[Edge]) -> tuple[Edge, ...]:
-    """Return each edge once, with the earliest and the latest time that it was seen."""
+    """Return each edge once, with the earliest and the latest time of a run."""
     found: dict[tuple[Dataset, str, Dataset], Edge] = {}
     for edge in edges:
         known = found.setdefault(edge.key, edge)
@@ -230,7 +230,7 @@ def _neighbours(pairs: Iterable[tuple[Dataset, Dataset]]) -> Mapping[Dataset, Se
 
 
 def _closure(start: Dataset, neighbours: Mapping[Dataset, Collection[Dataset]]) -> frozenset[Dataset]:
-    """Return what can be reached from ``start``; ends on circles, as each dataset is visited once."""
+    """Return the datasets in reach of ``start``; each is visited once, so that circles end."""
     seen, waiting = {start}, [start]
     while waiting:
         fresh = [each for each in neighbours.get(waiting.pop(), ()) if each not in seen]

@@ -1,4 +1,4 @@
-"""Tables that a block of code opens for reading, noted as they are opened."""
+"""Notes on the tables that a block of code opens for reading."""
 
 from __future__ import annotations
 

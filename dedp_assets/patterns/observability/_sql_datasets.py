@@ -27,7 +27,7 @@ _MOVES_NOTHING = ("Alter", "Analyze", "Comment", "Describe", "Drop", "Refresh", 
 
 @dataclass(frozen=True, slots=True)
 class SqlDatasets:
-    """What statements read and write.
+    """Inputs and outputs of SQL statements.
 
     Attributes:
         inputs: tables and views that are read, without common table expressions and placeholders.
@@ -41,7 +41,7 @@ class SqlDatasets:
 
 
 def datasets_of(text: str, *, dialect: str) -> SqlDatasets:
-    """Return what the statements of an SQL text read and write.
+    """Return the inputs and outputs of the statements in an SQL text.
 
     A table ``layer.dataset`` is ``layer/dataset`` of the lake, and a path is a file.
 
@@ -71,7 +71,7 @@ def datasets_of(text: str, *, dialect: str) -> SqlDatasets:
 
 
 def _statements(sqlglot: Any, text: str, dialect: str) -> Iterator[str]:  # noqa: ANN401 - a module
-    """Split a text at the semicolons outside of texts and comments, so that one bad statement spoils no other."""
+    """Split a text into statements, so that one bad statement spoils no other."""
     try:
         tokens = sqlglot.tokenize(text, dialect=dialect)
     except sqlglot.errors.SqlglotError:
@@ -114,7 +114,7 @@ def _is_named(exp: Any, table: Any) -> bool:  # noqa: ANN401 - as above
 
 
 def _is_derived(exp: Any, table: Any) -> bool:  # noqa: ANN401 - as above
-    """Return whether a table is none: a function, a placeholder, or a common table expression that is in scope."""
+    """Return whether a table is a function, a placeholder, or a common table expression in scope."""
     if not _is_named(exp, table):
         return True
     if len(table.parts) > 1:

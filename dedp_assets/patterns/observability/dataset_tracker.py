@@ -28,7 +28,7 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Impact:
-    """What a change of a dataset hits, each dataset once.
+    """Impact of a change of a dataset, each affected dataset once.
 
     Attributes:
         direct: datasets and consumers one job away.
@@ -42,7 +42,7 @@ class Impact:
 
     @property
     def consumers(self) -> tuple[Dataset, ...]:
-        """Readers outside of the platform, such as dashboards, also those behind other tables."""
+        """External readers such as dashboards, direct and indirect."""
         return tuple(each for each in (*self.direct, *self.indirect) if each.namespace == CONSUMERS)
 
 
@@ -69,7 +69,7 @@ def compare_lineage(
     dialect: str = "spark",
     least_runs: int = 1,
 ) -> Finding:
-    """Compare what jobs were observed to read and write with what they declare.
+    """Compare observed reads and writes of jobs with the declared inputs and outputs.
 
     A failed run shows nothing, as what it was about to write is not there. Reads of a job's own outputs are left out.
 
@@ -131,7 +131,7 @@ def compare_lineage(
 
 @typed
 def affected_by(graph: LineageGraph, dataset: Dataset) -> Impact:
-    """List what a change, a new name or the removal of a dataset hits.
+    """List the datasets that a change, a new name or the removal of a dataset affects.
 
     Args:
         graph: the lineage; with the consumers as nodes, if they are declared.
@@ -174,7 +174,7 @@ def root_of(graph: LineageGraph, faults: Sequence[Dataset]) -> Root:
 
 
 class _Seen:
-    """What the runs and statements of a job read and wrote."""
+    """Inputs and outputs of the runs and statements of a job."""
 
     def __init__(self) -> None:
         self.inputs: set[Dataset] = set()
@@ -199,7 +199,7 @@ def _blind_spots(jobs: Mapping[str, LineageJob], seen: Mapping[str, _Seen]) -> l
 
 
 def _never_observed(jobs: Iterable[LineageJob], seen: Mapping[str, _Seen], least_runs: int) -> list[str]:
-    """List what jobs declare and no run did, without the readers outside of the platform."""
+    """List declared inputs and outputs without a run, apart from external readers."""
     lines: list[str] = []
     for job in jobs:
         found = seen.get(job.name) or _Seen()

@@ -97,10 +97,10 @@ def _one_sided(declared: LineageGraph, observed: Sequence[ObservedRun]) -> set[F
 
 def _blind(declared: LineageGraph, observed: Sequence[ObservedRun]) -> set[Flow]:
     """Return a flow without known ends for each job of which neither inputs nor outputs are known."""
-    told = {job.name for job in declared.jobs if job.inputs or job.outputs}
-    told |= {run.job for run in observed if run.inputs or run.outputs}
+    known = {job.name for job in declared.jobs if job.inputs or job.outputs}
+    known |= {run.job for run in observed if run.inputs or run.outputs}
     every = {job.name for job in declared.jobs} | {run.job for run in observed if not run.failed}
-    return {(None, job, None) for job in every - told}
+    return {(None, job, None) for job in every - known}
 
 
 def _sentence(flow: Flow) -> str:
