@@ -44,7 +44,7 @@ def lineage(settings: Settings, named: Sequence[str] = (), *, form: Form = "text
         ConfigError: if the graph has no such dataset.
     """
     tables = project().tables()
-    graph = declared_lineage(tables).observing(_runs(settings))
+    graph = declared_lineage(tables, project().jobs()).observing(_runs(settings))
     if on:
         start = datetime.combine(on, time(), timezone.utc)
         graph = graph.between(start, start + timedelta(days=1, microseconds=-1))
@@ -69,7 +69,7 @@ def compare(settings: Settings, now: datetime) -> int:
         1 if something is undeclared, otherwise 0.
     """
     runs = _runs(settings)
-    found, measured = judge_lineage(project().tables(), runs, now)
+    found, measured = judge_lineage(project().tables(), project().jobs(), runs, now)
     share = measured.measurements[0].value or 0
     _say(f"{len(runs)} observed runs, {share:.1%} of all flows are declared.")
     for name, lines in found.figures.items():

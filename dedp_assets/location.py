@@ -19,7 +19,7 @@ from dedp_assets.components.defining import definitions_of  # noqa: E402
 from dedp_assets.components.loading import load  # noqa: E402
 from dedp_assets.graph.checks.catching_up import catch_up_checks  # noqa: E402
 from dedp_assets.graph.checks.completeness import completeness_checks  # noqa: E402
-from dedp_assets.graph.declare import LakeTable, OnMarkers, declared, declared_jobs, sources, starting  # noqa: E402
+from dedp_assets.graph.declare import LakeJob, LakeTable, OnMarkers, declared, declared_jobs, sources, starting  # noqa: E402
 from dedp_assets.resources.alerting import Alerting  # noqa: E402
 from dedp_assets.resources.clock import Clock  # noqa: E402
 from dedp_assets.resources.environments import settings  # noqa: E402
@@ -34,7 +34,7 @@ from dedp_assets.sensors.markers import markers_finished  # noqa: E402
 from dedp_assets.sensors.reconciler import reconcilers  # noqa: E402
 from dedp_assets.sensors.replay import dead_letters_fixed  # noqa: E402
 
-__all__ = ["lake_definitions", "lake_resources", "lake_sensors", "lake_tables", "package_definitions"]
+__all__ = ["lake_definitions", "lake_jobs", "lake_resources", "lake_sensors", "lake_tables", "package_definitions"]
 
 Sensors = Callable[[Sequence[LakeTable[...]], Sequence[Any]], Sequence[dg.SensorDefinition]]
 
@@ -136,6 +136,11 @@ def _wiring(
         # One process per run: Spark is the parallel part, and a process per step costs more than most steps.
         executor=dg.in_process_executor,
     )
+
+
+def lake_jobs(path_within_project: Path) -> list[LakeJob]:
+    """List the jobs that a project declares in Python."""
+    return declared_jobs(dg.ComponentTree.for_project(path_within_project).defs_module)
 
 
 def lake_tables(path_within_project: Path) -> list[LakeTable[...]]:

@@ -10,13 +10,13 @@ import pytest
 from dedp_assets import defs
 from dedp_assets.cli import main
 from dedp_assets.graph.checks.lineage import declared_lineage
-from dedp_assets.graph.declare import declared
+from dedp_assets.graph.declare import declared, declared_jobs
 from dedp_assets.patterns.connectors.lineage_outbox import LineageOutbox
 from dedp_assets.patterns.connectors.openlineage import Attempt, Touched, complete_event
 from dedp_assets.patterns.core.lineage import LAKE, Dataset
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)
-TABLES = declared(defs)
+TABLES, JOBS = declared(defs), declared_jobs(defs)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_the_export_equals_the_definitions(dedp):
     code, out, _ = dedp("--json")
     found = json.loads(out)
     assert code == 0
-    expected = {(str(edge.source), str(edge.target)) for edge in declared_lineage(TABLES).edges}
+    expected = {(str(edge.source), str(edge.target)) for edge in declared_lineage(TABLES, JOBS).edges}
     assert {(each["source"], each["target"]) for each in found["edges"]} == expected
     columns = {each["name"]: each["columns"] for each in found["datasets"] if each["kind"] == "table"}
     for table in TABLES:

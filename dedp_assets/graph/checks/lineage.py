@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from dedp_assets.graph.declare.starting import LakeJob
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.patterns.core.lineage import (
     CONSUMERS,
@@ -17,20 +18,23 @@ from dedp_assets.patterns.core.lineage import (
 )
 from dedp_assets.patterns.core.measurements import Measured
 from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.observability.dataset_tracker import compare_lineage
 from dedp_assets.patterns.observability.lineage_completeness_metric import measure_lineage
 
 __all__ = ["column_origins", "column_types", "declared_lineage", "judge_lineage"]
 
 
-def declared_lineage(tables: Sequence[LakeTable[...]]) -> LineageGraph:
+def declared_lineage(tables: Sequence[LakeTable[...]], jobs: Sequence[LakeJob] = ()) -> LineageGraph:
     """Return the lineage of declared tables, with sources and external readers as nodes.
 
     Args:
         tables: the declared tables.
+        jobs: declared jobs that write tables apart from the partitions.
     """
     owners = [Dataset(LAKE, spec.name, table.about.owner) for table in tables for spec in table.tables]
-    return LineageGraph.of([job for table in tables for job in _jobs_of(table)], owners)
+    apart = [_apart(job) for job in jobs if job.function is not None]
+    return LineageGraph.of([*apart, *(job for table in tables for job in _jobs_of(table))], owners)
 
 
 def column_types(tables: Sequence[LakeTable[...]]) -> dict[str, dict[str, str]]:
@@ -60,17 +64,26 @@ def column_origins(tables: Sequence[LakeTable[...]]) -> dict[str, dict[str, list
 
 
 def judge_lineage(
-    tables: Sequence[LakeTable[...]], runs: Sequence[ObservedRun], now: datetime
+    tables: Sequence[LakeTable[...]], jobs: Sequence[LakeJob], runs: Sequence[ObservedRun], now: datetime
 ) -> tuple[Finding, Measured]:
     """Compare the observed runs with the declared tables, and measure the share of declared flows.
 
     Args:
         tables: the declared tables.
+        jobs: declared jobs that write tables apart from the partitions.
         runs: observed runs.
         now: current time, with time zone.
     """
-    graph = declared_lineage(tables)
+    graph = declared_lineage(tables, jobs)
     return compare_lineage(graph, runs), measure_lineage(graph, runs, [], now)
+
+
+def _apart(job: LakeJob) -> LineageJob:
+    """Return a job by the name of the op, as in the events of runs."""
+    inputs = [Dataset(LAKE if isinstance(each, TableSpec) else SOURCES, each.name) for each in job.reads]
+    return LineageJob(
+        getattr(job.function, "__name__", ""), (*inputs,), tuple(Dataset(LAKE, e.name) for e in job.writes)
+    )
 
 
 def _jobs_of(table: LakeTable[...]) -> Iterable[LineageJob]:

@@ -7,7 +7,7 @@ written is a line in the log.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -32,9 +32,10 @@ from dedp_assets.patterns.connectors.openlineage import (
 from dedp_assets.patterns.core.lineage import LAKE, SOURCES, Dataset
 from dedp_assets.patterns.core.opening import Opened, noting_opened
 from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.delta import Commit, Table
 from dedp_assets.resources.environments import settings
 
-__all__ = ["StepLineage", "observed_step"]
+__all__ = ["AppendLineage", "StepLineage", "observed_append", "observed_step"]
 
 LOGGER = logging.getLogger("dedp.lineage")
 
@@ -64,14 +65,9 @@ class StepLineage:
     @property
     def inputs(self) -> list[Touched]:
         """Tables that were opened, and sources that were read; a pinned table that was not opened is none."""
-        own = {table.name for table in self._work.tables}
-        by_name: dict[str, list[Opened]] = {}
-        for each in self._opened:
-            if each.spec.name not in own:
-                by_name.setdefault(each.spec.name, []).append(each)
         pinned = {each.table.name: each for inputs in self._read().values() for each in inputs.pinned}
-        tables = [_read_table(opened, pinned.get(name)) for name, opened in by_name.items()]
-        return [*tables, *self._sources()]
+        own = {table.name for table in self._work.tables}
+        return [*_read_tables(self._opened, own, pinned), *self._sources()]
 
     @property
     def outputs(self) -> list[Touched]:
@@ -101,10 +97,7 @@ class StepLineage:
             # A source that no identity names is one that is asked while the rows are computed.
             if source.name in named or not named:
                 values = list(found[source.name].values())
-                version = str(values[0]) if len(values) == 1 else None
-                namespace, name = _place_of(source)
-                alias = Dataset(SOURCES, source.name)
-                yield Touched(namespace=namespace, name=name, known_as=alias, version=version, owner=source.owner)
+                yield _read_source(source, str(values[0]) if len(values) == 1 else None)
 
     def _written(self, name: str, results: Sequence[WriteResult]) -> Touched:
         table = next((each for each in self._work.tables if each.name == name), None)
@@ -147,6 +140,46 @@ class StepLineage:
         }
 
 
+class AppendLineage:
+    """Lineage of an attempt to append in commits of the attempt's own, from start to end.
+
+    Attributes:
+        commits: commits of the attempt.
+        error: reason of a failure; empty for a success.
+    """
+
+    def __init__(self, table: Table, sources: Sequence[Source], opened: Sequence[Opened]) -> None:
+        self._table, self._read, self._opened = table, sources, opened
+        self.commits: Sequence[Commit] = ()
+        self.error = ""
+
+    @property
+    def inputs(self) -> list[Touched]:
+        """Opened tables, and the sources."""
+        tables = _read_tables(self._opened, {self._table.name}, {})
+        return [*tables, *[_read_source(each, None) for each in self._read]]
+
+    @property
+    def outputs(self) -> list[Touched]:
+        """The table of the commits; none without a commit."""
+        if not self.commits:
+            return []
+        namespace, path = _place_at(self._table.store.uri)
+        keys = sorted({tuple(sorted(each)) for commit in self.commits for each in commit.changed}, key=str)
+        written = Touched(
+            namespace=namespace,
+            name=path,
+            known_as=Dataset(LAKE, self._table.name),
+            version=max(each.version for each in self.commits),
+            columns=self._table.spec.columns,
+            partitions=[dict(each) for each in keys],
+            rows=sum(each.rows_added for each in self.commits),
+            size=sum(each.bytes_added for each in self.commits),
+            files=sum(len(each.files_added) for each in self.commits),
+        )
+        return [written]
+
+
 @contextmanager
 def observed_step(context: dg.AssetExecutionContext, work: Work) -> Iterator[StepLineage]:
     """Note the start of an attempt, and at the end of the block inputs, outputs and outcome.
@@ -157,24 +190,50 @@ def observed_step(context: dg.AssetExecutionContext, work: Work) -> Iterator[Ste
     """
     with noting_opened() as opened:
         seen = StepLineage(context, work, opened)
-        if not (folder := context.resources.lake.lineage):
+        with _noted(context, seen):
             yield seen
-            return
-        outbox, clock = LineageOutbox(Path(folder)), context.resources.clock
+
+
+@contextmanager
+def observed_append(context: dg.OpExecutionContext, table: Table, sources: Sequence[Source]) -> Iterator[AppendLineage]:
+    """Note the start of an attempt to append, and at the end of the block inputs, outputs and outcome.
+
+    Args:
+        context: Dagster's.
+        table: the table that the block appends to.
+        sources: systems outside of the lake that the block reads.
+    """
+    with noting_opened() as opened:
+        seen = AppendLineage(table, sources, opened)
+        with _noted(context, seen):
+            yield seen
+
+
+@contextmanager
+def _noted(
+    context: dg.OpExecutionContext | dg.AssetExecutionContext, seen: StepLineage | AppendLineage
+) -> Iterator[None]:
+    """Note the events of an attempt around the block, if the platform has a folder for events."""
+    lake, clock = (getattr(context.resources, name, None) for name in ("lake", "clock"))
+    if lake is None or clock is None or not lake.lineage:
+        yield
+        return
+    outbox = LineageOutbox(Path(lake.lineage))
+    with _harmless():
+        at = clock.now()
+        outbox.append(context.run.run_id, start_event(_attempt(context), at=at), at=at)
+    try:
+        yield
+    except BaseException as error:
+        seen.error = seen.error or f"{type(error).__name__}: {error}"
+        raise
+    finally:
         with _harmless():
-            attempt = _attempt(context)
-            outbox.append(context.run.run_id, start_event(attempt, at=clock.now()), at=clock.now())
-        try:
-            yield seen
-        except BaseException as error:
-            seen.error = f"{type(error).__name__}: {error}"
-            raise
-        finally:
-            with _harmless():
-                outbox.append(context.run.run_id, _terminal(seen, _attempt(context), clock.now()), at=clock.now())
+            at = clock.now()
+            outbox.append(context.run.run_id, _terminal(seen, _attempt(context), at), at=at)
 
 
-def _terminal(seen: StepLineage, attempt: Attempt, at: datetime) -> dict[str, Any]:
+def _terminal(seen: StepLineage | AppendLineage, attempt: Attempt, at: datetime) -> dict[str, Any]:
     if seen.error:
         return fail_event(attempt, at=at, error=seen.error, inputs=seen.inputs, outputs=seen.outputs)
     return complete_event(attempt, at=at, inputs=seen.inputs, outputs=seen.outputs)
@@ -189,8 +248,8 @@ def _harmless() -> Iterator[None]:
         LOGGER.warning("an event of lineage was not noted", exc_info=True)
 
 
-def _attempt(context: dg.AssetExecutionContext) -> Attempt:
-    op = context.op_execution_context
+def _attempt(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> Attempt:
+    op = context.op_execution_context if isinstance(context, dg.AssetExecutionContext) else context
     nominal = None
     # Dagster knows no window of runs without partitions, or with partitions that are no times.
     with suppress(dg.DagsterInvariantViolationError, ValueError, AttributeError):
@@ -204,6 +263,21 @@ def _attempt(context: dg.AssetExecutionContext) -> Attempt:
         namespace=settings().lineage_namespace,
         nominal=nominal,
     )
+
+
+def _read_tables(opened: Sequence[Opened], own: Collection[str], pinned: Mapping[str, Pinned]) -> list[Touched]:
+    """Return the opened tables, without the tables that the step writes."""
+    by_name: dict[str, list[Opened]] = {}
+    for each in opened:
+        if each.spec.name not in own:
+            by_name.setdefault(each.spec.name, []).append(each)
+    return [_read_table(each, pinned.get(name)) for name, each in by_name.items()]
+
+
+def _read_source(source: Source, version: str | None) -> Touched:
+    namespace, name = _place_of(source)
+    alias = Dataset(SOURCES, source.name)
+    return Touched(namespace=namespace, name=name, known_as=alias, version=version, owner=source.owner)
 
 
 def _read_table(opened: Sequence[Opened], pinned: Pinned | None) -> Touched:
