@@ -9,8 +9,10 @@ import dagster as dg
 import pytest
 
 from dedp_assets.graph.catalogue.sources import Source
-from dedp_assets.graph.declare import About, Reads, Runs, lake_table
+from dedp_assets.graph.checks.lineage import declared_lineage, judge_lineage
+from dedp_assets.graph.declare import About, Every, Job, Reads, Runs, lake_job, lake_table
 from dedp_assets.graph.run import failures
+from dedp_assets.graph.run.appending import appending
 from dedp_assets.graph.run.batches import Inputs, Step
 from dedp_assets.graph.run.feeds import Pinned, same
 from dedp_assets.patterns.connectors.lineage_outbox import LineageOutbox
@@ -183,6 +185,18 @@ def test_a_failed_run_names_its_inputs_and_no_outputs(platform):
     assert "3 rows of 40 are broken" in event["run"]["facets"]["errorMessage"]["message"]
 
 
+def test_a_secret_in_an_error_does_not_leave_the_platform(platform, monkeypatch):
+    """An address with a password, as a driver quotes it."""
+    monkeypatch.setenv("DEDP_POSTGRES", "postgresql://ada:s3cret-pw@db.example/shop")
+
+    def breaks(*_):
+        raise RuntimeError("postgresql://ada:s3cret-pw@db.example/shop is down; password s3cret-pw")
+
+    platform.do = breaks
+    platform.run()
+    assert "s3cret-pw" not in json.dumps(platform.events())
+
+
 @pytest.mark.parametrize("error", [ZeroDivisionError("x"), KeyboardInterrupt()], ids=["a bug", "an interruption"])
 def test_whatever_ends_a_step_ends_its_attempt(platform, error):
     """One start, one end."""
@@ -279,3 +293,53 @@ def test_opened_tables_are_noted_in_the_block_alone():
         with noting_opened() as inner:
             note_opened(OTHER, "file:///y", 2)
     assert ([each.spec for each in outer], [each.spec for each in inner]) == ([SOURCE], [OTHER])
+
+
+@pytest.mark.parametrize("error", ["", "the topic lost records"], ids=["appended", "failed in between"])
+def test_an_append_is_observed_with_its_commits(platform, error):
+    """Opened tables and sources are inputs, and what was committed before a failure is an output."""
+    table = Table.at(platform.root / SOURCE.name, SparkEngine)
+
+    @dg.op(required_resource_keys={"lake", "clock"})
+    def append_source(context):
+        with appending(context, table, code_version="1", column="day", at=NOW, sources=[TOPIC]):
+            note_opened(OTHER, "file:///other", None)
+            record = a_record(table.name, {"day": NEXT}, run_id=context.run.run_id)
+            write_log(platform.root / SOURCE.name, {}, [], [{"record": record, "changed": [{"day": NEXT}]}])
+            if error:
+                raise ContractError(error)
+
+    lake = Lake(root=str(platform.root), lineage=str(platform.home), engine=SparkEngine())
+    job = dg.GraphDefinition(name="stream", node_defs=[append_source]).to_job()
+    resources = {"lake": lake, "clock": Clock(fixed=NOW.isoformat())}
+    assert job.execute_in_process(resources=resources, raise_on_error=False).success == (not error)
+    start, end = platform.events()
+    assert (start["eventType"], end["eventType"]) == ("START", "FAIL" if error else "COMPLETE")
+    assert end["job"]["name"] == "append_source"
+    assert names(end["inputs"]) == ["bronze/other", "kafka/visits"]
+    assert "version" not in end["inputs"][0]["facets"]
+    (written,) = end["outputs"]
+    assert written["facets"]["version"]["datasetVersion"] == "3"
+    assert written["outputFacets"]["subset"]["outputCondition"]["partitions"] == [{"dimensions": {"day": NEXT}}]
+
+
+def test_a_job_apart_from_partitions_is_a_node_by_what_it_declares(platform):
+    """Without a declaration it is a blind spot."""
+    when = Every("0 4 * * *", description="At night.")
+
+    def append_source(context) -> None:
+        """Append."""
+
+    def tidy_up(context) -> None:
+        """Tidy up."""
+
+    jobs = [
+        lake_job(Job("stream", "Appends."), when, reads=[TOPIC, OTHER], writes=[SOURCE])(append_source),
+        lake_job(Job("tidy", "Tidies."), when)(tidy_up),
+    ]
+    graph = declared_lineage([platform.table()], jobs)
+    assert "source:kafka/visits -> bronze/source by append_source" in {str(edge) for edge in graph.edges}
+    assert "bronze/source -> gold/totals by gold_totals" in {str(edge) for edge in graph.edges}
+    finding, measured = judge_lineage([platform.table()], jobs, [], NOW)
+    assert finding.figures["blind_spots"] == ["tidy_up"]
+    assert measured.measurements[0].value == 4 / 5
