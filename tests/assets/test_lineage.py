@@ -15,7 +15,7 @@ from dedp_assets.patterns.observability.dataset_tracker import compare_lineage
 from tests.assets.conftest import day
 from tests.openlineage import faults_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.budget(30, "three loaded days")]
+pytestmark = [pytest.mark.spark, pytest.mark.budget(30, "three days are loaded through all layers")]
 
 
 @pytest.fixture(scope="module")

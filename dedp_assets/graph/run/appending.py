@@ -82,7 +82,7 @@ def appending(
 def _report_appended(
     context: dg.OpExecutionContext, table: Table, before: int, column: str, figures: Mapping[str, Figure]
 ) -> list[Commit]:
-    """Record a materialization of each partition with rows of this run after a version; return the run's commits."""
+    """Record a materialization of each partition with new rows of this run, and return the run's commits."""
     commits = table.ledger.commits(since=before) if table.ledger.exists() else ()
     ours = [c for c in commits if c.record and c.record.run_id == context.run.run_id]
     changed = [(dict(partition)[column], commit) for commit in ours for partition in commit.changed]
