@@ -1,4 +1,4 @@
-"""The command line ``dedp``: new, setup, demo, up, status, alerts, cost, verify, check, run ...
+"""The command line ``dedp``: new, setup, demo, up, status, alerts, cost, lineage, verify, run ...
 
 A command is a function of its own module, imported when it is called.
 """
@@ -91,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     status.add_argument("--json", action="store_true", help="the same for programs")
     status.add_argument("--page", type=Path, metavar="FILE", help="write the status page to a file of HTML instead")
     _add_cost(commands)
+    _add_lineage(commands)
     commands.add_parser(
         "letters", help="dead letters of every table, by status and error class, without starting Spark"
     )
@@ -143,6 +144,19 @@ def _add_cost(commands: Any) -> None:  # noqa: ANN401 - argparse does not export
     cost.add_argument("table", nargs="?", default="", help="layer/dataset, by partition (default: all tables)")
     cost.add_argument("--since", type=date.fromisoformat, metavar="DAY", help="first UTC day of commits to count")
     cost.add_argument("--json", action="store_true", help="the same for programs, with every figure")
+
+
+def _add_lineage(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
+    """Add the command for the lineage of tables."""
+    lineage = commands.add_parser("lineage", help="which tables feed which, and what a change of one hits")
+    lineage.add_argument("table", nargs="*", help="what a change hits; of several faulty tables, where the fault began")
+    lineage.add_argument(
+        "--on", type=date.fromisoformat, metavar="DAY", help="what runs were observed to do on a UTC day"
+    )
+    form = lineage.add_mutually_exclusive_group()
+    form.add_argument("--json", dest="form", action="store_const", const="json", help="for programs, with columns")
+    form.add_argument("--mermaid", dest="form", action="store_const", const="mermaid", help="as text of a flowchart")
+    form.add_argument("--compare", dest="form", action="store_const", const="compare", help="what is not as declared")
 
 
 def _add_files(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
@@ -253,6 +267,15 @@ def _cost(chosen: argparse.Namespace) -> int:
     return cost(settings(), chosen.table, since=chosen.since, as_json=chosen.json)
 
 
+def _lineage(chosen: argparse.Namespace) -> int:
+    from dedp_assets.lineage import compare, lineage  # noqa: PLC0415
+    from dedp_assets.resources.clock import Clock  # noqa: PLC0415
+
+    if chosen.form == "compare":
+        return compare(settings(), Clock().now())
+    return lineage(settings(), chosen.table, form=chosen.form or "text", on=chosen.on)
+
+
 def _letters(_: argparse.Namespace) -> int:
     from dedp_assets.letters import letters  # noqa: PLC0415
 
@@ -321,14 +344,27 @@ def _approve(chosen: argparse.Namespace) -> int:
 
 _EXTRAS = {
     **dict.fromkeys(
-        ("status", "alerts", "cost", "letters", "verify", "versions", "infer", "check", "schema", "run", "approve"),
+        (
+            "status",
+            "alerts",
+            "cost",
+            "lineage",
+            "letters",
+            "verify",
+            "versions",
+            "infer",
+            "check",
+            "schema",
+            "run",
+            "approve",
+        ),
         "dagster",
     ),
     **dict.fromkeys(("up", "demo", "work", "history"), "local"),
 }
 """Command -> extra with the packages of the command; the core has the packages of all other commands."""
 _COMPUTING = ("demo", "run", "approve")
-_BESIDE = (*_COMPUTING, "work", "status", "alerts", "cost", "letters", "versions", "verify")
+_BESIDE = (*_COMPUTING, "work", "status", "alerts", "cost", "lineage", "letters", "versions", "verify")
 _COMMANDS = {
     "new": _new,
     "setup": _setup,
@@ -337,6 +373,7 @@ _COMMANDS = {
     "work": _work,
     "status": _status,
     "cost": _cost,
+    "lineage": _lineage,
     "alerts": _alerts,
     "letters": _letters,
     "versions": _versions,

@@ -19,7 +19,7 @@ from dedp_assets.components.defining import definitions_of  # noqa: E402
 from dedp_assets.components.loading import load  # noqa: E402
 from dedp_assets.graph.checks.catching_up import catch_up_checks  # noqa: E402
 from dedp_assets.graph.checks.completeness import completeness_checks  # noqa: E402
-from dedp_assets.graph.declare import LakeTable, OnMarkers, declared, declared_jobs, sources, starting  # noqa: E402
+from dedp_assets.graph.declare import LakeJob, LakeTable, OnMarkers, declared, declared_jobs, sources, starting  # noqa: E402
 from dedp_assets.resources.alerting import Alerting  # noqa: E402
 from dedp_assets.resources.clock import Clock  # noqa: E402
 from dedp_assets.resources.environments import settings  # noqa: E402
@@ -29,11 +29,12 @@ from dedp_assets.resources.secrets import Secrets  # noqa: E402
 from dedp_assets.resources.spark import SparkEngine  # noqa: E402
 from dedp_assets.sensors.alerts import alerts  # noqa: E402
 from dedp_assets.sensors.external_trigger import events_arrived  # noqa: E402
+from dedp_assets.sensors.lineage import lineage  # noqa: E402
 from dedp_assets.sensors.markers import markers_finished  # noqa: E402
 from dedp_assets.sensors.reconciler import reconcilers  # noqa: E402
 from dedp_assets.sensors.replay import dead_letters_fixed  # noqa: E402
 
-__all__ = ["lake_definitions", "lake_resources", "lake_sensors", "lake_tables", "package_definitions"]
+__all__ = ["lake_definitions", "lake_jobs", "lake_resources", "lake_sensors", "lake_tables", "package_definitions"]
 
 Sensors = Callable[[Sequence[LakeTable[...]], Sequence[Any]], Sequence[dg.SensorDefinition]]
 
@@ -56,14 +57,14 @@ def lake_resources() -> dict[str, object]:
         "alerts": Alerting(),
         "clock": Clock(),
         "engine": engine,
-        "lake": Lake(root=str(chosen.lakehouse), engine=engine),
+        "lake": Lake(root=str(chosen.lakehouse), lineage=str(chosen.home / "lineage"), engine=engine),
         "landing": Landing(root=str(chosen.landing)),
         "secrets": Secrets(),
     }
 
 
 def lake_sensors(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> list[dg.SensorDefinition]:
-    """Make the sensors over declared tables: staleness, deliveries, replays, announced events, alerts."""
+    """Make the sensors over declared tables: staleness, deliveries, replays, announced events, alerts, lineage."""
     made = reconcilers(tables, jobs)
     if any(table.runs.replay for table in tables):
         made.append(dead_letters_fixed(tables))
@@ -73,6 +74,8 @@ def lake_sensors(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> list[
         made.append(markers_finished(tables, jobs))
     if settings().alerts.channels:
         made.append(alerts(tables))
+    if url := settings().lineage_url:
+        made.append(lineage(url))
     return made
 
 
@@ -133,6 +136,11 @@ def _wiring(
         # One process per run: Spark is the parallel part, and a process per step costs more than most steps.
         executor=dg.in_process_executor,
     )
+
+
+def lake_jobs(path_within_project: Path) -> list[LakeJob]:
+    """List the jobs that a project declares in Python."""
+    return declared_jobs(dg.ComponentTree.for_project(path_within_project).defs_module)
 
 
 def lake_tables(path_within_project: Path) -> list[LakeTable[...]]:

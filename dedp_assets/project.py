@@ -17,7 +17,7 @@ from dedp_assets.resources.environments import CHECKOUT, project_root
 if TYPE_CHECKING:
     import dagster as dg
 
-    from dedp_assets.graph.declare import LakeTable
+    from dedp_assets.graph.declare import LakeJob, LakeTable
 
 __all__ = ["Project", "project"]
 
@@ -100,6 +100,13 @@ class Project:
 
         self.be_importable()
         return lake_tables(self.root)
+
+    def jobs(self) -> list[LakeJob]:
+        """List the declared jobs."""
+        from dedp_assets.location import lake_jobs  # noqa: PLC0415 - as above
+
+        self.be_importable()
+        return lake_jobs(self.root)
 
     def be_importable(self) -> None:
         """Let this process import the project's modules, installed or not."""

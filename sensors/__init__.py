@@ -11,8 +11,10 @@ from typing import Any
 import dagster as dg
 
 from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.resources.environments import settings
 from dedp_assets.sensors.alerts import alerts
 from dedp_assets.sensors.external_trigger import events_arrived
+from dedp_assets.sensors.lineage import lineage
 from dedp_assets.sensors.reconciler import reconcilers
 from dedp_assets.sensors.replay import dead_letters_fixed
 from dedp_assets.sensors.small_files import files_scattered
@@ -28,4 +30,5 @@ def sensors(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> list[dg.Se
         events_arrived(tables, jobs),
         files_scattered,
         alerts(tables),
+        *([lineage(url)] if (url := settings().lineage_url) else []),
     ]

@@ -28,6 +28,15 @@ variable               meaning                                                  
 ``DEDP_FIRST_DAY``     first daily partition, ``YYYY-MM-DD``                       30 days before the data
 =====================  ==========================================================  =========================
 
+Of lineage (``docs/lineage.md``):
+
+==========================  =====================================================  =================
+variable                    meaning                                                default
+==========================  =====================================================  =================
+``DEDP_LINEAGE_URL``        URL of a server that takes OpenLineage's events        none: in files
+``DEDP_LINEAGE_NAMESPACE``  namespace of this platform's jobs there                ``dedp``
+==========================  =====================================================  =================
+
 Of alerts (``docs/alerts.md``), where the two addresses hold secrets:
 
 ============================  ===================================================  =================
@@ -132,6 +141,8 @@ class Settings:
     look_seconds: int = 0
     runs_at_once: int = 2
     stated_first_day: date | None = None
+    lineage_url: str | None = field(default=None, repr=False)
+    lineage_namespace: str = "dedp"
     alerts: AlertSettings = AlertSettings()
 
     @property
@@ -189,6 +200,8 @@ def settings() -> Settings:
         look_seconds=_seconds(env, "DEDP_LOOK_SECONDS", 0, least=0),
         runs_at_once=_whole(env, "DEDP_RUNS_AT_ONCE", 2, least=1),
         stated_first_day=_date(env, "DEDP_FIRST_DAY"),
+        lineage_url=env.get("DEDP_LINEAGE_URL", "").strip() or None,
+        lineage_namespace=env.get("DEDP_LINEAGE_NAMESPACE") or "dedp",
         alerts=AlertSettings(
             channels=_choices(env, "DEDP_ALERTS", _CHANNELS),
             webhook=env.get("DEDP_ALERTS_WEBHOOK", "").strip(),

@@ -18,6 +18,7 @@ class Lake(dg.ConfigurableResource[Any]):
     """The Delta tables at ``<root>/<layer>/<dataset>``; Spark starts when rows are touched."""
 
     root: str = Field(description="Location of the lakehouse: a path or a URI.")
+    lineage: str = Field(default="", description="Folder for the events of lineage; without one, none are noted.")
     engine: dg.ResourceDependency[SparkEngine]
 
     def table(self, spec: TableSpec) -> Table:

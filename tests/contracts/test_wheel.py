@@ -65,7 +65,19 @@ for command in sys.argv[1:]:
 """
 NEEDS = {
     "dagster": [
-        *("status", "alerts", "cost", "letters", "verify", "versions x/y", "infer x", "check", "schema", "run x/y"),
+        *(
+            "status",
+            "alerts",
+            "cost",
+            "lineage",
+            "letters",
+            "verify",
+            "versions x/y",
+            "infer x",
+            "check",
+            "schema",
+            "run x/y",
+        ),
         "approve x/y --by A --because b",
     ],
     "local": ["up", "demo", "work", "history"],

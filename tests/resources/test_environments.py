@@ -92,6 +92,8 @@ def test_an_empty_variable_counts_as_not_set(bare):
         ("DEDP_KAFKA_TOPIC", "clicks", "kafka_topic"),
         ("DEDP_SERVICES", "http://services.example", "services"),
         ("DEDP_ADS_TOPIC", "banners", "ads_topic"),
+        ("DEDP_LINEAGE_URL", "http://marquez.example", "lineage_url"),
+        ("DEDP_LINEAGE_NAMESPACE", "web", "lineage_namespace"),
         ("DEDP_ALERTS", "log", "alerts"),
     ],
 )

@@ -10,6 +10,7 @@ from dedp_assets.defs.bronze.visits import (
     EVENT_TIME,
     FIGURES,
     ON_TIME,
+    TOPIC,
     VISITS,
     watermark_before,
 )
@@ -58,11 +59,15 @@ def visits_streamed(context: dg.SensorEvaluationContext, lake: Lake, kafka: Kafk
         running=bool(settings().kafka),
     ),
     pool="bronze_visits",
+    reads=[TOPIC],
+    writes=[VISITS],
 )
 def append_visits(context: dg.OpExecutionContext, lake: Lake, kafka: Kafka, clock: Clock) -> None:
     """Append the topic's records after the offsets in the log; an approved run skips expired offsets."""
     table, now = lake.table(VISITS), clock.now()
-    with appending(context, table, code_version="1", column="landed_on", at=now, figures=FIGURES) as step:
+    with appending(
+        context, table, code_version="1", column="landed_on", at=now, figures=FIGURES, sources=[TOPIC]
+    ) as step:
         topic = kafka.describe()
         known = position(table.ledger, topic)
         step.cursor = known.cursor

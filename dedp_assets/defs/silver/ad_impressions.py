@@ -163,6 +163,8 @@ def ads_joined_every_five_minutes(context: dg.ScheduleEvaluationContext, lake: L
         running=bool(settings().kafka),
     ),
     pool="silver_ad_impressions",
+    reads=[LANDED, SHOWN],
+    writes=[IMPRESSIONS],
 )
 def join_ads(context: dg.OpExecutionContext, lake: Lake, clock: Clock) -> None:
     """Join the records of both topics since the last run; an approved run replaces a lost checkpoint."""

@@ -73,6 +73,8 @@ def visits_by_week(step: Step, visits: Pinned, into: Target) -> WriteResult:
         name="freeze_weeks_every_month",
         description="At 04:00 UTC on the first of each month, after the maintenance.",
     ),
+    reads=[VISITS_BY_WEEK],
+    writes=[VISITS_BY_WEEK],
 )
 def freeze_old_weeks(context: dg.OpExecutionContext, lake: Lake, clock: Clock) -> None:
     """Freeze the weeks of months that are no longer replicated."""

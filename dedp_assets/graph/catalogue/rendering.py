@@ -30,6 +30,7 @@ class Did:
         outcome: what the write says about itself.
         commits: table -> the commit that tells about the partition: the one that the write made, or the last one.
         results: table -> what the pattern returned about it; empty if nothing was computed.
+        written: what the pattern returned about any table, also about tables that the step does not declare.
     """
 
     unchanged: int | None = None
@@ -37,6 +38,7 @@ class Did:
     outcome: str = ""
     commits: Mapping[Table, Commit | None] = field(default_factory=dict)
     results: Mapping[Table, WriteResult] = field(default_factory=dict)
+    written: tuple[WriteResult, ...] = ()
 
 
 def findings_of(commit: Commit | None) -> Iterator[Finding]:

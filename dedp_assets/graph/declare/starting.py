@@ -8,10 +8,12 @@ from typing import Any
 import dagster as dg
 
 from dedp_assets.graph.catalogue.selections import writing
+from dedp_assets.graph.catalogue.sources import Source
 from dedp_assets.graph.catalogue.specs import asset_key
 from dedp_assets.graph.declare.nightly import look_back, run_chain
 from dedp_assets.graph.declare.runs import Every, Job, Nightly, OnDelivery, OnEvent, OnMarkers, OnRequest, Polls
 from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.patterns.core.schema import TableSpec
 
 __all__ = ["LakeJob", "job_of", "lake_job", "schedules_of", "sensors_of", "starting"]
 
@@ -28,26 +30,39 @@ class LakeJob:
         job: the job.
         when: what starts it.
         pool: pool of the op: that of the table that it writes.
+        reads: tables and sources that the op reads, for the lineage.
+        writes: tables that the op writes, for the lineage.
     """
 
     function: Callable[..., None] | None
     job: Job
     when: Every | Polls | OnRequest
     pool: str = ""
+    reads: Sequence[TableSpec | Source] = ()
+    writes: Sequence[TableSpec] = ()
 
 
 Declared = LakeTable[...] | LakeJob
 
 
-def lake_job(job: Job, when: Every | Polls, *, pool: str = "") -> Callable[[Callable[..., None]], LakeJob]:
+def lake_job(
+    job: Job,
+    when: Every | Polls,
+    *,
+    pool: str = "",
+    reads: Sequence[TableSpec | Source] = (),
+    writes: Sequence[TableSpec] = (),
+) -> Callable[[Callable[..., None]], LakeJob]:
     """Declare a job whose only op is the decorated function.
 
     Args:
         job: name and purpose of the job.
         when: what starts it.
         pool: pool of the op: that of the table that it writes.
+        reads: tables and sources that the function reads, for the lineage.
+        writes: tables that the function writes, for the lineage.
     """
-    return lambda function: LakeJob(function, job, when, pool)
+    return lambda function: LakeJob(function, job, when, pool, reads, writes)
 
 
 @cache

@@ -226,6 +226,8 @@ class LakeTable(Generic[P]):
             refusals,
             router=branch.router if branch else None,
             branch=branch.branch if branch else "",
+            sources=self.reads.sources,
+            owner=self.about.owner,
         )
 
     def _targets(self, step: Step, tables: Sequence[Table]) -> list[Target]:

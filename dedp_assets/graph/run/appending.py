@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +12,9 @@ import dagster as dg
 
 from dedp_assets.graph.catalogue.figures import Figure
 from dedp_assets.graph.catalogue.rendering import metadata_of
+from dedp_assets.graph.catalogue.sources import Source
 from dedp_assets.graph.run.attempts import Attempts
+from dedp_assets.graph.run.observed import observed_append
 from dedp_assets.graph.run.run_tags import provenance_of
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.delta import Commit, Table
@@ -42,6 +44,7 @@ def appending(
     column: str,
     at: datetime,
     figures: Mapping[str, Figure] = MappingProxyType({}),
+    sources: Sequence[Source] = (),
 ) -> Iterator[Appending]:
     """Run the block as one step that appends to ``table``, and report the partitions that got rows.
 
@@ -52,6 +55,7 @@ def appending(
         column: partition column of the table that the asset is partitioned by.
         at: when the run started.
         figures: how the table's figures are shown.
+        sources: systems outside of the lake that the block reads, for the lineage.
 
     Raises:
         dagster.Failure: if rows were refused or the upstream is not ready; what was appended before is reported.
@@ -60,11 +64,13 @@ def appending(
     before = table.ledger.version() if table.ledger.exists() else -1
     step = Appending(provenance_of(context.run, table.name, code_version=code_version, at=at))
     attempts = Attempts(context, table.name)
-    try:
-        with attempts.at(""):
-            yield step
-    finally:
-        _report_appended(context, table, before, column, figures)
+    with observed_append(context, table, sources) as seen:
+        try:
+            with attempts.at(""):
+                yield step
+        finally:
+            seen.commits = _report_appended(context, table, before, column, figures)
+        seen.error = "; ".join(str(error) for error in (*attempts.errors.values(), *(attempts.broken or ())[1:]))
     attempts.tag_refused(lambda _: step.cursor)
     attempts.raise_retry()
     attempts.raise_broken()
@@ -75,8 +81,8 @@ def appending(
 
 def _report_appended(
     context: dg.OpExecutionContext, table: Table, before: int, column: str, figures: Mapping[str, Figure]
-) -> None:
-    """Record a materialization of each partition that got rows from this run after version ``before``."""
+) -> list[Commit]:
+    """Record a materialization of each partition with new rows of this run, and return the run's commits."""
     commits = table.ledger.commits(since=before) if table.ledger.exists() else ()
     ours = [c for c in commits if c.record and c.record.run_id == context.run.run_id]
     changed = [(dict(partition)[column], commit) for commit in ours for partition in commit.changed]
@@ -84,3 +90,4 @@ def _report_appended(
     metadata_by_key = metadata_of(table, dict(sorted(newest.items())), {}, column=column, figures=figures)
     for key, metadata in metadata_by_key.items():
         context.log_event(dg.AssetMaterialization(table.name.split("/"), partition=key, metadata=metadata))
+    return ours

@@ -14,6 +14,7 @@ import dagster as dg
 
 from dedp_assets.graph.catalogue.figures import Figure
 from dedp_assets.graph.catalogue.rendering import Did
+from dedp_assets.graph.catalogue.sources import Source
 from dedp_assets.graph.run.attempts import Attempts, partition_keys
 from dedp_assets.graph.run.failures import sentence
 from dedp_assets.graph.run.feeds import Pinned
@@ -110,6 +111,8 @@ class Work:
         refusals: where refused partitions are noted, for nobody to ask for them again in vain.
         router: chooses the branch of each partition, if not all are of this table.
         branch: the branch that this table is.
+        sources: systems outside of the lake that rows come from.
+        owner: who answers for the tables.
     """
 
     target: Table
@@ -121,6 +124,8 @@ class Work:
     refusals: Refusals | None = None
     router: Router | None = field(default=None, kw_only=True)
     branch: str = field(default="", kw_only=True)
+    sources: Sequence[Source] = field(default=(), kw_only=True)
+    owner: str = field(default="", kw_only=True)
 
     def choose(self, key: str) -> Choice | None:
         """Choose the branch of a partition by the router.
@@ -144,11 +149,13 @@ class Batch(Attempts):
         done: partition key -> what was done.
         held: partition key -> why an earlier step of this run did not do what it is computed from.
         skipped: partition key -> the other branch that it belongs to.
+        read: partition key -> its inputs, as far as they were found.
     """
 
     done: dict[str, Did] = field(default_factory=dict)
     held: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, Choice] = field(default_factory=dict)
+    read: dict[str, Inputs] = field(default_factory=dict)
 
     @property
     def findings(self) -> Iterator[tuple[str, Finding]]:
@@ -169,9 +176,10 @@ def latest(table: Table, key: str, *, until: int | None = None) -> Commit | None
 
 def compute_all(context: dg.AssetExecutionContext, work: Work, at: datetime) -> Batch:
     """Compute the run's partitions in order, and go on after a refused partition."""
-    keys, read = partition_keys(context), dict[str, Inputs]()
+    keys = partition_keys(context)
     held = _held(context, keys) if len(keys) > 1 else {}
     batch = Batch(context.op_execution_context, work.target.name, held=held)
+    read = batch.read
     for key in keys:
         with batch.at(key):
             choice = work.choose(key)
@@ -240,6 +248,7 @@ def _did(work: Work, step: Step, result: WriteResult, *, because: str) -> Did:
         outcome=result.reason,
         commits={table: latest(table, step.key, until=version) for table, version in versions.items()},
         results={table: results[table.name] for table in work.tables if table.name in results},
+        written=tuple(results.values()),
     )
 
 

@@ -12,6 +12,7 @@ from dedp_assets.graph.catalogue.rendering import Did, check_result, findings_of
 from dedp_assets.graph.run.batches import NOT_COMPUTED, Batch, Work, compute_all
 from dedp_assets.graph.run.choices import observe_skipped, path_taken, unjudged
 from dedp_assets.graph.run.failures import failure
+from dedp_assets.graph.run.observed import observed_step
 from dedp_assets.graph.run.run_tags import event_attributes
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.delta import Table
@@ -42,7 +43,9 @@ def run(context: dg.AssetExecutionContext, work: Work, *, at: datetime) -> Itera
         dagster.Failure: if a partition was refused or not ready; the failed checks are stored first.
         dagster.RetryRequested: if another writer was in the way, or something did not answer in time.
     """
-    batch = compute_all(context, work, at)
+    with observed_step(context, work) as seen:
+        batch = compute_all(context, work, at)
+        seen.note(batch)
     batch.raise_retry()
     failures = batch.failures()
     _observe_failures(context, work.target.name, batch, failures)

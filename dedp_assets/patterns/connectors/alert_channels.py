@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
@@ -127,8 +128,22 @@ class Webhook:
             ContractError: if the server refuses this message.
             NotReady: if there is no acknowledgement.
         """
-        headers = {"Content-Type": "application/json", "Idempotency-Key": message.id}
-        body = json.dumps(message.record()).encode()
+        return self.post(message.record(), key=message.id)
+
+    def post(self, record: Mapping[str, object], *, key: str) -> str:
+        """Post a record as JSON once.
+
+        Args:
+            record: JSON values.
+            key: idempotency key, for the header ``Idempotency-Key``.
+
+        Raises:
+            ConfigError: if the server sends the request elsewhere.
+            ContractError: if the server refuses this record.
+            NotReady: if there is no acknowledgement.
+        """
+        headers = {"Content-Type": "application/json", "Idempotency-Key": key}
+        body = json.dumps(record).encode()
         request = Request(self.url, data=body, headers=headers, method="POST")  # noqa: S310 - the scheme was checked
         try:
             status = exchanged(request, Bounds(self.timeout_seconds, self.total_seconds, _MOST_BYTES)).status

@@ -10,13 +10,12 @@ under the same idempotency key. ``channels/<name>.json`` says how long a channel
 from __future__ import annotations
 
 import json
-import random
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from hashlib import sha256
 from typing import Any
 
@@ -31,15 +30,14 @@ from dedp_assets.patterns.connectors.episodes import (
     next_message,
     raise_episode,
 )
+from dedp_assets.patterns.connectors.pauses import Pause
 from dedp_assets.patterns.connectors.silence import Manner
 from dedp_assets.patterns.delta import Store, table_lock
 
 __all__ = ["Outbox", "Pending"]
 
 _EPISODES, _CHANNELS, _DELIVERING = "episodes", "channels", "delivering"
-_FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=30), timedelta(hours=1)
 _LOCK_SECONDS = 30
-_MOST_DOUBLINGS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,14 +255,14 @@ class Outbox:
         for episode in episodes:
             self.store.put(f"{_EPISODES}/{_name(episode)}", json.dumps(asdict(episode), default=_text_of).encode())
 
-    def _state(self, name: str) -> _ChannelState:
+    def _state(self, name: str) -> Pause:
         try:
             stored = json.loads(self.store.read(_path_of(name)))
-            return _ChannelState(stored["failures"], datetime.fromisoformat(stored["retry_at"]), stored["reason"])
+            return Pause(stored["failures"], datetime.fromisoformat(stored["retry_at"]), stored["reason"])
         except (OSError, ValueError, TypeError, KeyError):
-            return _ChannelState()
+            return Pause()
 
-    def _write_state(self, name: str, state: _ChannelState) -> None:
+    def _write_state(self, name: str, state: Pause) -> None:
         self.store.put(_path_of(name), json.dumps(asdict(state), default=_text_of).encode())
 
 
@@ -275,21 +273,6 @@ class _Sent:
     delivered: int = 0
     failure: str = ""
     refusal: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _ChannelState:
-    """Failures in a row, of a channel or of one message, and the time of the next attempt."""
-
-    failures: int = 0
-    retry_at: datetime | None = None
-    reason: str = ""
-
-    def after(self, reason: str, now: datetime) -> _ChannelState:
-        """Return the state after one more failure: a pause that doubles, with jitter."""
-        longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(self.failures, _MOST_DOUBLINGS))
-        pause = longest * random.uniform(0.5, 1)  # noqa: S311 - jitter, not a secret
-        return _ChannelState(self.failures + 1, now + pause, reason)
 
 
 def _due(episode: Episode, channel: Channel, now: datetime, manner: Manner) -> Message | None:

@@ -27,6 +27,7 @@ EXTRAS = {
     "psycopg": "postgres",
     "pydantic": "dagster",
     "pydantic_core": "dagster",
+    "sqlglot": "lineage",
     "starlette": "local",
     "supervisor": "local",
     "tomli": "dagster",

@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError
+from dedp_assets.patterns.core.opening import note_opened
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.sql_options import reason_of
 from dedp_assets.patterns.delta.commit import commits, spark_writer
@@ -73,10 +74,12 @@ class TableHandle(Located):
         named = [self._spelled(state, partition) for partition in partitions]
         if version is not None and (gone := missing_files(self.store, state, named)):
             state = self._same_rows(state, named, gone)
+        note_opened(self.spec, self.store.uri, state.version, named)
         return read_at(self.session, self.store, state, named)
 
     def stream(self) -> DataFrame:
         """Stream the rows that commits add, from the present rows on; skip commits that replace rows."""
+        note_opened(self.spec, self.store.uri, None)
         return self.session.readStream.format("delta").option("skipChangeCommits", "true").load(self.store.address)
 
     def _spelled(self, state: TableState, partition: Mapping[str, object]) -> dict[str, str | None]:

@@ -1,0 +1,76 @@
+"""Export of a lineage graph: as JSON values for programs, and as Mermaid text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dedp_assets.patterns.core.lineage import CONSUMERS, SOURCES, Dataset, Edge, LineageGraph
+
+__all__ = ["as_json", "as_mermaid", "kind_of"]
+
+_KINDS = {CONSUMERS: "consumer", SOURCES: "source"}
+_SHAPES = {"consumer": ("([", "])"), "source": ("[/", "/]"), "table": ("[", "]")}
+_ESCAPED = str.maketrans({"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "\n": " "})
+
+Origins = Mapping[str, Mapping[str, Sequence[str]]]
+"""Table -> column -> columns that it is computed from, each as ``layer/dataset.column``."""
+
+
+def as_json(graph: LineageGraph, columns: Mapping[str, Mapping[str, str]], origins: Origins) -> dict[str, Any]:
+    """Return a graph as JSON values: datasets with columns, jobs, edges, and the origins of columns.
+
+    Args:
+        graph: the graph.
+        columns: table -> column -> type.
+        origins: declared origins of columns.
+    """
+    return {
+        "datasets": [_dataset(each, columns.get(each.name, {}), origins.get(each.name, {})) for each in graph.datasets],
+        "jobs": [
+            {
+                "name": job.name,
+                "inputs": [str(each) for each in job.inputs],
+                "outputs": [str(each) for each in job.outputs],
+                "note": job.note,
+            }
+            for job in graph.jobs
+        ],
+        "edges": [_edge(each) for each in graph.edges],
+    }
+
+
+def as_mermaid(graph: LineageGraph, *, marked: Dataset | None = None) -> str:
+    """Return a graph as the text of a Mermaid flowchart.
+
+    Args:
+        graph: the graph.
+        marked: dataset to show in bold.
+    """
+    numbers = {each: f"n{number}" for number, each in enumerate(graph.datasets)}
+    lines = ["flowchart LR"]
+    for each, number in numbers.items():
+        before, after = _SHAPES[kind_of(each)]
+        lines.append(f'    {number}{before}"{str(each).translate(_ESCAPED)}"{after}')
+    pairs = dict.fromkeys((numbers[edge.source], numbers[edge.target]) for edge in graph.edges)
+    lines += [f"    {source} --> {target}" for source, target in pairs]
+    lines += [f"    style {numbers[marked]} stroke-width:4px"] if marked in numbers else []
+    return "\n".join(lines) + "\n"
+
+
+def kind_of(dataset: Dataset) -> str:
+    """Return the kind of a node: table, source or consumer."""
+    return _KINDS.get(dataset.namespace, "table")
+
+
+def _dataset(dataset: Dataset, columns: Mapping[str, str], origins: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    is_table = kind_of(dataset) == "table"
+    found: dict[str, Any] = {"name": str(dataset), "kind": kind_of(dataset), "owner": dataset.owner}
+    described = [{"name": name, "type": kind, "from": list(origins.get(name, ()))} for name, kind in columns.items()]
+    return {**found, "columns": described} if is_table else found
+
+
+def _edge(edge: Edge) -> dict[str, Any]:
+    seen = {"first_seen": edge.first_seen, "last_seen": edge.last_seen}
+    times = {name: moment.isoformat() for name, moment in seen.items() if moment}
+    return {"source": str(edge.source), "job": edge.job, "target": str(edge.target), **times}
