@@ -23,6 +23,7 @@ from dedp_assets.graph.declare import LakeJob, LakeTable, OnMarkers, declared, d
 from dedp_assets.resources.alerting import Alerting  # noqa: E402
 from dedp_assets.resources.clock import Clock  # noqa: E402
 from dedp_assets.resources.environments import settings  # noqa: E402
+from dedp_assets.resources.journal import Journal  # noqa: E402
 from dedp_assets.resources.lake import Lake  # noqa: E402
 from dedp_assets.resources.landing import Landing  # noqa: E402
 from dedp_assets.resources.secrets import Secrets  # noqa: E402
@@ -57,6 +58,7 @@ def lake_resources() -> dict[str, object]:
         "alerts": Alerting(),
         "clock": Clock(),
         "engine": engine,
+        "journal": Journal(folder=str(chosen.home / "measurements")),
         "lake": Lake(root=str(chosen.lakehouse), lineage=str(chosen.home / "lineage"), engine=engine),
         "landing": Landing(root=str(chosen.landing)),
         "secrets": Secrets(),
@@ -72,7 +74,7 @@ def lake_sensors(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> list[
         made.append(events_arrived(tables, jobs))
     if any(table.runs.of(OnMarkers) for table in tables):
         made.append(markers_finished(tables, jobs))
-    if settings().alerts.channels:
+    if settings().alerts.channels or any(not table.about.expects.is_empty for table in tables):
         made.append(alerts(tables))
     if url := settings().lineage_url:
         made.append(lineage(url))

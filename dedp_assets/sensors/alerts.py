@@ -1,14 +1,15 @@
 """Alerts: a sensor that follows the troubles of the platform and delivers messages to channels."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
 
 import dagster as dg
 
-from dedp_assets.graph.checks.causes import find_causes
 from dedp_assets.graph.declare.tables import LakeTable
-from dedp_assets.graph.reconcile.reconciler import Reconciler
+from dedp_assets.graph.observe.observing import Observer
+from dedp_assets.patterns.observability.lag_detector import LagSample
 from dedp_assets.resources.environments import settings
 
 __all__ = ["alerts"]
@@ -16,39 +17,53 @@ __all__ = ["alerts"]
 _LEAST_SECONDS = 30
 
 
-def alerts(tables: Sequence[LakeTable[...]]) -> dg.SensorDefinition:
+def no_positions(_: object, __: datetime) -> Sequence[LagSample]:
+    """Sample nothing."""
+    return ()
+
+
+def alerts(
+    tables: Sequence[LakeTable[...]],
+    *,
+    positions: Callable[[Any, datetime], Sequence[LagSample]] = no_positions,
+    resources: Collection[str] = (),
+) -> dg.SensorDefinition:
     """Make the sensor of alerts over the declared tables; the sensor requests no run.
 
     Args:
         tables: the declared tables of the graph.
+        positions: samples positions of producers and consumers outside of the lake, by the sensor's resources.
+        resources: names of the resources that ``positions`` asks for.
     """
-    looking = Reconciler(tables)
+    observer = Observer(tables)
 
     @dg.sensor(
         name="alerts",
         minimum_interval_seconds=max(_LEAST_SECONDS, settings().tick_seconds),
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Partitions that are refused or given up, unreadable logs and stale tables are episodes, announced "
-        "by the channels of DEDP_ALERTS once as raised and once as cleared.",
-        required_resource_keys={"alerts", "clock", "lake", "landing"},
+        description="Refused and given up partitions, unreadable logs, stale tables and what detectors find are "
+        "episodes, announced by the channels of DEDP_ALERTS once as raised and once as cleared.",
+        required_resource_keys={"alerts", "clock", "journal", "lake", "landing", *resources},
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        resources = context.resources
-        now = resources.clock.now()
+        given = context.resources
+        now, found = given.clock.now(), 0
         try:
-            causes = find_causes(
-                looking,
-                resources.lake,
-                resources.landing,
+            observed = observer.observe(
+                given.lake,
+                given.landing,
+                given.journal,
                 now,
                 instance=context.instance,
                 repository=context.repository_def,
+                positions=partial(positions, given, now),
             )
-            resources.alerts.observe(causes.alerts, now, unjudged=causes.unjudged)
+            found = len(observed.alerts)
+            given.alerts.observe(observed.alerts, now, unjudged=observed.unjudged, undecided=observed.undecided)
         finally:
             # What is owed leaves also where the observation fails.
-            report = resources.alerts.deliver(now)
-        return dg.SkipReason(_report(len(causes.alerts), report))
+            report = given.alerts.deliver(now)
+        return dg.SkipReason(_report(found, report))
 
     return evaluate
 

@@ -91,6 +91,8 @@ def test_positional_is_data_and_options_are_keywords(pattern):
         assert "return" in hints, name
     data = [p for p in inspect.signature(pattern.function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
     shapes = ("DataFrame", "Table", "Target", "Split", "Iterable", "Mapping", "Sink", "Finding", "Access")
+    # what detectors judge: records of logs and runs, at a time
+    shapes += ("Activity", "Measured", "Sequence", "LineageGraph", "datetime")
     assert data
     assert all(any(shape in str(p.annotation) for shape in shapes) for p in data), [str(p) for p in data]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import dagster as dg
 
@@ -127,7 +128,7 @@ def _stale(tables: Sequence[LakeTable[...]], lake: Lake, now: datetime) -> tuple
     return found, unknown
 
 
-def _alert(name: str, table: str, *, severity: Severity = "warning", **stated: str) -> Alert:
+def _alert(name: str, table: str, *, severity: Severity = "warning", **stated: Any) -> Alert:  # noqa: ANN401 - fields of an alert
     """Make an alert that an observation clears, with the command that shows the table."""
     command = status_command(table)
     return Alert(name=name, table=table, severity=severity, command=command, source="platform", **stated)
