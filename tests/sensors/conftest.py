@@ -12,6 +12,7 @@ import pytest
 
 from dedp_assets.definitions import defs
 from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.journal import Journal
 from dedp_assets.resources.kafka import Kafka
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
@@ -44,6 +45,7 @@ class Zone:
             "engine": self.engine,
             "lake": Lake(root=str(self.root / "lake"), engine=self.engine),
             "landing": Landing(root=str(self.landing)),
+            "journal": Journal(folder=str(self.root / "measurements")),
             "clock": Clock(fixed=self.now),
             "kafka": self.kafka,
             "kafka_ads": self.kafka,

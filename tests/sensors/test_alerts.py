@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import date
 
 import pytest
 
@@ -10,6 +12,7 @@ from dedp_assets.defs.gold.daily_visitors import daily_visitors
 from dedp_assets.defs.silver.visits import visits
 from dedp_assets.defs.staging.visits import visits as staged_visits
 from dedp_assets.graph.checks import causes
+from dedp_assets.graph.declare import Expects
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.location import lake_sensors
 from dedp_assets.patterns.core.errors import ContractError
@@ -182,7 +185,7 @@ def test_what_is_owed_leaves_where_the_observation_fails(watched, monkeypatch):
     def broken(*_, **__):
         raise ContractError("the landing zone is gone")
 
-    monkeypatch.setattr("dedp_assets.sensors.alerts.find_causes", broken)
+    monkeypatch.setattr("dedp_assets.graph.observe.observing.find_causes", broken)
     with pytest.raises(ContractError, match="the landing zone is gone"):
         watched.tick()
     assert watched.heard() == [("raised", "incomplete", "gold/summary", "")]
@@ -205,3 +208,21 @@ def test_a_project_without_channels_has_no_sensor_of_alerts(watched, monkeypatch
     assert "alerts" not in {sensor.name for sensor in lake_sensors(TABLES, [])}
     assert "alerts" in {sensor.name for sensor in watched.zone.definitions.get_repository_def().sensor_defs}
     assert watched.tick() == "0 troubles; no channel delivers (DEDP_ALERTS)"
+
+
+def test_a_flow_that_is_interrupted_is_raised_at_the_second_look_and_noted_in_the_journal(watched):
+    """By what the table declares; the journal has the figures of every look that says something new."""
+    flowing = replace(daily_visitors, about=replace(daily_visitors.about, expects=Expects(gap_minutes=60)))
+    watched.zone.dated(flowing.spec.name, {"changed": [{"event_date": DAY}]})
+    watched.sensor = alerts([flowing])
+    watched.tick()
+    assert watched.heard("interrupted") == []
+    watched.tick()
+    assert watched.heard("interrupted") == [("raised", "interrupted", flowing.spec.name, "")]
+    assert watched.message()["limit"] == "at most 3,600 s"
+    noted = watched.zone.resources()["journal"].since(date(2026, 1, 1))
+    assert {(each.metric, each.verdict) for each in noted} == {
+        ("gap", "fail"),
+        ("future_commits", "ok"),
+        ("future_events", "ok"),
+    }
