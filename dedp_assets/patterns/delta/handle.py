@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError
+from dedp_assets.patterns.core.names import NAMED_ROWS
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.sql_options import reason_of
 from dedp_assets.patterns.delta.commit import commits, spark_writer
@@ -64,6 +65,7 @@ class TableHandle(Located):
         """Read the rows at a pinned version (the newest if ``None``), of the named partitions if any; lazy.
 
         Up to 10,000 rows (and 1 MB of files) are one task: whoever calls a slow service for each repartitions them.
+        In a query plan the rows have the table's name, behind :data:`NAMED_ROWS`: files have none.
 
         Raises:
             ConfigError: if a vacuum removed files of that version, and its rows are no longer the current ones.
@@ -73,7 +75,7 @@ class TableHandle(Located):
         named = [self._spelled(state, partition) for partition in partitions]
         if version is not None and (gone := missing_files(self.store, state, named)):
             state = self._same_rows(state, named, gone)
-        return read_at(self.session, self.store, state, named)
+        return read_at(self.session, self.store, state, named).alias(f"{NAMED_ROWS}{self.name}")
 
     def stream(self) -> DataFrame:
         """Stream the rows that commits add, from the present rows on; skip commits that replace rows."""
