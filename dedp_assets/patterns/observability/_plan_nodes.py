@@ -5,12 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from typing import Protocol
+from types import MappingProxyType
 
 from dedp_assets.patterns.core.column_lineage import Effect
 from dedp_assets.patterns.core.names import NAMED_ROWS
-from dedp_assets.patterns.observability._plan_expressions import Column, Expressions, Unread, columns_of, groups, pieces
+from dedp_assets.patterns.observability._plan_expressions import Column, Expressions
+from dedp_assets.patterns.observability._plan_rows import (
+    LEAVES,
+    Rows,
+    first_value,
+    leaf_rows,
+    new_columns,
+    not_understood,
+    side_by_side,
+    value_in,
+    with_columns,
+)
+from dedp_assets.patterns.observability._plan_texts import Unread, columns_of, groups, pieces
+from dedp_assets.patterns.observability._plan_tree import Node
 from dedp_assets.patterns.observability._plan_values import (
     CONSTANT,
     Cause,
@@ -24,56 +36,17 @@ from dedp_assets.patterns.observability._plan_values import (
 __all__ = ["Rows", "Walk"]
 
 _GENERATED = re.compile(r"(.*), (?:true|false)(?:, [^\[]*)?, \[", re.DOTALL)
-_OUR_VIEW = re.compile(r"_pyspark_\w+")
+_MADE_BY_SPARK = re.compile(r"_pyspark_\w+$|__auto_generated")
+"""Names that nobody gave."""
 _PASSING = (
-    "CollectMetrics", "EventTimeWatermark", "GlobalLimit", "LocalLimit", "Offset", "PipeOperator", "RebalancePartitions",
-    "Repartition", "RepartitionByExpression", "ResolvedHint", "ReturnAnswer", "Sample", "Tail", "UnresolvedHint",
+    "CollectMetrics", "EventTimeWatermark", "GlobalLimit", "LocalLimit", "Offset", "PipeOperator",
+    "RebalancePartitions", "Repartition", "RepartitionByExpression", "ResolvedHint", "ReturnAnswer", "Sample",
+    "Tail", "UnresolvedHint",
 )  # fmt: skip
 _CODE = re.compile(r"(?:MapIn|PythonMapIn|FlatMap|TransformWith|MapPartitions|MapElements|MapGroups|AppendColumns)\w*")
-_LEAVES = (
-    "LogicalRDD",
-    "LogicalRelation",
-    "Relation",
-    "RelationV2",
-    "DataSourceV2Relation",
-    "ExternalRDD",
-    "HiveTableRelation",
-)
-_CONSTANT_LEAVES = ("LocalRelation", "OneRowRelation", "Range", "CommandResult")
 
 
-class _Node(Protocol):
-    text: str
-    children: list[_Node]
-    subqueries: list[_Node]
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The rows that come out of a node.
-
-    Attributes:
-        columns: id -> column.
-        ids: ids of the columns, in order; ``None`` if the order is not known.
-        causes: what decides about the rows.
-        gaps: why ``causes`` may not be all.
-        unknown: what an id is that is not among the columns.
-        named: whether an input with a name is below, so that a view above is none.
-        leaf: whether nothing but names is above the stored rows.
-    """
-
-    columns: Mapping[str, Column] = field(default_factory=dict)
-    ids: tuple[str, ...] | None = ()
-    causes: frozenset[Cause] = frozenset()
-    gaps: frozenset[str] = frozenset()
-    unknown: Value | None = None
-    named: bool = False
-    leaf: bool = False
-
-    def made(self, found: Sequence[tuple[str, Column]], *more: Cause) -> Rows:
-        """Return rows with other columns, decided by the same and ``more``."""
-        ids = tuple(number for number, _ in found)
-        return replace(self, columns=dict(found), ids=ids, causes=self.causes | {*more}, leaf=False)
+_NONE: Mapping[str, Column] = MappingProxyType({})
 
 
 @dataclass
@@ -87,39 +60,37 @@ class Walk:
     tables: Mapping[str, str]
     _shared: dict[str, Rows] = field(default_factory=dict)
 
-    def read(self, node: _Node, outer: Mapping[str, Column] = {}) -> Rows:  # noqa: B006 - never changed
+    def read(self, node: Node, outer: Mapping[str, Column] = _NONE) -> Rows:
         """Return the rows that come out of a node; ``outer`` are the columns around a subquery."""
         name = kind[0] if (kind := re.match(r"'?\w+", node.text)) else ""
-        if name in ("CTERelationRef", "UnionLoopRef"):
-            return self._referenced(name, node.text)
+        if name in LEAVES:
+            return leaf_rows(name, node.text)
         below = [self._child(each, outer) for each in node.children]
-        together = _joined(below)
-        if name in _LEAVES or name in _CONSTANT_LEAVES:
-            return _leaf(name, node.text)
-        around = {**outer, **together.columns}
+        rows = side_by_side(below)
+        around = {**outer, **rows.columns}
         inner = [self.read(each, around) for each in node.subqueries]
-        together = replace(together, gaps=together.gaps.union(*(each.gaps for each in inner)))
-        handler = _HANDLERS.get(name)
+        rows = replace(rows, gaps=rows.gaps.union(*(each.gaps for each in inner)))
+        subqueries = [(first_value(each), each.causes) for each in inner]
+        reader = Expressions(around, rows.unknown, subqueries)
         try:
-            if name == "WithCTE" and below:
-                return below[-1]
-            if name in ("SubqueryAlias", "View") and len(below) == 1:
-                return self._named(name, node.text, below[0])
-            if name in _PASSING and len(below) == 1:
-                return replace(below[0], leaf=False)
-            if handler is not None:
-                subqueries = [(_first(each), each.causes) for each in inner]
-                reader = Expressions(around, together.unknown, subqueries)
-                return handler(node.text[len(name) :].strip(), _Reading(together, below, inner, reader))
-            if _CODE.fullmatch(name):
-                return _code(node.text, together, Expressions(around, together.unknown))
+            return self._read(name, _Reading(node.text[len(name) :].strip(), rows, below, inner, reader))
         except Unread as error:
-            return _not_understood(name, str(error), together)
+            return not_understood(f"{name}: {error}", rows)
         except (ValueError, LookupError):
-            return _not_understood("", f"{name} of the plan has another form than known", together)
-        return _not_understood("", f"{name or 'a node'} of the plan is not understood", replace(together, columns={}))
+            return not_understood(f"{name} of the plan has another form than known", rows)
 
-    def _child(self, node: _Node, outer: Mapping[str, Column]) -> Rows:
+    def _read(self, name: str, at: _Reading) -> Rows:
+        if name in ("CTERelationRef", "UnionLoopRef"):
+            return self._referenced(name, at.text)
+        if name in ("SubqueryAlias", "View") and len(at.below) == 1:
+            return self._named(name, at.text, at.rows)
+        if handler := _HANDLERS.get(name):
+            return handler(at)
+        if _CODE.fullmatch(name):
+            return _code(at)
+        return not_understood(f"{name or 'a node'} of the plan is not understood", replace(at.rows, columns={}))
+
+    def _child(self, node: Node, outer: Mapping[str, Column]) -> Rows:
         rows = self.read(node, outer)
         if found := re.match(r"CTERelationDef (\d+)", node.text):
             self._shared[found[1]] = rows
@@ -127,9 +98,9 @@ class Walk:
 
     def _referenced(self, name: str, text: str) -> Rows:
         """Return the rows of a common table expression under their new ids."""
-        number = re.match(r"\w+ (\d+)", text)
-        known = self._shared.get(number[1]) if number and name == "CTERelationRef" else None
-        listed = _attributes(groups(text)[0], ", ") if "[" in text else []
+        number = re.match(r"\d+", text)
+        known = self._shared.get(number[0]) if number and name == "CTERelationRef" else None
+        listed = new_columns(groups(text)[0], ", ") if "[" in text else []
         if known is None or known.ids is None or len(known.ids) != len(listed):
             why = "a recursive query goes round" if name == "UnionLoopRef" else "a WITH clause is not understood"
             return Rows(ids=None, unknown=opaque(why), gaps=frozenset([why]))
@@ -141,25 +112,32 @@ class Walk:
 
     def _named(self, name: str, text: str, rows: Rows) -> Rows:
         """Return the rows under a name: an input, if the name is that of a table, or the first one above its rows."""
-        parts = re.match(r"SubqueryAlias (.*)" if name == "SubqueryAlias" else r"View \((.*?), \[", text, re.DOTALL)
-        called = parts[1] if parts else ""
+        called = text if name == "SubqueryAlias" else text[1:].partition(", [")[0]
         plain = called[1:-1].replace("``", "`") if re.fullmatch(r"`(?:[^`]|``)*`", called) else called
         table = self.tables.get(plain) or (plain[len(NAMED_ROWS) :] if plain.startswith(NAMED_ROWS) else "")
-        first = not rows.named and not _OUR_VIEW.fullmatch(plain) and (name == "View" or rows.leaf)
-        if not (table or first) or plain.startswith("__auto_generated"):
+        first = not rows.named and not _MADE_BY_SPARK.match(plain) and (name == "View" or rows.leaf)
+        if not table and not first:
             return rows
-        if rows.ids is None:
-            return replace(rows, named=True)
-        source = table or plain
         columns = {
-            number: Column(each.names, Value({(source, (each.names[0],)): "IDENTITY"}, plain=True))
+            number: Column(each.names, Value({(table or plain, (each.names[0],)): "IDENTITY"}, plain=True))
             for number, each in rows.columns.items()
         }
-        return Rows(columns, rows.ids, named=True, leaf=True)
+        return Rows(columns, rows.ids, unknown=rows.unknown, named=True, leaf=True)
 
 
 @dataclass(frozen=True)
 class _Reading:
+    """A node to be read.
+
+    Attributes:
+        text: what stands behind its name.
+        rows: all rows that it reads, side by side.
+        below: the rows of each node that it reads.
+        inner: the rows of each subquery.
+        expressions: reader of its expressions.
+    """
+
+    text: str
     rows: Rows
     below: Sequence[Rows]
     inner: Sequence[Rows]
@@ -175,13 +153,13 @@ class _Reading:
         return replace(self.rows, causes=causes, gaps=self.rows.gaps | value.unknown, leaf=False)
 
 
-def _project(text: str, at: _Reading) -> Rows:
-    listed = columns_of(groups(at.expressions.marked(text))[0])
+def _project(at: _Reading) -> Rows:
+    listed = columns_of(groups(at.expressions.marked(at.text))[0])
     return at.rows.made([at.expressions.item(each) for each in listed])
 
 
-def _aggregate(text: str, at: _Reading) -> Rows:
-    found = groups(at.expressions.marked(text))
+def _aggregate(at: _Reading) -> Rows:
+    found = groups(at.expressions.marked(at.text))
     keys, made = (found[0], found[1]) if len(found) > 1 else ("", found[0])
     at.expressions.keys = frozenset(re.findall(r"\ue000(\d+)\ue001", keys))
     key = combined([at.expressions.value(each) for each in pieces(keys)])
@@ -189,19 +167,19 @@ def _aggregate(text: str, at: _Reading) -> Rows:
     return replace(rows, gaps=rows.gaps | key.unknown)
 
 
-def _window(text: str, at: _Reading) -> Rows:
-    made, *_ = groups(at.expressions.marked(text))
+def _window(at: _Reading) -> Rows:
+    made, *_ = groups(at.expressions.marked(at.text))
     at.expressions.keys = frozenset(at.expressions.columns)
     found = [at.expressions.item(each) for each in columns_of(made)]
-    return _added(at.rows, found)
+    return with_columns(at.rows, found)
 
 
-def _generate(text: str, at: _Reading) -> Rows:
-    marked = at.expressions.marked(text)
+def _generate(at: _Reading) -> Rows:
+    marked = at.expressions.marked(at.text)
     head = _GENERATED.match(marked)
     if head is None:
         raise Unread("a generator has no columns")
-    made = _attributes(marked[head.end() : -1], ", ")
+    made = new_columns(marked[head.end() : -1], ", ")
     call = re.fullmatch(r"(\w+)\((.*)\)", head[1], re.DOTALL)
     arguments = pieces(call[2]) if call else []
     values = [at.expressions.value(head[1]).changed("TRANSFORMATION")] * len(made)
@@ -211,7 +189,7 @@ def _generate(text: str, at: _Reading) -> Rows:
         array = at.expressions.value(arguments[0])
         changed = array.changed("TRANSFORMATION")
         values = [replace(changed, plain=array.plain)]
-    return _added(at.rows, [(n, Column((name,), v)) for (name, n), v in zip(made, values, strict=True)])
+    return with_columns(at.rows, [(n, Column((name,), v)) for (name, n), v in zip(made, values, strict=True)])
 
 
 def _stacked(at: _Reading, arguments: Sequence[str], width: int) -> list[Value]:
@@ -220,8 +198,8 @@ def _stacked(at: _Reading, arguments: Sequence[str], width: int) -> list[Value]:
     return [positional([at.expressions.value(each) for each in arguments[n::width]]) for n in range(width)]
 
 
-def _expand(text: str, at: _Reading) -> Rows:
-    projections, outputs = groups(at.expressions.marked(text))
+def _expand(at: _Reading) -> Rows:
+    projections, outputs = groups(at.expressions.marked(at.text))
     rows = [pieces(each) for each in groups(projections)]
     made = [_named_id(each, at) for each in columns_of(outputs)]
     if any(len(each) != len(made) for each in rows):
@@ -233,22 +211,22 @@ def _expand(text: str, at: _Reading) -> Rows:
 def _named_id(text: str, at: _Reading) -> tuple[str, str]:
     if whole := re.fullmatch(r"\ue000(\d+)\ue001", text):
         return at.expressions.columns[whole[1]].names[0], whole[1]
-    return _attributes(text, ", ")[0]
+    return new_columns(text, ", ")[0]
 
 
-def _union(text: str, at: _Reading) -> Rows:
+def _union(at: _Reading) -> Rows:
     first = at.below[0] if at.below else Rows(ids=None)
     if any(each.ids is None or len(each.ids) != len(first.ids or ()) for each in at.below) or first.ids is None:
-        return _not_understood("", "the branches of a union are not understood", replace(at.rows, columns={}))
+        return not_understood("the branches of a union are not understood", replace(at.rows, columns={}))
     made = []
     for place, number in enumerate(first.ids):
         column = first.columns.get(number)
-        branches = [_value_of(each, (each.ids or ())[place]) for each in at.below]
+        branches = [value_in(each, (each.ids or ())[place]) for each in at.below]
         made.append((number, Column(column.names if column else (), positional(branches))))
     return at.rows.made(made)
 
 
-def _set(text: str, at: _Reading) -> Rows:
+def _set(at: _Reading) -> Rows:
     """Return the rows of INTERSECT or EXCEPT: those of the left side, chosen by all columns of both."""
     left = at.below[0]
     causes = [influences_of(each.value, "FILTER") for rows in at.below for each in rows.columns.values()]
@@ -256,8 +234,8 @@ def _set(text: str, at: _Reading) -> Rows:
     return replace(left, causes=chosen, gaps=at.rows.gaps, named=at.rows.named, leaf=False)
 
 
-def _join(text: str, at: _Reading) -> Rows:
-    kind, _, condition = text.partition(", ")
+def _join(at: _Reading) -> Rows:
+    kind, _, condition = at.text.partition(", ")
     rows = at.decided(condition, "JOIN") if condition else replace(at.rows, leaf=False)
     if kind.startswith(("LeftSemi", "LeftAnti")):
         left = at.below[0]
@@ -265,100 +243,36 @@ def _join(text: str, at: _Reading) -> Rows:
     return rows
 
 
-def _lateral(text: str, at: _Reading) -> Rows:
+def _lateral(at: _Reading) -> Rows:
     if len(at.inner) != 1:
         raise Unread("a lateral join is not understood")
     inner = at.inner[0]
-    rows = _joined([at.rows, inner])
-    condition = at.expressions.marked(text).partition(", ")[2].partition(", ")[2]
+    rows = side_by_side([at.rows, inner])
+    condition = at.expressions.marked(at.text).partition(", ")[2].partition(", ")[2]
     causes = influences_of(at.expressions.value(condition), "JOIN") if condition else frozenset[Cause]()
     return replace(rows, causes=rows.causes | causes, leaf=False)
 
 
-def _distinct(text: str, at: _Reading) -> Rows:
+def _distinct(at: _Reading) -> Rows:
     causes = [influences_of(each.value, "GROUP_BY") for each in at.rows.columns.values()]
     return replace(at.rows, causes=at.rows.causes.union(*causes), leaf=False)
 
 
-def _code(text: str, rows: Rows, expressions: Expressions) -> Rows:
+def _code(at: _Reading) -> Rows:
     """Return the columns that a Python function makes of whole rows: each may come from all of them."""
-    marked = expressions.marked(text)
+    marked = at.expressions.marked(at.text)
     listed = groups(marked)
-    made = _attributes(listed[-1], ", ")
+    made = new_columns(listed[-1], ", ")
     call = next(iter(re.findall(r"([^\s(,]+)\(", marked)), "a function")
     inputs = combined(
-        [each.value.changed("TRANSFORMATION") for n, each in rows.columns.items() if f"\ue000{n}\ue001" in marked]
+        [each.value.changed("TRANSFORMATION") for n, each in at.rows.columns.items() if f"\ue000{n}\ue001" in marked]
     )
     reason = opaque(f"{call} is a function whose code no plan shows")
     value = combined([inputs, reason])
-    return rows.made([(number, Column((name,), value)) for name, number in made])
+    return at.rows.made([(number, Column((name,), value)) for name, number in made])
 
 
-def _leaf(name: str, text: str) -> Rows:
-    """Return the columns of stored rows, whose name stands above them, or of constants."""
-    if name == "Range":
-        return Rows(ids=None, unknown=CONSTANT)
-    # Names may have brackets that do not match.
-    listed = re.search(r"\[(.*)\]", text, re.DOTALL)
-    try:
-        found = _attributes(listed[1], "," if name == "Relation" else ", ") if listed else []
-    except Unread as error:
-        return Rows(ids=None, unknown=opaque(str(error)))
-    constant = name in _CONSTANT_LEAVES
-    columns = {
-        number: Column((each,), CONSTANT if constant else Value({("", (each,)): "IDENTITY"}, plain=True))
-        for each, number in found
-    }
-    return Rows(columns, tuple(number for _, number in found), leaf=not constant)
-
-
-def _attributes(text: str, separator: str) -> list[tuple[str, str]]:
-    """List the names and ids of new columns."""
-    found, start = list[tuple[str, str]](), 0
-    while start < len(text):
-        part = re.compile(rf"(.*?)#(\d+)L?(?:-T\d+ms)?(?:{separator}|$)", re.DOTALL).match(text, start)
-        if part is None:
-            raise Unread("a list of columns is not understood")
-        found.append((part[1], part[2]))
-        start = part.end()
-    return found
-
-
-def _added(rows: Rows, found: Sequence[tuple[str, Column]]) -> Rows:
-    ids = None if rows.ids is None else (*rows.ids, *(number for number, _ in found))
-    return replace(rows, columns={**rows.columns, **dict(found)}, ids=ids, leaf=False)
-
-
-def _joined(below: Sequence[Rows]) -> Rows:
-    """Return the columns of several rows side by side."""
-    if len(below) == 1:
-        return below[0]
-    ids = None if any(each.ids is None for each in below) else tuple(n for each in below for n in each.ids or ())
-    unknown = [each.unknown for each in below if each.unknown]
-    columns = reduce(lambda all_of_it, each: {**all_of_it, **each.columns}, below, dict[str, Column]())
-    causes = frozenset[Cause]().union(*(each.causes for each in below))
-    gaps = frozenset[str]().union(*(each.gaps for each in below))
-    named = any(each.named for each in below)
-    return Rows(columns, ids, causes, gaps, combined(unknown) if unknown else None, named)
-
-
-def _first(rows: Rows) -> Value:
-    return _value_of(rows, rows.ids[0]) if rows.ids else rows.unknown or CONSTANT
-
-
-def _value_of(rows: Rows, number: str) -> Value:
-    column = rows.columns.get(number)
-    return column.value if column else rows.unknown or CONSTANT
-
-
-def _not_understood(name: str, why: str, rows: Rows) -> Rows:
-    """Return rows of which only the columns are known that come from below: an id stands for the same value for ever."""
-    reason = f"{name}: {why}" if name else why
-    unknown = combined([opaque(reason), *([rows.unknown] if rows.unknown else [])])
-    return replace(rows, ids=None, unknown=unknown, gaps=rows.gaps | {reason}, leaf=False)
-
-
-_HANDLERS: Mapping[str, Callable[[str, _Reading], Rows]] = {
+_HANDLERS: Mapping[str, Callable[[_Reading], Rows]] = {
     "Project": _project,
     "Aggregate": _aggregate,
     "Window": _window,
@@ -371,9 +285,11 @@ _HANDLERS: Mapping[str, Callable[[str, _Reading], Rows]] = {
     "AsOfJoin": _join,
     "LateralJoin": _lateral,
     "Distinct": _distinct,
-    "Filter": lambda text, at: at.decided(text, "FILTER"),
-    "Sort": lambda text, at: at.decided(groups(at.expressions.marked(text))[0], "SORT"),
-    "Deduplicate": lambda text, at: at.decided(groups(at.expressions.marked(text))[0], "GROUP_BY"),
-    "DeduplicateWithinWatermark": lambda text, at: at.decided(groups(at.expressions.marked(text))[0], "GROUP_BY"),
-    "CTERelationDef": lambda text, at: at.rows,
+    "Filter": lambda at: at.decided(at.text, "FILTER"),
+    "Sort": lambda at: at.decided(groups(at.text)[0], "SORT"),
+    "Deduplicate": lambda at: at.decided(groups(at.text)[0], "GROUP_BY"),
+    "DeduplicateWithinWatermark": lambda at: at.decided(groups(at.text)[0], "GROUP_BY"),
+    "CTERelationDef": lambda at: at.rows,
+    "WithCTE": lambda at: at.below[-1],
+    **dict.fromkeys(_PASSING, lambda at: replace(at.below[0], leaf=False)),
 }

@@ -8,37 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from dedp_assets.patterns.core.column_lineage import ColumnInput, ColumnLineage, ColumnOrigin, Influence
-from dedp_assets.patterns.observability._plan_expressions import Unread
-from dedp_assets.patterns.observability._plan_nodes import Rows, Walk
-from dedp_assets.patterns.observability._plan_values import Source, Value, opaque
+from dedp_assets.patterns.observability._plan_nodes import Walk
+from dedp_assets.patterns.observability._plan_rows import Rows
+from dedp_assets.patterns.observability._plan_texts import Unread
+from dedp_assets.patterns.observability._plan_tree import parsed
+from dedp_assets.patterns.observability._plan_values import Value, opaque
 
-__all__ = ["Node", "lineage_of", "parsed"]
+__all__ = ["CUT", "lineage_of"]
 
 _HEAD, _FOOT = "== Analyzed Logical Plan ==\n", "\n== Optimized Logical Plan =="
-_LINE = re.compile(r"((?:   |:  )*)(\+- |:- )(.*)", re.DOTALL)
 _CUT = re.compile(r"\.\.\. \d+ more fields|\.\.\. \d+ fields truncated")
-_MARKS = str.maketrans("\ue000\ue001\ue002\ue003", "????")
 CUT = "the plan was cut: set spark.sql.debug.maxToStringFields of the session to 10000"
-
-
-@dataclass
-class Node:
-    """A node of a plan.
-
-    Attributes:
-        text: its line, without the lines that draw the tree.
-        depth: its place below the top.
-        children: the nodes that it reads.
-        subqueries: the plans of the subqueries in its expressions, in the order of the text.
-    """
-
-    text: str
-    depth: int
-    children: list[Node] = field(default_factory=list)
-    subqueries: list[Node] = field(default_factory=list)
+"""Why all columns are opaque, where Spark shows some only."""
 
 
 def lineage_of(text: str, columns: Sequence[str], tables: Mapping[str, str]) -> ColumnLineage:
@@ -63,33 +46,6 @@ def lineage_of(text: str, columns: Sequence[str], tables: Mapping[str, str]) -> 
         return _nothing(columns, str(error))
     except (ValueError, LookupError, RecursionError):
         return _nothing(columns, "the plan has another form than known")
-
-
-def parsed(text: str) -> Node:
-    """Parse the lines of a plan into a tree.
-
-    Raises:
-        Unread: for a text that is no tree.
-    """
-    lines = text.translate(_MARKS).split("\n")
-    root = Node(lines[0], 0)
-    opened, last = [root], root
-    for line in lines[1:]:
-        found = _LINE.match(line)
-        if found is None:  # a text of an expression goes on in the next line
-            last.text += f"\n{line}"
-            continue
-        last = Node(found[3], len(found[1]) // 3 + 1)
-        while opened and opened[-1].depth >= last.depth:
-            opened.pop()
-        above = last.depth - opened[-1].depth if opened else 0
-        if above not in (1, 2):
-            raise Unread(f"the plan is no tree at {found[3][:40]}")
-        (opened[-1].children if above == 1 else opened[-1].subqueries).append(last)
-        opened.append(last)
-    while root.text.endswith("\n"):
-        root.text = root.text[:-1]
-    return root
 
 
 def _top(text: str, columns: Sequence[str]) -> list[str]:
@@ -122,15 +78,10 @@ def _lineage(rows: Rows, ids: Sequence[str], columns: Sequence[str]) -> ColumnLi
 def _origin(value: Value) -> ColumnOrigin:
     unnamed = {source for source in value.direct if not source[0]}
     reasons = value.unknown | ({"it comes from rows that have no name in the plan"} if unnamed else set())
-    return ColumnOrigin(
-        tuple(sorted(ColumnInput(*_named(source, kind)) for source, kind in value.direct.items() if source[0])),
-        "; ".join(sorted(reasons)),
-    )
-
-
-def _named(source: Source, kind: object) -> tuple[str, str, object, str]:
-    table, path = source
-    return table, path[0], kind, ".".join(path[1:])
+    inputs = [
+        ColumnInput(table, path[0], kind, ".".join(path[1:])) for (table, path), kind in value.direct.items() if table
+    ]
+    return ColumnOrigin(tuple(sorted(inputs)), "; ".join(sorted(reasons)))
 
 
 def _nothing(columns: Sequence[str], reason: str) -> ColumnLineage:

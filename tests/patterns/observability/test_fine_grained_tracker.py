@@ -102,7 +102,8 @@ READINGS = {
         "user_id: =orders.user_id; paid: +orders.amount; open: +orders.amount",
         "CONDITIONAL orders.status, GROUP_BY orders.status, GROUP_BY orders.user_id",
     ),
-    "SELECT * FROM (SELECT id, first_name, last_name FROM users) UNPIVOT INCLUDE NULLS (v FOR k IN (first_name, last_name))": (
+    "SELECT * FROM (SELECT id, first_name, last_name FROM users) UNPIVOT INCLUDE NULLS "
+    "(v FOR k IN (first_name, last_name))": (
         "id: =users.id; k: ; v: =users.first_name =users.last_name",
         "",
     ),
@@ -112,7 +113,8 @@ READINGS = {
         "CONDITIONAL users.country, CONDITIONAL users.id, CONDITIONAL users.at, CONDITIONAL users.tags",
     ),
     "SELECT id + 1 AS a, a * address_id AS b FROM users": ("a: ~users.id; b: ~users.id ~users.address_id", ""),
-    "SELECT country, city, sum(u.id) AS s, grouping(country) AS g FROM users u, addresses GROUP BY ROLLUP (country, city)": (
+    "SELECT country, city, sum(u.id) AS s, grouping(country) AS g FROM users u, addresses "
+    "GROUP BY ROLLUP (country, city)": (
         "country: =users.country; city: =addresses.city; s: +users.id; g: ",
         "GROUP_BY users.country, GROUP_BY addresses.city",
     ),
@@ -138,15 +140,21 @@ READINGS = {
         "city: =addresses.city",
         "SORT addresses.address, SORT addresses.id",
     ),
-    "SELECT DISTINCT city FROM addresses TABLESAMPLE (50 PERCENT)": ("city: =addresses.city", "GROUP_BY addresses.city"),
+    "SELECT DISTINCT city FROM addresses TABLESAMPLE (50 PERCENT)": (
+        "city: =addresses.city",
+        "GROUP_BY addresses.city",
+    ),
     "SELECT 1 AS one, current_date() AS d, 'it''s' AS text FROM users": ("one: ; d: ; text: ", ""),
-    "SELECT id FROM users LEFT ANTI JOIN orders ON id = user_id": ("id: =users.id", "JOIN users.id, JOIN orders.user_id"),
+    "SELECT id FROM users LEFT ANTI JOIN orders ON id = user_id": (
+        "id: =users.id",
+        "JOIN users.id, JOIN orders.user_id",
+    ),
     "SELECT coalesce(u.id, a.id) AS id FROM users u FULL JOIN addresses a ON u.id = a.id": (
         "id: ~users.id ~addresses.id",
         "JOIN users.id, JOIN addresses.id",
     ),
 }  # fmt: skip
-ON_BOTH = [*READINGS][0], [*READINGS][7], [*READINGS][13]
+ON_BOTH = tuple([*READINGS][place] for place in (0, 7, 13))
 _SIGNS = {"IDENTITY": "=", "TRANSFORMATION": "~", "AGGREGATION": "+"}
 
 

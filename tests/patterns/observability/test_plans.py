@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.observability._plans import CUT, lineage_of, parsed
+from dedp_assets.patterns.observability._plan_tree import parsed
+from dedp_assets.patterns.observability._plans import CUT, lineage_of
 
 PLAN = """== Parsed Logical Plan ==
 'Project [*]
@@ -99,33 +100,18 @@ def test_what_is_unknown_is_opaque_and_the_rest_is_not():
 
 PIECES = st.sampled_from(
     [
-        "[",
-        "]",
-        "(",
-        ")",
-        ", ",
+        *["[", "]", "(", ")", ",", "#1", "#24", "n#44", "if(", "Union", "Expand[[", "struct(", ")#7", "stack(2,"],
         " AS ",
-        "#1",
-        "#24",
-        "n#44",
         "CASE WHEN ",
         " THEN ",
         " END",
-        "if (",
         "\n",
         "+- ",
         ":- ",
         "   ",
-    ]
-    + [
         " FILTER (",
-        "scalar-subquery#1 [",
+        "list#1 [",
         " windowspecdefinition(",
-        "stack(2, ",
-        "Union",
-        "Expand [[",
-        "struct(",
-        ")#7",
     ]
 )
 
