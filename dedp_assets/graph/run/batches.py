@@ -15,6 +15,7 @@ import dagster as dg
 from dedp_assets.graph.catalogue.figures import Figure
 from dedp_assets.graph.catalogue.rendering import Did
 from dedp_assets.graph.run.attempts import Attempts, partition_keys
+from dedp_assets.graph.run.column_traces import ColumnTraces
 from dedp_assets.graph.run.failures import sentence
 from dedp_assets.graph.run.feeds import Pinned
 from dedp_assets.graph.run.refusals import Refusal, Refusals
@@ -110,6 +111,7 @@ class Work:
         refusals: where refused partitions are noted, for nobody to ask for them again in vain.
         router: chooses the branch of each partition, if not all are of this table.
         branch: the branch that this table is.
+        traces: the observed lineage of the tables.
     """
 
     target: Table
@@ -121,6 +123,7 @@ class Work:
     refusals: Refusals | None = None
     router: Router | None = field(default=None, kw_only=True)
     branch: str = field(default="", kw_only=True)
+    traces: ColumnTraces | None = field(default=None, kw_only=True)
 
     def choose(self, key: str) -> Choice | None:
         """Choose the branch of a partition by the router.

@@ -49,6 +49,8 @@ class TableHandle(Located):
         self.ledger = Ledger(location, name=spec.name)
         self.store = self.ledger.store
         self._session = session
+        self.on_rows: Callable[[DataFrame], None] | None = None
+        """Called with the rows that are staged or merged, before Spark computes them; whoever is called runs no job."""
 
     @property
     def session(self) -> SparkSession:
@@ -80,6 +82,12 @@ class TableHandle(Located):
     def stream(self) -> DataFrame:
         """Stream the rows that commits add, from the present rows on; skip commits that replace rows."""
         return self.session.readStream.format("delta").option("skipChangeCommits", "true").load(self.store.address)
+
+    def _show(self, rows: DataFrame, *, whole: bool = True) -> DataFrame:
+        """Show rows to whoever watches the table, if all columns come from them; return the rows."""
+        if self.on_rows and whole:
+            self.on_rows(rows)
+        return rows
 
     def _spelled(self, state: TableState, partition: Mapping[str, object]) -> dict[str, str | None]:
         """Spell a partition as the log does, NULL values included."""

@@ -1,0 +1,134 @@
+"""Observed column lineage of a step: traced once, stored in the lake, shown in place of the declared one."""
+
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+
+from dedp_assets.graph.catalogue.lineage import observed_columns
+from dedp_assets.graph.run import column_traces
+from dedp_assets.graph.run.column_traces import ColumnTraces, identity_of
+from dedp_assets.patterns.core.column_lineage import ColumnInput, ColumnLineage, ColumnOrigin, Influence
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta import Table, store_at
+from tests.assets.conftest import day, visits_of, world_in
+
+USERS = TableSpec("bronze/users", {"id": Column("INT"), "name": Column("STRING"), "country": Column("STRING")})
+
+
+def dep(table, column):
+    """A dependency of Dagster."""
+    return dg.TableColumnDep(dg.AssetKey(table.split("/")), column)
+
+
+DECLARED = dg.TableColumnLineage(
+    {
+        "id": [dep("bronze/users", "id"), dep("bronze/plans", "id")],
+        "who": [dep("bronze/users", "nick")],
+        "score": [dep("bronze/users", "name")],
+    }
+)
+
+
+def test_the_observed_lineage_stands_in_place_of_the_declared_one():
+    """Where a column is opaque without inputs, what is declared stays; differences and influences are told."""
+    observed = ColumnLineage(
+        {
+            "id": ColumnOrigin((ColumnInput("bronze/users", "id"),)),
+            "who": ColumnOrigin((ColumnInput("bronze/users", "name", "TRANSFORMATION"),)),
+            "score": ColumnOrigin(opaque="a function"),
+            "flag": ColumnOrigin(),
+        },
+        (Influence("bronze/users", "country", "FILTER"), Influence("elsewhere", "x", "FILTER")),
+    )
+    found = observed_columns(DECLARED, observed, ["bronze/users", "bronze/plans"])
+    assert found["dagster/column_lineage"].deps_by_column == {
+        "id": [dep("bronze/users", "id")],
+        "who": [dep("bronze/users", "name")],
+        "score": [dep("bronze/users", "name")],
+    }
+    assert found["rows chosen by"] == "FILTER bronze/users.country"
+    assert found["opaque columns"].value == {"score": "a function"}
+    assert found["lineage differs"] == (
+        "who: comes from bronze/users.name, which is not declared; who: does not come from bronze/users.nick"
+    )
+
+
+def test_the_identity_follows_code_and_columns():
+    """Equal for the same, another for other code, another type, or a further column."""
+    wider = TableSpec("bronze/users", {**USERS.columns, "age": Column("INT")})
+    other = TableSpec("bronze/users", {**USERS.columns, "id": Column("BIGINT")})
+    found = [identity_of("1", USERS), identity_of("2", USERS), identity_of("1", wider), identity_of("1", other)]
+    assert len({*found}) == len(found)
+    assert identity_of("1", USERS) == found[0]
+
+
+class _Traced(list):
+    """Counts traces instead of asking Spark."""
+
+    def __call__(self, rows):
+        self.append(rows)
+        return ColumnLineage({"id": ColumnOrigin((ColumnInput("bronze/users", "id"),))})
+
+
+@pytest.fixture
+def traced(monkeypatch):
+    """The rows that were traced."""
+    found = _Traced()
+    monkeypatch.setattr(column_traces, "trace_columns", found)
+    return found
+
+
+def test_a_table_is_traced_once_for_its_code_and_columns(tmp_path, traced):
+    """A second step reads what is stored, other code traces again, and a damaged file is no answer."""
+    table = Table(USERS, tmp_path / "users", lambda: None)
+    store = store_at(tmp_path / "_lineage")
+
+    def step(identity, rows):
+        made = ColumnTraces({USERS.name: store}, identity, [])
+        made.watch(table)
+        if rows:
+            table.on_rows(rows)
+        return made.of(USERS.name)
+
+    assert step("a", None) is None
+    first = step("a", "rows")
+    assert step("a", "more") == step("a", None) == first
+    assert traced == ["rows"]
+    step("b", "other")
+    store.put("columns.json", b"[1]")
+    assert step("b", None) is None
+    step("b", "again")
+    assert traced == ["rows", "other", "again"]
+
+
+@pytest.mark.spark
+@pytest.mark.budget(60, "two days of the platform, from landing to gold")
+def test_a_run_shows_what_its_query_reads_and_does_not_fail_without(spark, tmp_path, monkeypatch):
+    """From landing to gold: observed by the publish of the first day, found again on the second; a fault is a warning."""
+    with world_in(tmp_path) as world:
+        world.land(day(0), visits_of(0))
+        world.react()
+        shown = world.materialization("gold/daily_visitors", day(0))
+        deps = shown["dagster/column_lineage"].deps_by_column
+        assert dep("silver/visits", "event_date") in deps["event_date"]
+        assert (tmp_path / "lakehouse/_lineage/gold/daily_visitors/columns.json").exists()
+        monkeypatch.setattr(column_traces, "trace_columns", lambda rows: 1 / 0)
+        world.land(day(1), visits_of(1))
+        world.react()
+        assert world.materialization("gold/daily_visitors", day(1))["dagster/column_lineage"].deps_by_column == deps
+        for found in tmp_path.glob("lakehouse/_lineage/*/*/columns.json"):
+            found.unlink()
+        world.land(day(2), visits_of(2))
+        world.react()
+        assert "dagster/column_lineage" in world.materialization("gold/daily_visitors", day(2))
+        (tmp_path / "told.txt").write_text(repr(shown))
+        for table in ("bronze/visits", "silver/visits", "gold/daily_visitors", "gold/daily_page_views"):
+            print(
+                table,
+                {
+                    k: v
+                    for k, v in world.materialization(table, day(0)).items()
+                    if "column" in k or "line" in k or "chosen" in k
+                },
+            )
