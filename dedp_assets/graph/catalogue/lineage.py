@@ -70,6 +70,7 @@ def observed_columns(
     found: dict[str, object] = {"dagster/column_lineage": shown} if shown.deps_by_column else {}
     found |= {"rows chosen by": ", ".join(chosen)} if chosen else {}
     found |= {"opaque columns": dg.MetadataValue.json(opaque)} if opaque else {}
+    found |= {"not traced": "; ".join(observed.gaps)} if observed.gaps else {}
     return found | ({} if finding.passed else {"lineage differs": finding.note})
 
 

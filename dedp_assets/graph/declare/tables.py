@@ -203,7 +203,7 @@ class LakeTable(Generic[P]):
         states = run_states(context.instance, repository_of(context), lake.refused) if ended else without_runs
         refusals = Refusals(lake.refused(self.spec.name))
         traces = self._traces(lake)
-        for table in tables:
+        for table in tables if self.reads.upstream else ():
             traces.watch(table)
 
         def inputs_of(key: str) -> Inputs:
