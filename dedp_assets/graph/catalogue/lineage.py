@@ -1,4 +1,4 @@
-"""Column lineage: the upstream columns that each column of a table is computed from, as declared and as observed."""
+"""Declared and observed column lineage of a table, for Dagster's catalogue."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def observed_columns(
         if column in declared.deps_by_column and (origin.inputs or not origin.opaque)
     }
     shown = dg.TableColumnLineage({**declared.deps_by_column, **deps})
-    finding = compare_columns(_said(declared, deps), observed, upstream=list(upstream))
+    finding = compare_columns(_names_of(declared, deps), observed, upstream=list(upstream))
     opaque = {
         name: each.opaque for name, each in observed.columns.items() if each.opaque and name in shown.deps_by_column
     }
@@ -74,15 +74,17 @@ def observed_columns(
     return found | ({} if finding.passed else {"lineage differs": finding.note})
 
 
-def _said(declared: dg.TableColumnLineage, observed: Mapping[str, Sequence[dg.TableColumnDep]]) -> dict[str, list[str]]:
+def _names_of(
+    declared: dg.TableColumnLineage, observed: Mapping[str, Sequence[dg.TableColumnDep]]
+) -> dict[str, list[str]]:
     """Return the declared upstream columns by their names.
 
     A declared name stands for each upstream table that has it: one of them that is observed is enough.
     """
-    said = {}
+    found = {}
     for column, deps in declared.deps_by_column.items():
         seen = {dep.column_name: dep for dep in observed.get(column, ())}
         chosen = [seen.get(dep.column_name, dep) for dep in deps]
         several = [dep for dep in observed.get(column, ()) if dep in deps]
-        said[column] = sorted({f"{dep.asset_key.to_user_string()}.{dep.column_name}" for dep in [*chosen, *several]})
-    return said
+        found[column] = sorted({f"{dep.asset_key.to_user_string()}.{dep.column_name}" for dep in [*chosen, *several]})
+    return found

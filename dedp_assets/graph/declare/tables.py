@@ -234,7 +234,7 @@ class LakeTable(Generic[P]):
         )
 
     def _traces(self, lake: Lake) -> ColumnTraces:
-        """Return the observed lineage of the tables, as far as it is known."""
+        """Return the traces of the tables."""
         stores = {table.name: lake.lineage(table.name) for table in self.tables}
         identity = identity_of(self.code_version, *self.tables, *self.reads.upstream)
         return ColumnTraces(stores, identity, [table.name for table in self.reads.upstream])

@@ -1,6 +1,7 @@
-"""Observed column lineage of a table: traced after the publish, once for each version of the code and of the columns.
+"""Observed column lineage of a table, traced after the publish.
 
-A trace plans the query another time, so that its result is kept in the lake. Losing it costs one more trace.
+A trace plans the query another time, so that its result is kept in the lake, for a version of the code and of all
+columns. Losing it costs one more trace.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class ColumnTraces:
         table.on_rows = remember
 
     def of(self, table: str) -> ColumnLineage | None:
-        """Return the lineage of a table: as it is stored, or of the rows that were written.
+        """Return the lineage of a table: the stored one, or that of the written rows.
 
         Returns:
             The lineage; ``None`` if it is not stored and nothing was written.
@@ -75,5 +76,5 @@ class ColumnTraces:
 def identity_of(code_version: str, *tables: TableSpec) -> str:
     """Return the identity of a step's lineage: equal for the same code, and equal columns of all tables."""
     columns = {table.name: {name: each.type for name, each in table.columns.items()} for table in tables}
-    told = json.dumps([_READER, code_version, columns], sort_keys=True)
-    return hashlib.sha256(told.encode()).hexdigest()
+    text = json.dumps([_READER, code_version, columns], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -150,7 +150,7 @@ def _metadata(
 
 
 def _columns(context: dg.AssetExecutionContext, work: Work, table: Table) -> dict[str, Any]:
-    """Return the column lineage of a table: the observed one, or the declared one where nothing was observed."""
+    """Return the observed column lineage of a table, or the declared one without an observation."""
     declared = work.lineage.get(table.name)
     if declared is None:
         return {}

@@ -1,4 +1,4 @@
-"""Column lineage: the upstream columns that the values of each column come from, and the columns that choose the rows.
+"""Column lineage: the upstream columns in the values of each column, and the columns that choose rows.
 
 Direct inputs end up in a value (``IDENTITY``, ``TRANSFORMATION``, ``AGGREGATION``). What only decides which rows there
 are, or which of two values is taken, is an influence of the whole dataset (``JOIN``, ``FILTER``, ...): for each column
@@ -54,7 +54,7 @@ class ColumnInput:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Influence:
-    """An upstream column that decides which rows or which values there are, and is in none of them.
+    """An upstream column that chooses rows or values of a dataset without being part of a value.
 
     Attributes:
         table: upstream table.
@@ -106,7 +106,7 @@ class ColumnLineage:
 
     @property
     def references(self) -> Iterator[tuple[str, ColumnInput | Influence]]:
-        """The references to upstream columns, each with the column or the effect that needs it."""
+        """The references to upstream columns, each with the dependent column or the effect."""
         for name, origin in self.columns.items():
             yield from ((name, each) for each in origin.inputs)
         yield from ((each.effect, each) for each in self.influences)
@@ -151,7 +151,7 @@ class TagReach:
 
 @typed
 def broken_references(lineage: ColumnLineage, schemas: Mapping[str, Collection[str]]) -> Finding:
-    """Check that the upstream columns of a lineage are still there, before a run or a dashboard finds out.
+    """Check that the upstream columns of a lineage still exist, before a run or a dashboard finds out.
 
     Args:
         lineage: as it was traced.
@@ -203,9 +203,9 @@ def compare_columns(
         if origin.opaque or name not in declared:
             continue
         found = {f"{each.table}.{each.column}" for each in origin.inputs if not upstream or each.table in upstream}
-        said = set(declared[name])
-        undeclared += [f"{name}: comes from {each}, which is not declared" for each in sorted(found - said)]
-        unobserved += [f"{name}: does not come from {each}" for each in sorted(said - found)]
+        stated = set(declared[name])
+        undeclared += [f"{name}: comes from {each}, which is not declared" for each in sorted(found - stated)]
+        unobserved += [f"{name}: does not come from {each}" for each in sorted(stated - found)]
     return Finding(
         "declared_columns_are_the_observed_ones",
         not undeclared and not unobserved,
@@ -217,7 +217,7 @@ def compare_columns(
 
 @typed
 def propagate(tags: Mapping[str, Mapping[str, Collection[str]]], lineages: Mapping[str, ColumnLineage]) -> TagReach:
-    """Propagate tags of columns, such as personal data, to all columns that come from them and to no other.
+    """Propagate tags of columns, such as personal data, to all derived columns and to no other.
 
     A tag follows values through any number of tables: renamed, computed, joined or aggregated. It does not follow
     influences: a filter on a birthday makes no column personal.
@@ -259,7 +259,7 @@ def propagate(tags: Mapping[str, Mapping[str, Collection[str]]], lineages: Mappi
 
 
 def _is_held(column: str, path: str, known: Collection[str]) -> bool:
-    """Return whether a column, and its field where the fields are known, is among the known names in lower case."""
+    """Return whether a column is among the known names in lower case; a field, where fields are known."""
     column, path = column.lower(), path.lower()
     if column not in known:
         return False
@@ -268,7 +268,7 @@ def _is_held(column: str, path: str, known: Collection[str]) -> bool:
 
 
 def _tags_of(each: ColumnInput, held: Mapping[str, Mapping[str, Collection[str]]]) -> Iterator[str]:
-    """List the tags of a column, of the struct that it is in, and of its fields."""
+    """List the tags of a column or field, of the structs around, and of the fields inside."""
     mine = each.path.lower()
     for name, tags in held.get(each.table, {}).items():
         theirs = name.lower()

@@ -84,7 +84,7 @@ class TableHandle(Located):
         return self.session.readStream.format("delta").option("skipChangeCommits", "true").load(self.store.address)
 
     def _show(self, rows: DataFrame, *, whole: bool = True) -> DataFrame:
-        """Show rows to whoever watches the table, if all columns come from them; return the rows."""
+        """Pass rows with all columns of the table to :attr:`on_rows`, and return the rows."""
         if self.on_rows and whole:
             self.on_rows(rows)
         return rows

@@ -1,1 +1,1 @@
-"""Chapter 10 of the book: data observability by detectors of interruption, skew, lag and missed deadlines."""
+"""Chapter 10 of the book: detection of missing, late and uneven data, and the lineage of datasets."""

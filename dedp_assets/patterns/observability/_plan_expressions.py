@@ -89,7 +89,7 @@ class Expressions:
         return self._without_subqueries("".join([*parts, text[done:]]))
 
     def item(self, text: str) -> tuple[str, Column]:
-        """Read a column that a node makes or hands on: its id, names and value.
+        """Read a column that a node makes or hands on: id, names and value.
 
         Raises:
             Unread: for a text that is neither a column nor an expression with a name.
@@ -158,7 +158,7 @@ class Expressions:
         return Value(inputs.direct, inputs.indirect, inputs.unknown, fields=changed, base=before)
 
     def _computed(self, text: str) -> Value:
-        """Return the origin of a computed value: every column in the expression, by its place in it."""
+        """Return the origin of a computed value: every column of the expression, by position."""
         try:
             regions = regions_of(text)
         except Unread as error:
@@ -184,7 +184,7 @@ class Expressions:
         return Value(whole.direct, whole.indirect, whole.unknown)
 
     def _at(self, text: str, found: re.Match[str]) -> Value:
-        """Return the origin of a column in an expression, with the path that follows as far as it is certain."""
+        """Return the origin of a column in an expression, with the certain part of the path that follows."""
         path = _FIELDS.match(text, found.end())
         value = self.columns[found[1]].value
         if path is None:
@@ -195,7 +195,7 @@ class Expressions:
         return _below(value, "".join(f".{step}" for step in steps))
 
     def _kind(self, text: str, found: re.Match[str]) -> Transformation:
-        """Return what becomes of a column in an expression: outside of the keys, an aggregation computes it."""
+        """Return the transformation of a column in an expression; outside of the keys, an aggregation."""
         if self.keys is None:
             return "TRANSFORMATION"
         if found[1] not in self.keys:
@@ -207,7 +207,7 @@ class Expressions:
         )
 
     def _leftovers(self, text: str) -> Iterator[Value]:
-        """Return what is not known about an expression: ids that its rows do not have."""
+        """Return the unknown parts of an expression: ids of no column of the rows."""
         left = UDF.sub(")", _LAMBDA.sub("", text))
         if _UNREAD.search(left):
             yield self.unknown or opaque(f"{short(text)} names what its rows do not have")

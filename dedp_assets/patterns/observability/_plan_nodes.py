@@ -1,4 +1,4 @@
-"""Nodes of Spark's analysed plan: the columns that come out of each, and what decides about its rows."""
+"""Nodes of Spark's analysed plan: the columns of the result of each, and the columns that choose rows."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Walk:
         return known.made(made)
 
     def _named(self, name: str, text: str, rows: Rows) -> Rows:
-        """Return the rows under a name: an input, if the name is that of a table, or the first one above its rows."""
+        """Return the rows under a name: an input, for the name of a table or the first name above stored rows."""
         called = text if name == "SubqueryAlias" else text[1:].partition(", [")[0]
         plain = called[1:-1].replace("``", "`") if re.fullmatch(r"`(?:[^`]|``)*`", called) else called
         table = self.tables.get(plain) or (plain[len(NAMED_ROWS) :] if plain.startswith(NAMED_ROWS) else "")
@@ -227,7 +227,7 @@ def _union(at: _Reading) -> Rows:
 
 
 def _set(at: _Reading) -> Rows:
-    """Return the rows of INTERSECT or EXCEPT: those of the left side, chosen by all columns of both."""
+    """Return the rows of INTERSECT or EXCEPT: rows of the left side, chosen by all columns of both."""
     left = at.below[0]
     causes = [influences_of(each.value, "FILTER") for rows in at.below for each in rows.columns.values()]
     chosen = at.rows.causes.union(*causes)
@@ -259,7 +259,7 @@ def _distinct(at: _Reading) -> Rows:
 
 
 def _code(at: _Reading) -> Rows:
-    """Return the columns that a Python function makes of whole rows: each may come from all of them."""
+    """Return the columns that a Python function makes of whole rows: each may come from all."""
     marked = at.expressions.marked(at.text)
     listed = groups(marked)
     made = new_columns(listed[-1], ", ")

@@ -1,4 +1,4 @@
-"""Parts of an expression in a plan that decide about its value, and calls of functions whose code no plan shows."""
+"""Parts of an expression in a plan: conditions, windows, and calls of functions without a plan."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Region:
 
 
 def regions_of(text: str) -> list[Region]:
-    """List the parts of an expression that decide about its value, and the calls of functions without a plan.
+    """List the parts of an expression that choose values, and the calls of functions without a plan.
 
     Raises:
         Unread: if they do not fit together.
@@ -61,7 +61,7 @@ def _deciding(text: str) -> Iterator[Region]:
 
 
 def _ranking(text: str) -> Iterator[Region]:
-    """List the calls of functions that number the rows of a window, whose arguments are its order."""
+    """List the calls of functions that number the rows of a window: the arguments are an order."""
     for found in _RANKING.finditer(text) if " windowspecdefinition(" in text else ():
         yield Region(found.start(), closed(text, found.end() - 1), "WINDOW")
 
@@ -77,7 +77,7 @@ def _calls(text: str) -> Iterator[Region]:
 
 
 def _conditions(text: str) -> Iterator[Region]:
-    """List the conditions of CASE expressions, nested ones among them."""
+    """List the conditions of CASE expressions, nested or not."""
     opened = list[int | None]()  # of each CASE, the beginning of the condition that is open
     for found in _CASES.finditer(text):
         word = found[0].split()[0]

@@ -1,4 +1,4 @@
-"""Rows between the nodes of a plan: their columns, and what decides about them."""
+"""Rows between the nodes of a plan: columns, and influences on the rows."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Rows:
 
 
 def leaf_rows(name: str, text: str) -> Rows:
-    """Return the columns of stored rows, whose name stands above them, or of constants."""
+    """Return the columns of a leaf: of stored rows without a name yet, or of constants."""
     if name == "Range":
         return Rows(ids=None, unknown=CONSTANT)
     # Names may have brackets that do not match.
@@ -109,6 +109,6 @@ def value_in(rows: Rows, number: str) -> Value:
 
 
 def not_understood(why: str, rows: Rows) -> Rows:
-    """Return rows whose known columns are those from below: an id stands for the same value for ever."""
+    """Return rows with the known columns from below only: an id stands for the same value for ever."""
     unknown = combined([opaque(why), *([rows.unknown] if rows.unknown else [])])
     return replace(rows, ids=None, unknown=unknown, gaps=rows.gaps | {why}, leaf=False)

@@ -1,4 +1,4 @@
-"""Texts of query plans: marks of what is known, lists, and matching brackets."""
+"""Texts of query plans: marks of known columns, lists, and matching brackets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Unread(ValueError):
 
 
 def pieces(text: str) -> list[str]:
-    """Split a list at its commas, outside of brackets.
+    """Split a list at commas outside of brackets.
 
     Raises:
         Unread: if brackets do not match.
@@ -125,5 +125,5 @@ def around(text: str, place: int) -> Iterator[int]:
 
 def short(text: str) -> str:
     """Return the beginning of a text of a plan, for a message."""
-    told = SUBQUERY.sub("(subquery)", MARK.sub("?", text))
-    return told if len(told) <= _SHOWN else f"{told[: _SHOWN - 3]}..."
+    shown = SUBQUERY.sub("(subquery)", MARK.sub("?", text))
+    return shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 3]}..."

@@ -1,4 +1,4 @@
-"""Tree of the nodes of a query plan, from the lines of its text."""
+"""Tree of the nodes of a query plan, from the lines of a text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Origin of a value in a query plan: the input columns in the value, those that only decide it, and what is not known.
+"""Origin of a value in a query plan: input columns, influences, and reasons for gaps.
 
 A struct keeps the origin of each field, so that a field taken out of it has the inputs of that field alone.
 """
@@ -97,7 +97,7 @@ def combined(values: Iterable[Value]) -> Value:
 
 
 def positional(values: Iterable[Value]) -> Value:
-    """Return the origin of a column of a union: the values of its branches, without those of no input."""
+    """Return the origin of a column of a union: the values of all branches, without constants."""
     found = [each for each in values if each.direct or each.indirect or each.unknown]
     if not found:
         return CONSTANT
@@ -107,13 +107,13 @@ def positional(values: Iterable[Value]) -> Value:
 
 
 def influences_of(value: Value, effect: Effect) -> frozenset[Cause]:
-    """Return the influence of a value on rows: its inputs, and what decides about it."""
+    """Return the influence of a value on rows: inputs, and influences on the value."""
     whole = value.whole()
     return frozenset((source, effect) for source in (*whole.direct, *(cause[0] for cause in whole.indirect)))
 
 
 def _coarse(value: Value) -> Value:
-    """Return the origin of some field of a value: its whole column, below which nothing is known."""
+    """Return the origin of some field of a value: the whole column."""
     return value.changed("TRANSFORMATION")
 
 

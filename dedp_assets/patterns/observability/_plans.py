@@ -1,4 +1,4 @@
-"""Text of Spark's analysed plan: the tree of its nodes, and the lineage of the columns at its top.
+"""Column lineage in the text of Spark's analysed plan.
 
 The text is all that both clients show (``EXPLAIN EXTENDED``). What is not understood makes the columns that depend on
 it opaque, with the reason; no text raises an error.

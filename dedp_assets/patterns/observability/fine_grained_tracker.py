@@ -105,7 +105,7 @@ def without_stamps(rows: DataFrame) -> DataFrame:
 
 @typed
 def trace_columns(rows: DataFrame, *, tables: Mapping[str, str] = MappingProxyType({})) -> ColumnLineage:
-    """Trace the columns of rows to the upstream columns that they come from, by Spark's analysed plan.
+    """Trace the columns of rows to upstream columns, by Spark's analysed plan.
 
     No row is read. Spark plans the whole query, which takes seconds where it is large: once for each version of the
     code and of the inputs' columns is enough. Tables read by ``Table.read`` are known by their names; temporary views
