@@ -124,6 +124,13 @@ class Known:
             **self._value(),
             **self._deliveries_and_sessions(),
             **self._fan_in(),
+            **self._lineage(),
+        }
+
+    def _lineage(self):
+        return {
+            "trace_columns": {"rows": self.visits, "tables": {"users": "silver/users"}},
+            "without_stamps": {"rows": self.visits},
         }
 
     def _fan_in(self):

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.column_lineage import ColumnLineage
-from dedp_assets.patterns.core.columns import require_columns, require_free, require_rows
+from dedp_assets.patterns.core.columns import require_free, require_rows
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import typed
@@ -59,7 +59,8 @@ def stamp_rows(rows: DataFrame, into: Target, *, keep_parents: bool = False) -> 
         The rows with :data:`ROW_STAMP`, and with ``keep_parents`` also :data:`PARENT_STAMPS`.
 
     Raises:
-        ConfigError: if the run does not say when it started, or the rows have stamps that are not to be kept.
+        ConfigError: if the run does not say when it started, the rows have stamps that are not to be kept, or no
+            stamps that are to be.
 
     Example:
         >>> visits = table("visits", {"page": Column("STRING"), ROW_STAMP: STAMPS[ROW_STAMP]})
@@ -78,12 +79,13 @@ def stamp_rows(rows: DataFrame, into: Target, *, keep_parents: bool = False) -> 
     require_rows("a stamp", rows)
     if not keep_parents:
         return require_free(rows, ROW_STAMP, PARENT_STAMPS).withColumn(ROW_STAMP, F.expr(_stamp(into)))
-    require_columns(rows, [ROW_STAMP])
+    known = {name.lower() for name in rows.columns}
+    if ROW_STAMP not in known:
+        raise ConfigError(f"keep_parents must be False for rows without {ROW_STAMP}, not True: no parent stamped them")
     before = F.col(identifier(ROW_STAMP))
     own = F.when(before.isNull(), F.expr(f"CAST(array() AS ARRAY<{_STAMP}>)")).otherwise(F.array(before))
-    has_parents = PARENT_STAMPS in {name.lower() for name in rows.columns}
-    earlier = F.expr(f"coalesce({identifier(PARENT_STAMPS)}, array())") if has_parents else None
-    chain = own if earlier is None else F.concat(earlier, own)
+    earlier = [F.expr(f"coalesce({identifier(PARENT_STAMPS)}, array())")] if PARENT_STAMPS in known else []
+    chain = F.concat(*earlier, own)
     return rows.withColumn(PARENT_STAMPS, chain).withColumn(ROW_STAMP, F.expr(_stamp(into)))
 
 

@@ -383,5 +383,5 @@ def test_stamps_are_refused_that_would_be_wrong(spark, table):
     into = writing(visits, "run-1")
     with pytest.raises(ConfigError, match="row_stamp"):
         stamp_rows(stamp_rows(rows, into), into)
-    with pytest.raises(ConfigError, match="no column row_stamp"):
+    with pytest.raises(ConfigError, match="keep_parents must be False for rows without row_stamp"):
         stamp_rows(rows, into, keep_parents=True)
