@@ -203,8 +203,7 @@ class LakeTable(Generic[P]):
         states = run_states(context.instance, repository_of(context), lake.refused) if ended else without_runs
         refusals = Refusals(lake.refused(self.spec.name))
         traces = self._traces(lake)
-        for table in tables if self.reads.upstream else ():
-            traces.watch(table)
+        traces.watch(tables, upstream.values())
 
         def inputs_of(key: str) -> Inputs:
             request = Request(key, at, context.run.run_id, event_attributes(context.run.tags))

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from pyspark.sql import DataFrame
 
@@ -40,15 +41,21 @@ class ColumnTraces:
     stores: Mapping[str, Store]
     identity: str
     upstream: Collection[str]
-    _rows: dict[str, DataFrame] = field(default_factory=dict)
+    _rows: dict[str, Callable[[], DataFrame]] = field(default_factory=dict)
+    _known: dict[str, ColumnLineage] = field(default_factory=dict)
 
-    def watch(self, table: Table) -> None:
-        """Remember the rows that are written to a table, to be traced later: a plan and no row is kept."""
+    def watch(self, tables: Iterable[Table], upstream: Iterable[Table]) -> None:
+        """Remember the rows that are written to tables, to be traced later: a plan and no row is kept.
 
-        def remember(rows: DataFrame) -> None:
-            self._rows[table.name] = rows
-
-        table.on_rows = remember
+        What is stored already costs nothing: neither are rows remembered, nor have plans names of tables.
+        """
+        written = list(tables)
+        missing = {table.name for table in written if self.upstream and self._stored(table.name) is None}
+        for table in (*written, *upstream):
+            table.named_in_plans = bool(missing)
+        for table in written:
+            if table.name in missing:
+                table.on_rows = partial(self._rows.__setitem__, table.name)
 
     def of(self, table: str) -> ColumnLineage | None:
         """Return the lineage of a table: the stored one, or that of the written rows.
@@ -60,17 +67,18 @@ class ColumnTraces:
             return stored
         if (rows := self._rows.get(table)) is None:
             return None
-        lineage = trace_columns(rows)
+        lineage = trace_columns(rows())
         held = {"identity": self.identity, "lineage": lineage.to_json()}
         self.stores[table].put(_FILE, json.dumps(held).encode())
         return lineage
 
     def _stored(self, table: str) -> ColumnLineage | None:
-        with suppress(OSError, ValueError, KeyError, TypeError, ConfigError):
-            held = json.loads(self.stores[table].read(_FILE))
-            if held["identity"] == self.identity:
-                return ColumnLineage.from_json(held["lineage"])
-        return None
+        if table not in self._known:
+            with suppress(OSError, ValueError, KeyError, TypeError, ConfigError):
+                held = json.loads(self.stores[table].read(_FILE))
+                if held["identity"] == self.identity:
+                    self._known[table] = ColumnLineage.from_json(held["lineage"])
+        return self._known.get(table)
 
 
 def identity_of(code_version: str, *tables: TableSpec) -> str:

@@ -49,8 +49,10 @@ class TableHandle(Located):
         self.ledger = Ledger(location, name=spec.name)
         self.store = self.ledger.store
         self._session = session
-        self.on_rows: Callable[[DataFrame], None] | None = None
-        """Called with the rows that are staged or merged, before Spark computes them; whoever is called runs no job."""
+        self.on_rows: Callable[[Callable[[], DataFrame]], None] | None = None
+        """Called with what returns the rows that are staged or merged; whoever is called runs no job."""
+        self.named_in_plans = True
+        """Whether rows that are read have the table's name in query plans, which costs an analysis."""
 
     @property
     def session(self) -> SparkSession:
@@ -77,7 +79,8 @@ class TableHandle(Located):
         named = [self._spelled(state, partition) for partition in partitions]
         if version is not None and (gone := missing_files(self.store, state, named)):
             state = self._same_rows(state, named, gone)
-        return read_at(self.session, self.store, state, named).alias(f"{NAMED_ROWS}{self.name}")
+        rows = read_at(self.session, self.store, state, named)
+        return rows.alias(f"{NAMED_ROWS}{self.name}") if self.named_in_plans else rows
 
     def stream(self) -> DataFrame:
         """Stream the rows that commits add, from the present rows on; skip commits that replace rows."""
@@ -86,7 +89,7 @@ class TableHandle(Located):
     def _show(self, rows: DataFrame, *, whole: bool = True) -> DataFrame:
         """Pass rows with all columns of the table to :attr:`on_rows`, and return the rows."""
         if self.on_rows and whole:
-            self.on_rows(rows)
+            self.on_rows(lambda: rows)
         return rows
 
     def _spelled(self, state: TableState, partition: Mapping[str, object]) -> dict[str, str | None]:

@@ -108,7 +108,8 @@ class StagedTable(ChangedTable):
         owned = require_partition(self.name, state, partition or {})
         conform(self.name, split, keep, state)
         if self.on_rows:
-            self.on_rows(split[keep] if split.outcome else split.rows)
+            given = split
+            self.on_rows(lambda: given[keep] if given.outcome else given.rows)
         rows_read = rows_read.along(rows, audits)
         tally = rows_read.tally
         split = Split.of(tally.rows) if tally and tally.along else split

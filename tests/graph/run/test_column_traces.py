@@ -94,10 +94,12 @@ def test_a_table_is_traced_once_for_its_code_and_columns(tmp_path, traced):
     store = store_at(tmp_path / "_lineage")
 
     def step(identity, rows):
-        made = ColumnTraces({USERS.name: store}, identity, [])
-        made.watch(table)
-        if rows:
-            table.on_rows(rows)
+        table.on_rows = None
+        made = ColumnTraces({USERS.name: store}, identity, ["bronze/raw"])
+        made.watch([table], [])
+        assert table.named_in_plans == bool(table.on_rows)
+        if rows and table.on_rows:
+            table.on_rows(lambda: rows)
         return made.of(USERS.name)
 
     assert step("a", None) is None
