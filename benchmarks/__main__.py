@@ -24,6 +24,7 @@ from dedp_assets.resources.environments import CHECKOUT, child_environment, sett
 NAMES = (
     "publish",
     "metering",
+    "column_lineage",
     "appends",
     "step",
     "ticks",

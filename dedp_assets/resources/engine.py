@@ -118,6 +118,8 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         "spark.sql.ui.retainedExecutions": "20",
         # Spark writes a description of each plan for its web pages, at length by default.
         "spark.sql.ui.explainMode": "simple",
+        # Column lineage is read from plans, which Spark cuts at 25 columns by default.
+        "spark.sql.debug.maxToStringFields": "10000",
     }
 
 

@@ -52,6 +52,10 @@ class Lake(dg.ConfigurableResource[Any]):
         """Open the folder with the notes on refused partitions of the table ``name``, outside of all tables."""
         return store_at(self._uri_of(f"_refused/{name}"))
 
+    def column_lineage(self, name: str) -> Store:
+        """Open the folder with the observed column lineage of the table ``name``, outside of all tables."""
+        return store_at(self._uri_of(f"_lineage/{name}"))
+
     def delta(self, name: str, *, version: int | None = None) -> DeltaTable:
         """Open the table ``name`` for a reader without Spark (pyarrow, pandas, DuckDB)."""
         address = store_at(self._uri_of(name)).address

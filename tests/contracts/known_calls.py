@@ -127,6 +127,7 @@ class Known:
             **self._deliveries_and_sessions(),
             **self._fan_in(),
             **self._skew(),
+            **self._lineage(),
         }
 
     def _skew(self):
@@ -135,6 +136,12 @@ class Known:
         return {
             "detect_partition_skew": {**known, "max_variation": 0.5},
             "require_usual_volume": {**known, "partition": "2026-01-05", "volume": 4.0, "baseline": Baseline()},
+        }
+
+    def _lineage(self):
+        return {
+            "trace_columns": {"rows": self.visits, "tables": {"users": "silver/users"}},
+            "without_stamps": {"rows": self.visits},
         }
 
     def _fan_in(self):

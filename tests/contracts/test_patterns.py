@@ -23,6 +23,7 @@ from dedp_assets.graph.declare import declared
 from dedp_assets.patterns import catalog
 from dedp_assets.patterns.core import errors
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.column_lineage import ColumnLineage
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.readme import with_table
 from dedp_assets.resources.environments import CHECKOUT
@@ -64,11 +65,11 @@ def test_first_public_name_is_the_main_function_and_has_few_companions(pattern):
 
 
 def told(kind: Any, module: ModuleType) -> bool:
-    """Whether a companion may return this: a kind of pattern, a declaration, a plain value, or its module's record."""
+    """Whether a companion may return this: a kind, a declaration, a plain value, a record of its module or shared."""
     if arguments := get_args(kind):
         return all(told(each, module) for each in arguments if each is not ...)
     plain = (bool, int, float, str, datetime, Path, type(None))
-    return kind in (*catalog.KINDS, TableSpec, Audit, *plain) or kind.__module__ == module.__name__
+    return kind in (*catalog.KINDS, TableSpec, Audit, ColumnLineage, *plain) or kind.__module__ == module.__name__
 
 
 @each

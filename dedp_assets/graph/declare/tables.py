@@ -21,6 +21,7 @@ from dedp_assets.graph.declare.parameters import Given, arguments, resources_of
 from dedp_assets.graph.declare.records import About, Gates, Reads, Request
 from dedp_assets.graph.declare.runs import Job, OnDelivery, OnEvent, Runs
 from dedp_assets.graph.run.batches import Inputs, Step, Work, latest
+from dedp_assets.graph.run.column_traces import ColumnTraces, identity_of
 from dedp_assets.graph.run.fan_in import NO_BRANCH, RunStates, alerting, handled, note_of, without_runs
 from dedp_assets.graph.run.feeds import Feed, Pinned, pin, whole
 from dedp_assets.graph.run.ordering import earlier_keys, fed_keys, handed_over, require_turn
@@ -201,6 +202,8 @@ class LakeTable(Generic[P]):
         ended = self.reads.waits_for_runs
         states = run_states(context.instance, repository_of(context), lake.refused) if ended else without_runs
         refusals = Refusals(lake.refused(self.spec.name))
+        traces = self._traces(lake)
+        traces.watch(tables, upstream.values())
 
         def inputs_of(key: str) -> Inputs:
             request = Request(key, at, context.run.run_id, event_attributes(context.run.tags))
@@ -228,7 +231,14 @@ class LakeTable(Generic[P]):
             branch=branch.branch if branch else "",
             sources=self.reads.sources,
             owner=self.about.owner,
+            traces=traces,
         )
+
+    def _traces(self, lake: Lake) -> ColumnTraces:
+        """Return the traces of the tables."""
+        stores = {table.name: lake.column_lineage(table.name) for table in self.tables}
+        identity = identity_of(self.code_version, *self.tables, *self.reads.upstream)
+        return ColumnTraces(stores, identity, [table.name for table in self.reads.upstream])
 
     def _targets(self, step: Step, tables: Sequence[Table]) -> list[Target]:
         """Return the target of each table; only the table's own target gets the audits of the declaration."""

@@ -16,6 +16,7 @@ from dedp_assets.graph.catalogue.figures import Figure
 from dedp_assets.graph.catalogue.rendering import Did
 from dedp_assets.graph.catalogue.sources import Source
 from dedp_assets.graph.run.attempts import Attempts, partition_keys
+from dedp_assets.graph.run.column_traces import ColumnTraces
 from dedp_assets.graph.run.failures import sentence
 from dedp_assets.graph.run.feeds import Pinned
 from dedp_assets.graph.run.refusals import Refusal, Refusals
@@ -113,6 +114,7 @@ class Work:
         branch: the branch that this table is.
         sources: systems outside of the lake that rows come from.
         owner: who answers for the tables.
+        traces: the observed lineage of the tables.
     """
 
     target: Table
@@ -126,6 +128,7 @@ class Work:
     branch: str = field(default="", kw_only=True)
     sources: Sequence[Source] = field(default=(), kw_only=True)
     owner: str = field(default="", kw_only=True)
+    traces: ColumnTraces | None = field(default=None, kw_only=True)
 
     def choose(self, key: str) -> Choice | None:
         """Choose the branch of a partition by the router.

@@ -8,6 +8,7 @@ from typing import Any
 
 import dagster as dg
 
+from dedp_assets.graph.catalogue.lineage import observed_columns
 from dedp_assets.graph.catalogue.rendering import Did, check_result, findings_of, materialized, metadata_of
 from dedp_assets.graph.run.batches import NOT_COMPUTED, Batch, Work, compute_all
 from dedp_assets.graph.run.choices import observe_skipped, path_taken, unjudged
@@ -145,8 +146,21 @@ def _metadata(
 ) -> dict[str, dict[str, Any]]:
     """Return the metadata of each partition key: the computation, the run's trigger and the lineage."""
     trigger = {f"trigger {name.replace('_', ' ')}": value for name, value in event_attributes(context.run.tags).items()}
-    lineage = work.lineage.get(table.name)
-    columns = {"dagster/column_lineage": lineage} if lineage and lineage.deps_by_column else {}
+    columns = _columns(context, work, table)
     commits = {key: did.commits.get(table) for key, did in done.items()}
     metadata = metadata_of(table, commits, done, figures=work.figures)
     return {k: {**told_of, **path_taken(work.choose(k)), **trigger, **columns} for k, told_of in metadata.items()}
+
+
+def _columns(context: dg.AssetExecutionContext, work: Work, table: Table) -> dict[str, Any]:
+    """Return the observed column lineage of a table, or the declared one without an observation."""
+    declared = work.lineage.get(table.name)
+    if declared is None:
+        return {}
+    if work.traces is not None:
+        try:
+            if observed := work.traces.of(table.name):
+                return {**observed_columns(declared, observed, work.traces.upstream)}
+        except Exception as error:
+            context.log.warning(f"the column lineage of {table.name} could not be traced: {error}")
+    return {"dagster/column_lineage": declared} if declared.deps_by_column else {}

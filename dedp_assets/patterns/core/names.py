@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dedp_assets.patterns.core.errors import ConfigError
 
 __all__ = [
+    "NAMED_ROWS",
     "OUTCOME",
     "RESERVED",
     "SUBSTITUTED",
@@ -24,6 +25,9 @@ __all__ = [
 
 RESERVED = "__dedp_"
 """Prefix of internal columns and figures, in any case: Spark does not tell names apart by case."""
+
+NAMED_ROWS = "table "
+"""Begins the name that the rows of a table have in a query plan; for its blank, no query spells it by chance."""
 
 OUTCOME = f"{RESERVED}outcome"
 """Column of a split that says which part a row belongs to."""

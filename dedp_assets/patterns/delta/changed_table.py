@@ -109,7 +109,7 @@ class ChangedTable(DeclaredTable):
         owned = require_partition(self.name, state, partition or {})
         merge = Merge(tuple(keys), tuple(clauses), on, null_keys, owned, unusable or {}, whole, self.spec.key)
         require_merge_by_key(self.spec, merge)
-        source = merge.checked(self.name, state, source)
+        source = self._show(merge.checked(self.name, state, source), whole=merge.takes_columns)
         guards = (not_empty("source", allow_empty=allow_empty),) if whole else ()
         with evaluated_once(source.select("*")) as rows:
             seen = meter.jobs(rows.sparkSession)(profile_merge)(self.spec, merge, rows, state)

@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError
+from dedp_assets.patterns.core.names import NAMED_ROWS
 from dedp_assets.patterns.core.opening import note_opened
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.sql_options import reason_of
@@ -49,6 +50,10 @@ class TableHandle(Located):
         self.ledger = Ledger(location, name=spec.name)
         self.store = self.ledger.store
         self._session = session
+        self.on_rows: Callable[[Callable[[], DataFrame]], None] | None = None
+        """Called with what returns the rows that are staged or merged; whoever is called runs no job."""
+        self.named_in_plans = True
+        """Whether rows that are read have the table's name in query plans, which costs an analysis."""
 
     @property
     def session(self) -> SparkSession:
@@ -65,6 +70,7 @@ class TableHandle(Located):
         """Read the rows at a pinned version (the newest if ``None``), of the named partitions if any; lazy.
 
         Up to 10,000 rows (and 1 MB of files) are one task: whoever calls a slow service for each repartitions them.
+        In a query plan the rows have the table's name, behind :data:`NAMED_ROWS`: files have none.
 
         Raises:
             ConfigError: if a vacuum removed files of that version, and its rows are no longer the current ones.
@@ -75,12 +81,19 @@ class TableHandle(Located):
         if version is not None and (gone := missing_files(self.store, state, named)):
             state = self._same_rows(state, named, gone)
         note_opened(self.spec, self.store.uri, state.version, named)
-        return read_at(self.session, self.store, state, named)
+        rows = read_at(self.session, self.store, state, named)
+        return rows.alias(f"{NAMED_ROWS}{self.name}") if self.named_in_plans else rows
 
     def stream(self) -> DataFrame:
         """Stream the rows that commits add, from the present rows on; skip commits that replace rows."""
         note_opened(self.spec, self.store.uri, None)
         return self.session.readStream.format("delta").option("skipChangeCommits", "true").load(self.store.address)
+
+    def _show(self, rows: DataFrame, *, whole: bool = True) -> DataFrame:
+        """Pass rows with all columns of the table to :attr:`on_rows`, and return the rows."""
+        if self.on_rows and whole:
+            self.on_rows(lambda: rows)
+        return rows
 
     def _spelled(self, state: TableState, partition: Mapping[str, object]) -> dict[str, str | None]:
         """Spell a partition as the log does, NULL values included."""

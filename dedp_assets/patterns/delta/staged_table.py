@@ -107,6 +107,9 @@ class StagedTable(ChangedTable):
         require_stated(self.name, state)
         owned = require_partition(self.name, state, partition or {})
         conform(self.name, split, keep, state)
+        if self.on_rows:
+            given = split
+            self.on_rows(lambda: given[keep] if given.outcome else given.rows)
         rows_read = rows_read.along(rows, audits)
         tally = rows_read.tally
         split = Split.of(tally.rows) if tally and tally.along else split

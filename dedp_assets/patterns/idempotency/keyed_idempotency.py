@@ -133,7 +133,9 @@ def upsert_keyed(
     if not keys:
         raise ConfigError(f"{table.name} declares no key (TableSpec.key): nothing says which rows are the same")
     rows = as_held(require_free(require_rows(table.name, rows)), held_types(table.ensure()), table.name)
-    values = fields_of(rows, table.spec.columns)
+    # Who made a row, and when, is no change of it: the technical columns of a row that stays are its own.
+    compared = {*table.spec.content, *table.spec.partition_by, *keys}
+    values = [f for f in fields_of(rows, table.spec.columns) if f.name in compared]
     differs = [f"NOT ({same(f, f't.{identifier(f.name)}', f's.{identifier(f.name)}')})" for f in values]
     try:
         return table.merge(

@@ -123,7 +123,9 @@ def _clauses(
     changes: DataFrame, target: Table, keys: Sequence[str], order_by: Sequence[str], deleted: str
 ) -> Sequence[Clause]:
     """Return the merge clauses for changes of known keys and of new keys."""
-    values = fields_of(changes, [c for c in target.spec.columns if c not in keys])
+    # Who made a row, and when, is no change of it: the technical columns of a row that stays are its own.
+    compared = {*target.spec.content, *target.spec.partition_by}
+    values = fields_of(changes, [c for c in target.spec.columns if c not in keys and c in compared])
     agree = " AND ".join(same(f, f"t.{identifier(f.name)}", f"s.{identifier(f.name)}") for f in values)
     other = f"NOT ({agree or 'true'})"
     if order_by:
