@@ -131,7 +131,7 @@ class StepLineage:
         )
 
     def _origins(self, name: str) -> dict[str, list[ColumnInput]]:
-        """Return the observed origins of a table's columns in the opened tables; by default the declared origins."""
+        """Return the observed, otherwise the declared, origins of a table's columns in the opened tables."""
         places = {each.spec.name: _place_at(each.location) for each in self._opened}
         if (observed := self._observed(name)) is not None:
             return {
