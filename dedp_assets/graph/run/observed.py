@@ -131,25 +131,25 @@ class StepLineage:
         )
 
     def _origins(self, name: str) -> dict[str, list[ColumnInput]]:
-        """Return the observed, otherwise the declared, origins of a table's columns in the opened tables."""
+        """Return the origins of columns in the opened tables: as observed; of an opaque column, as declared."""
         places = {each.spec.name: _place_at(each.location) for each in self._opened}
-        if (observed := self._observed(name)) is not None:
-            return {
-                column: [
-                    ColumnInput(namespace=place[0], name=place[1], column=each.path, subtype=each.transformation)
-                    for each in origin.inputs
-                    if (place := places.get(each.table))
-                ]
-                for column, origin in observed.columns.items()
-            }
-        declared = self._work.lineage.get(name)
-        return {
+        declared, observed = self._work.lineage.get(name), self._observed(name)
+        origins = {
             column: [
                 ColumnInput(namespace=place[0], name=place[1], column=each.column_name)
-                for each in origins
+                for each in found
                 if (place := places.get("/".join(each.asset_key.path)))
             ]
-            for column, origins in (declared.deps_by_column.items() if declared else ())
+            for column, found in (declared.deps_by_column.items() if declared else ())
+        }
+        known = {} if observed is None else {c: each for c, each in observed.columns.items() if not each.opaque}
+        return origins | {
+            column: [
+                ColumnInput(namespace=place[0], name=place[1], column=each.path, subtype=each.transformation)
+                for each in origin.inputs
+                if (place := places.get(each.table))
+            ]
+            for column, origin in known.items()
         }
 
     def _influences(self, name: str) -> list[ColumnInput]:
