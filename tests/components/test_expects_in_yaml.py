@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import date
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from dedp_assets.cli import main
 from dedp_assets.components.checking import completed, drafts_of
 from dedp_assets.graph.declare import Baseline, Due, Expects, LakeTable, QuietHours
+from dedp_assets.resources.environments import CHECKOUT
 from tests.components.declarations import GOOD as TABLE
 from tests.components.declarations import SPECS, faults_in
 from tests.components.test_declaring_landings import GOOD as LANDING
@@ -160,6 +161,18 @@ def test_a_mistake_is_one_fault_at_its_line(right, wrong, line, path, said):
 def test_a_time_before_ten_needs_no_quotes():
     """YAML 1.1 reads 16:40 as a number, and 06:40 as a text."""
     assert tables_in(GOOD.replace('"06:40"', "06:40"))["gold/page_counts"].about.expects == MEANT
+
+
+def test_the_examples_of_the_page_say_the_same():
+    """In YAML and in Python."""
+    page = (CHECKOUT / "docs" / "observability.md").read_text()
+    (stated,) = re.findall(r"```yaml\nabout:\n  owner: team:sales\n(.*?)```", page, re.DOTALL)
+    (python,) = re.findall(r"expects=(Expects\(.*?\n        \)),\n", page, re.DOTALL)
+    found = tables_in(TABLE.replace(AFTER, AFTER + "".join(f"  {line}\n" for line in stated.splitlines())))
+    known = {"Expects": Expects, "Baseline": Baseline, "Due": Due, "QuietHours": QuietHours}
+    meant: Expects = eval(python, known)  # noqa: S307 - a text of this repository
+    as_tuples = [replace(each, weekdays=tuple(each.weekdays)) for each in meant.quiet]
+    assert found["gold/page_counts"].about.expects == replace(meant, quiet=tuple(as_tuples))
 
 
 NIGHTLY = "      - nightly: {cron: 0 2 * * *, lookback: 14, description: By night., follows_late: true}\n"
