@@ -66,7 +66,7 @@ def lake_resources() -> dict[str, object]:
 
 
 def lake_sensors(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> list[dg.SensorDefinition]:
-    """Make the sensors over declared tables: staleness, deliveries, replays, announced events, alerts, lineage."""
+    """Make the sensors over declared tables: staleness, deliveries, replays, events, alerts, lineage."""
     made = reconcilers(tables, jobs)
     if any(table.runs.replay for table in tables):
         made.append(dead_letters_fixed(tables))

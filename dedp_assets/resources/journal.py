@@ -73,7 +73,7 @@ class Journal(dg.ConfigurableResource[Any]):
             return ""
 
     def keep_samples(self, samples: str) -> None:
-        """Store the samples of positions in place of the former ones.
+        """Replace the stored samples of positions.
 
         Args:
             samples: the samples as text.

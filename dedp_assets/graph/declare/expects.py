@@ -1,4 +1,4 @@
-"""Expectations of a table, which detectors hold against the logs in every round."""
+"""Expectations of a table's data, for detectors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _NUMBERS = ("every_minutes", "gap_minutes", "variation", "lag_minutes", "lag_row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expects:
-    """Expectations of a table's data. What is not stated is not judged.
+    """Expectations of a table's data.
+
+    An expectation that is not stated is not judged.
 
     Attributes:
         every_minutes: continuous delivery: each such interval brings a row.
@@ -56,5 +58,5 @@ class Expects:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is expected."""
+        """``True`` without any expectation."""
         return not any(getattr(self, each.name) for each in fields(self))

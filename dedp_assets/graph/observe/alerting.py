@@ -51,7 +51,7 @@ class Judged:
 
 
 def judged(measurements: Iterable[Measurement]) -> Judged:
-    """Return one alert for each trouble of a table or partition, from the worst of its figures.
+    """Return one alert for each trouble of a table or partition, from the worst figure.
 
     Args:
         measurements: the measurements of all detectors.
@@ -71,7 +71,7 @@ def judged(measurements: Iterable[Measurement]) -> Judged:
 
 
 def _badness(measured: Measurement) -> tuple[int, bool]:
-    """Return how bad a measurement is; of two equally bad ones, that of the whole table says more."""
+    """Return the rank of a verdict; of equal verdicts, a whole table ranks above a partition."""
     return ("ok", "unknown", "warn", "fail").index(measured.verdict), not measured.partition
 
 

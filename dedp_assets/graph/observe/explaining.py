@@ -25,7 +25,7 @@ def upstream_of(tables: Sequence[LakeTable[...]]) -> dict[str, tuple[str, ...]]:
 
 
 def explain(alerts: Iterable[Alert], upstream: Mapping[str, Sequence[str]]) -> list[Alert]:
-    """Return alerts with the upstream table that explains each, and with the late downstream tables of each root.
+    """Return alerts with explaining upstream tables, and with late downstream tables at each root.
 
     A late table is explained by the most upstream table that is late, too. A partition is also explained by the same
     partition of an upstream table that was refused or given up, and an unusual volume by that of the same partition
@@ -56,7 +56,7 @@ def explain(alerts: Iterable[Alert], upstream: Mapping[str, Sequence[str]]) -> l
 
 
 def _root(alert: Alert, troubled: set[str], upstream: Mapping[str, Sequence[str]]) -> str:
-    """Return the most upstream table in trouble above an alert's table; empty if there is none."""
+    """Return the most upstream table in trouble above an alert's table; empty without one."""
     above = [table for table in _ancestors(alert.table, upstream) if table in troubled]
     # Two tables that read each other would explain one another, and nobody heard of either.
     roots = [table for table in above if not troubled & set(_ancestors(table, upstream)) - {table}]
@@ -76,7 +76,7 @@ def _ancestors(table: str, upstream: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _with_consequences(alert: Alert, explained: Sequence[Alert]) -> Alert:
-    """Return a root alert with the late tables that it explains in its reason."""
+    """Return a root alert with the explained tables in the reason."""
     tables = sorted({each.table for each in explained if each.explained_by == alert.table})
     if not tables or alert.explained_by or alert.name not in LATE | _BLOCKING | _HANDED_DOWN:
         return alert

@@ -1,4 +1,4 @@
-"""One observation of the platform: causes of alerts by the reconciler, measurements by detectors, explanations."""
+"""Observation of the platform: alerts by the reconciler and by detectors, with explanations."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Observer:
         samples: Sequence[LagSample] = ()
         with suppress(PatternError):
             samples = positions()
-        seen = rounds.look(lake, now, runs=runs, samples=samples)
+        seen = rounds.judge(lake, now, runs=runs, samples=samples)
         found = judged(seen.measured.measurements)
         journal.append(seen.measured.measurements)
         if rounds.samples:

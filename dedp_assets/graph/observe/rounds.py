@@ -61,7 +61,7 @@ class Seen:
 
 @dataclass(slots=True)
 class Rounds:
-    """Repeated rounds of all detectors, with what was read before.
+    """Repeated rounds of all detectors, with the logs read so far.
 
     Attributes:
         tables: the declared tables of the graph.
@@ -73,8 +73,8 @@ class Rounds:
     _logs: dict[str, ActivityLog] = field(default_factory=dict, init=False)
     _overview: Overview | None = field(default=None, init=False)
 
-    def look(self, lake: Lake, now: datetime, *, runs: Runs = without_runs, samples: Sequence[LagSample] = ()) -> Seen:
-        """Read what is new in the logs, and judge every table by its expectations.
+    def judge(self, lake: Lake, now: datetime, *, runs: Runs = without_runs, samples: Sequence[LagSample] = ()) -> Seen:
+        """Read new commits, and judge every table by the expectations.
 
         Args:
             lake: the tables.

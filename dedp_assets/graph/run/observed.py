@@ -30,6 +30,7 @@ from dedp_assets.patterns.connectors.openlineage import (
     fail_event,
     start_event,
 )
+from dedp_assets.patterns.core.column_lineage import ColumnLineage
 from dedp_assets.patterns.core.lineage import LAKE, SOURCES, Dataset
 from dedp_assets.patterns.core.opening import Opened, noting_opened
 from dedp_assets.patterns.core.results import WriteResult
@@ -125,12 +126,22 @@ class StepLineage:
             size=sum(each.bytes_added for each in commits) if commits else None,
             files=sum(len(each.files_added) for each in commits) if commits else None,
             origins=self._origins(name),
+            influences=self._influences(name),
             owner=self._work.owner if table else "",
         )
 
     def _origins(self, name: str) -> dict[str, list[ColumnInput]]:
-        """Return the declared origins of a table's columns, in the tables that were opened."""
+        """Return the observed, otherwise the declared, origins of a table's columns in the opened tables."""
         places = {each.spec.name: _place_at(each.location) for each in self._opened}
+        if (observed := self._observed(name)) is not None:
+            return {
+                column: [
+                    ColumnInput(namespace=place[0], name=place[1], column=each.path, subtype=each.transformation)
+                    for each in origin.inputs
+                    if (place := places.get(each.table))
+                ]
+                for column, origin in observed.columns.items()
+            }
         declared = self._work.lineage.get(name)
         return {
             column: [
@@ -140,6 +151,23 @@ class StepLineage:
             ]
             for column, origins in (declared.deps_by_column.items() if declared else ())
         }
+
+    def _influences(self, name: str) -> list[ColumnInput]:
+        """Return the observed columns that decide on rows of a table: filters, joins, groups."""
+        places = {each.spec.name: _place_at(each.location) for each in self._opened}
+        observed = self._observed(name)
+        return [
+            ColumnInput(namespace=place[0], name=place[1], column=each.path, kind="INDIRECT", subtype=each.effect)
+            for each in (observed.influences if observed else ())
+            if (place := places.get(each.table))
+        ]
+
+    def _observed(self, name: str) -> ColumnLineage | None:
+        """Return the observed column lineage of a table; ``None`` if nothing was traced."""
+        traces = self._work.traces
+        with suppress(Exception):  # a plan that cannot be read hides no event
+            return traces.of(name) if traces else None
+        return None
 
 
 class AppendLineage:

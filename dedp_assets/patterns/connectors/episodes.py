@@ -53,12 +53,12 @@ class Episode:
 
     @property
     def is_held(self) -> bool:
-        """Whether the beginning waits: for confirmation, or while an upstream table's trouble explains this one."""
+        """``True`` before the confirmation, and while an upstream table's trouble explains this one."""
         return self.seen < self.alert.confirmations or bool(self.alert.explained_by)
 
     @property
     def is_announced(self) -> bool:
-        """Whether a channel has heard of the beginning."""
+        """``True`` once a channel has taken the message about the beginning."""
         return any("raised" in taken for taken in self.acknowledged.values())
 
 
@@ -160,7 +160,7 @@ def acknowledge(episode: Episode, channel: str, message: Message) -> Episode:
 
 
 def is_finished(episode: Episode, channel: str) -> bool:
-    """Return whether a channel has taken the messages about the episode's beginning and end, or is owed none."""
+    """Return whether a channel has taken both messages of an episode, or is owed no message."""
     taken = episode.acknowledged.get(channel, ())
     return "cleared" in taken or (episode.ended is not None and episode.is_held and "raised" not in taken)
 
@@ -183,7 +183,7 @@ def _message(episode: Episode, event: Event, *, number: int = 0) -> Message:
 
 
 def _unexplained_since(current: Episode, alert: Alert, now: datetime) -> datetime | None:
-    """Return when the explanation of an episode ended; ``None`` with an explanation, and without any before."""
+    """Return the end of an episode's explanation; ``None`` with an explanation, and without one before."""
     if alert.explained_by:
         return None
     return now if current.alert.explained_by else current.unexplained_since

@@ -1,4 +1,4 @@
-"""Activity of a table: arrivals of rows and sizes of partitions, as the table's log tells them.
+"""Activity of a table by the table's log: arrivals of rows and sizes of partitions.
 
 Records only: what detectors judge. ``delta`` reads them from a log.
 """
@@ -44,7 +44,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSize:
-    """Size of a partition's active files, and the times of its commits.
+    """Size of a partition's active files, and the times of the partition's commits.
 
     Attributes:
         rows: rows by the statistics of the files; ``None`` if a file lacks them.
@@ -65,7 +65,7 @@ class PartitionSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """What a table's log tells about its rows up to a version.
+    """Arrivals of rows and sizes of partitions of a table, up to a version.
 
     Attributes:
         table: name of the table.

@@ -1,4 +1,4 @@
-"""Measurements: figures of tables and partitions with target, limits and verdict, as detectors return them.
+"""Measurements of detectors: figures of tables and partitions with target, limits and verdict.
 
 One record for every detector, so that checks, alerts, pages and the table of measurements need to know only one.
 """
@@ -66,12 +66,12 @@ class Measurement:
 
     @property
     def is_trouble(self) -> bool:
-        """Whether the verdict asks for a person."""
+        """``True`` for a verdict of ``warn`` or ``fail``."""
         return self.verdict in ("warn", "fail")
 
     @property
     def figure(self) -> str:
-        """Value with its unit; empty for a figure that could not be measured."""
+        """Value with unit; empty for a figure that could not be measured."""
         return "" if self.value is None else _with_unit(self.value, self.unit)
 
     @property
@@ -103,7 +103,7 @@ class Measured:
         return max((each.verdict for each in self.measurements), key=_ORDER.index, default="ok")
 
     def finding(self, name: str) -> Finding:
-        """Return the measurements as the finding of a check: failed if there is a trouble.
+        """Return the measurements as the finding of a check, which fails for a trouble.
 
         Args:
             name: a sentence that can be true, in snake case.
@@ -114,8 +114,8 @@ class Measured:
             if each.value is not None
         }
         severe = self.verdict == "fail"
-        told = self.troubles or tuple(each for each in self.measurements if each.verdict == "unknown")
-        note = "; ".join(dict.fromkeys(each.reason for each in told if each.reason))
+        shown = self.troubles or tuple(each for each in self.measurements if each.verdict == "unknown")
+        note = "; ".join(dict.fromkeys(each.reason for each in shown if each.reason))
         return Finding(name, not self.troubles, "fail" if severe else "warn", figures, note)
 
     def __add__(self, other: Measured) -> Measured:

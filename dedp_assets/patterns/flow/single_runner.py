@@ -34,7 +34,7 @@ _AFTER = {
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """How far one partition of an order has come.
+    """Progress of one partition of an order.
 
     Attributes:
         status: ``waiting`` for its run, ``running``, ``failed``, ``committed``, or ``missing`` without a request.

@@ -1,1 +1,1 @@
-"""Chapter 10 of the book: detectors of data that does not come, comes late or in odd amounts, and lineage."""
+"""Data observability: detectors of interrupted, skewed, lagging and late data; observed lineage."""

@@ -158,7 +158,7 @@ class World:
         sample = LagSample(
             consumer=TOPIC, producer="visits", seen_at=now, produced=end, consumed=position, identity=identity
         )
-        seen = self.rounds.look(self.lake, now, samples=[sample])
+        seen = self.rounds.judge(self.lake, now, samples=[sample])
         self.journal.keep_samples(to_json(self.rounds.samples))
         assert not seen.unjudged
         found = judged(seen.measured.measurements)
