@@ -117,7 +117,8 @@ def write_page(settings: Settings, file: Path, *, measurements: Sequence[Measure
     from dedp_assets.status_page.making import Maker  # noqa: PLC0415 - seconds of imports
     from dedp_assets.status_page.render import render  # noqa: PLC0415
 
-    page = Maker(settings, thorough=True, measurements=lambda: measurements).page(Clock().now())
+    given = (lambda: measurements) if measurements else None
+    page = Maker(settings, thorough=True, measurements=given).page(Clock().now())
     file.write_text(render(page, served=False), encoding="utf-8")
     print(f"{len(page.open)} troubles; written to {file}")  # noqa: T201
     return 0

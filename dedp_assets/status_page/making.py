@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 import dagster as dg
 
 from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.observe.alerting import worst
+from dedp_assets.graph.observe.rounds import Rounds
 from dedp_assets.patterns.core.measurements import Measurement
 from dedp_assets.project import project
 from dedp_assets.resources.alerting import outbox_of
@@ -31,11 +33,15 @@ class Maker:
     Args:
         chosen: where everything is.
         thorough: whether each page holds all deliveries that are loaded against what lies there, not some at a time.
-        measurements: returns the measurements of the detectors' last round.
+        measurements: returns measurements of detectors; by default those of a round over the tables' logs.
     """
 
     def __init__(
-        self, chosen: Settings, *, thorough: bool = False, measurements: Callable[[], Sequence[Measurement]] = tuple
+        self,
+        chosen: Settings,
+        *,
+        thorough: bool = False,
+        measurements: Callable[[], Sequence[Measurement]] | None = None,
     ) -> None:
         self._chosen, self._measurements = chosen, measurements
         self._undeclared, self._unrecorded = "", ""
@@ -44,6 +50,7 @@ class Maker:
         self._repository: dg.RepositoryDefinition | None = None
         lake = Lake(root=str(chosen.lakehouse), engine=SparkEngine())
         tables = self._load()
+        self._lake, self._rounds = lake, Rounds(tables)
         self._collector = Collector(lake, Landing(root=str(chosen.landing)), tables, thorough=thorough)
 
     def page(self, now: datetime) -> Page:
@@ -62,7 +69,7 @@ class Maker:
             episodes = []
             notices.append(f"Open alerts cannot be read: {_first_line(error)}")
         try:
-            measurements = self._measurements()
+            measurements = self._measurements() if self._measurements else self._measure(now)
         except Exception as error:
             measurements = ()
             notices.append(f"Measurements cannot be read: {_first_line(error)}")
@@ -83,6 +90,10 @@ class Maker:
     def details(self, page: Page, name: str) -> Details | None:
         """Return the details of a table of the page that was made last; ``None`` for an unknown table."""
         return self._collector.details(page, name)
+
+    def _measure(self, now: datetime) -> Sequence[Measurement]:
+        """Return the worst measurement of each trouble that a round of detectors finds."""
+        return worst(self._rounds.judge(self._lake, now).measured.measurements)
 
     def _load(self) -> Sequence[LakeTable[...]]:
         """Load the declared tables and the code location; the code of a project may fail in any way."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dedp_assets.patterns.connectors.alerts import Alert, Severity
@@ -10,7 +10,7 @@ from dedp_assets.patterns.connectors.episodes import Key
 from dedp_assets.patterns.core.measurements import Measurement
 from dedp_assets.resources.alerting import status_command
 
-__all__ = ["ALERTS", "Judged", "judged"]
+__all__ = ["ALERTS", "Judged", "judged", "worst"]
 
 ALERTS = {
     "age": "stale",
@@ -56,18 +56,36 @@ def judged(measurements: Iterable[Measurement]) -> Judged:
     Args:
         measurements: the measurements of all detectors.
     """
-    by_key: dict[Key, list[Measurement]] = {}
-    for each in measurements:
-        if each.metric in ALERTS:
-            by_key.setdefault(_alert(each).key, []).append(each)
-    worst = [max(found, key=_badness) for found in by_key.values()]
-    alerts = tuple(_alert(each) for each in worst if each.is_trouble)
+    by_key = _by_alert(measurements)
+    alerts = tuple(_alert(each) for each in _worst(by_key) if each.is_trouble)
     undecided = {
         key
         for key, found in by_key.items()
         if not any(each.is_trouble for each in found) and any(each.verdict == "unknown" for each in found)
     }
     return Judged(alerts, frozenset(undecided))
+
+
+def worst(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """List the worst measurement of each trouble of a table or partition.
+
+    Args:
+        measurements: the measurements of all detectors.
+    """
+    return [each for each in _worst(_by_alert(measurements)) if each.is_trouble]
+
+
+def _by_alert(measurements: Iterable[Measurement]) -> dict[Key, list[Measurement]]:
+    """Return the measurements of each alert."""
+    by_key: dict[Key, list[Measurement]] = {}
+    for each in measurements:
+        if each.metric in ALERTS:
+            by_key.setdefault(_alert(each).key, []).append(each)
+    return by_key
+
+
+def _worst(by_key: Mapping[Key, Sequence[Measurement]]) -> list[Measurement]:
+    return [max(found, key=_badness) for found in by_key.values()]
 
 
 def _badness(measured: Measurement) -> tuple[int, bool]:
