@@ -117,13 +117,15 @@ def faults_of(
     found = [(_within(document, (*prefix, *error["loc"]), error["type"]), error) for error in errors]
     missing = {path: path[-1] for path, error in found if error["type"] == "missing"}
     strange = {path for path, error in found if error["type"] == "extra_forbidden"}
+    # What YAML reads as something else is a fault of the document already, at the same place.
+    misread = {each.path for each in document.faults}
     faults = []
     for path, error in found:
         siblings = [str(name) for other, name in missing.items() if other[:-1] == path[:-1]]
         if error["type"] == "extra_forbidden":
             names = siblings if among(str(path[-1]), siblings) else known.get(path[:-1], ())
             faults.append(Fault.at(document, path, unknown("option", str(path[-1]), names), key=True))
-        elif error["type"] != "missing" or not _is_misspelt(path, strange):
+        elif path not in misread and (error["type"] != "missing" or not _is_misspelt(path, strange)):
             faults.append(Fault.at(document, path, _sentence(error, path)))
     return list(dict.fromkeys(faults))
 
@@ -172,7 +174,9 @@ _WANTED = {
 
 
 def _sentence(error: ErrorDetails, path: Path) -> str:
-    kind, name, value = error["type"], path[-1] if path else "the document", error["input"]
+    # An element of a list has the name of the list.
+    name = next((part for part in reversed(path) if isinstance(part, str)), "the document")
+    kind, value = error["type"], error["input"]
     if kind == "missing":
         return f"{name} is missing"
     if value is None:

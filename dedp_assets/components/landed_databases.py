@@ -106,7 +106,7 @@ class TableLoad(Load):
                 audits,
                 if_empty="Warns of a window without rows; refuses it if it had rows." if in_windows else "",
             ),
-            about=About(owner=stated.about.owner, figures=_FIGURES),
+            about=About(owner=stated.about.owner, figures=_FIGURES, expects=stated.bronze_expects),
             patterns=[overwrite_partition, plan_windows, *late] if in_windows else [load_full],
             code_version=landed.landed_version,
         )(self.read)

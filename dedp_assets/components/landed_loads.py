@@ -150,7 +150,7 @@ class Load:
                 (_LINES, *timed, *guard),
                 if_empty="" if whole_folder else "A delivery without a record is refused, unless its marker says so.",
             ),
-            about=About(owner=stated.about.owner, figures=LANDING_FIGURES),
+            about=About(owner=stated.about.owner, figures=LANDING_FIGURES, expects=stated.bronze_expects),
             patterns=[load_full if whole_folder else overwrite_partition, plan_ready, *late],
             code_version=landed.landed_version,
         )(self.load)

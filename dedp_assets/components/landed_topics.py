@@ -96,7 +96,7 @@ class TopicLoad:
             reads=Reads(sources=[topic], inputs=self.waiting),
             runs=Runs(when=polls, job=self.job),
             gates=Gates((ALL_OFFSETS, ON_TIME)),
-            about=About(owner=stated.about.owner, figures=_FIGURES),
+            about=About(owner=stated.about.owner, figures=_FIGURES, expects=stated.bronze_expects),
             patterns=[detect_late_data],
             code_version=self.landed.landed_version,
         )(self.append)

@@ -11,7 +11,7 @@ from typing import Literal
 import dagster as dg
 
 from dedp_assets.components.topic_source import TopicSource
-from dedp_assets.graph.declare import About, Gates
+from dedp_assets.graph.declare import About, Expects, Gates
 from dedp_assets.patterns.connectors.deliveries import MARKER, Ends
 from dedp_assets.patterns.connectors.formats import Avro, Csv, JsonLines, Parquet
 from dedp_assets.patterns.connectors.record_texts import BROKEN, LAYOUT, RECORD, Naming
@@ -80,6 +80,7 @@ class Landing:
         topic: instead of a folder, a Kafka topic, whose records are JSON objects.
         columns: columns of the records, or the name of a file beside this one that ``dedp infer`` writes.
         bronze: table of the records as landed; ``bronze/<dataset>`` if empty.
+        bronze_expects: expectations of that table; those of ``about`` are of the valid records.
         comment: what one record is.
         partitions: days or hours of the deliveries, a folder for each, called by the partition; left out, the files lie
             in the folder itself, which is one delivery that is read again when it changes.
@@ -104,6 +105,7 @@ class Landing:
     topic: TopicSource | None = None
     columns: Mapping[str, LandedColumn] | str = COLUMNS
     bronze: str = ""
+    bronze_expects: Expects = Expects()  # noqa: RUF009 - a record that nobody can change
     comment: str = ""
     partitions: dg.PartitionsDefinition[str] | None = None
     event_time: str = ""

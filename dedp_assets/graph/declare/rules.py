@@ -180,9 +180,10 @@ def _of_expects(expects: Expects, reads: Reads, runs: Runs) -> Iterator[str]:
     timed = isinstance(runs.partitions, dg.TimeWindowPartitionsDefinition)
     for name in ("volume", "due"):
         if getattr(expects, name) is not None and not timed:
-            yield f"partitions must be days or another time for expects.{name}, not {_kind(runs.partitions)}"
-    if (expects.lag_minutes or expects.lag_rows) and not reads.tables:
-        yield "Reads.tables must name the tables that expects.lag_minutes and lag_rows look at, not nothing"
+            yield f"expects.{name} must come with partitions of days or another time, not {_kind(runs.partitions)}"
+    for name in ("lag_minutes", "lag_rows"):
+        if getattr(expects, name) is not None and not reads.tables:
+            yield f"expects.{name} must come with the tables that it looks at (Reads.tables), not alone"
 
 
 def _kind(partitions: object) -> str:

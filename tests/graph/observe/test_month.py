@@ -190,6 +190,7 @@ def month(tmp_path_factory):
     return made, world.receiver.heard
 
 
+@pytest.mark.promise("a-month-of-faults-is-heard")
 def test_every_fault_is_announced_once_and_cleared_once(month):
     """And nothing that harms nobody is announced."""
     made, heard = month
@@ -213,6 +214,7 @@ def test_every_fault_is_announced_once_and_cleared_once(month):
     assert (unexplained, missed) == ([], [])
 
 
+@pytest.mark.promise("a-month-of-faults-is-heard")
 def test_a_fault_is_heard_of_in_the_stated_time(month):
     """By its kind."""
     made, heard = month
