@@ -71,7 +71,7 @@ MEANT = Expects(
         "06:40",
         zone="Europe/Vienna",
         days_after=1,
-        weekdays=("mon", "tue"),
+        weekdays=("monday", "tuesday"),
         holidays=(date(2026, 12, 25),),
         if_closed="none",
         within_minutes=40,

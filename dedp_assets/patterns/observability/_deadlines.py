@@ -14,8 +14,8 @@ from dedp_assets.patterns.core.options import require_types
 
 __all__ = ["Due", "Weekday", "first_moment"]
 
-Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
-_WEEK: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+_WEEK: tuple[Weekday, ...] = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _CLOCK = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 _LONGEST_DAYS = 366
 _SECOND = timedelta(seconds=1)

@@ -77,7 +77,7 @@ def test_a_partition_without_a_run_is_expected_by_the_calendar():
 
 def test_deadlines_that_are_moved_by_a_weekend_are_found():
     """What ended since Monday, the 5th, is due on Monday, the 12th."""
-    due = replace(DUE, weekdays=["mon"])
+    due = replace(DUE, weekdays=["monday"])
     found = timed(log(LONG_AGO), due=due, now=at(12, day=12), days=1)
     assert (min(found), max(found), len(found)) == ("2026-01-05", "2026-01-11", 7)
 

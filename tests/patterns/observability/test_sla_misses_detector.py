@@ -208,9 +208,13 @@ def test_a_delivery_whose_time_the_log_forgot_is_unknown():
         (Due("06:40", zone=BERLIN), END, "2026-01-06 05:40"),
         (Due("06:40", zone="America/New_York"), END, "2026-01-06 11:40"),
         (Due("06:40", zone=BERLIN), END + 180 * DAY, "2026-07-05 04:40"),
-        (Due("06:40", weekdays=["mon", "tue", "wed", "thu", "fri"]), END + 4 * DAY, "2026-01-12 06:40"),
-        (Due("06:40", weekdays=["tue"], holidays=[date(2026, 1, 6)]), END, "2026-01-13 06:40"),
-        (Due("06:40", weekdays=["mon"], if_closed="none"), END, None),
+        (
+            Due("06:40", weekdays=["monday", "tuesday", "wednesday", "thursday", "friday"]),
+            END + 4 * DAY,
+            "2026-01-12 06:40",
+        ),
+        (Due("06:40", weekdays=["tuesday"], holidays=[date(2026, 1, 6)]), END, "2026-01-13 06:40"),
+        (Due("06:40", weekdays=["monday"], if_closed="none"), END, None),
         (Due("06:40", holidays=[date(2026, 1, 6)], if_closed="none"), END, None),
         (Due(within_minutes=5), END, None),
     ],
@@ -223,7 +227,7 @@ def test_a_deadline_is_the_first_such_time_after_the_data_on_an_open_day(due, en
 
 def test_a_quiet_weekend_is_no_miss():
     """Friday's data, and that of the weekend, is due on Monday, which is a holiday: on Tuesday."""
-    due = Due("06:40", weekdays=["mon", "tue", "wed", "thu", "fri"], holidays=[date(2026, 1, 12)])
+    due = Due("06:40", weekdays=["monday", "tuesday", "wednesday", "thursday", "friday"], holidays=[date(2026, 1, 12)])
     quiet = [a_run("not started", partition=f"{n}", ends_at=END + n * DAY) for n in (4, 5, 6)]
     assert not detect(*quiet, at=END + 6 * DAY + 12 * HOUR, due=due).troubles
     assert len(detect(*quiet, at=END + 7 * DAY + 12 * HOUR, due=due).troubles) == 3
