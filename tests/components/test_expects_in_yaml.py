@@ -40,7 +40,7 @@ EXPECTS = """\
         at: "06:40"
         zone: Europe/Vienna
         days_after: 1
-        weekdays: [mon, tue]
+        weekdays: [monday, tuesday]
         holidays: [2026-12-25]
         if_closed: none
         within_minutes: 40
@@ -144,7 +144,7 @@ FAULTS: list[tuple[str, str, int, str, str]] = [
     ('at: "06:40"', "at: 16:40", 0, "expects.due.at", "YAML reads 16:40 as 1000: write '16:40' in quotes"),
     ('at: "06:40"', "at: 640", 0, "expects.due.at", "at must be a text, not 640: write it in quotes"),
     ('at: "06:40"', 'at: "6:40"', 0, "expects.due.at", "at must be a time of day like 06:40, not '6:40'"),
-    ("[mon, tue]", "[mon, tuesday]", 0, "expects.due.weekdays.1", "weekdays must be 'mon', 'tue', 'wed', 'thu', 'fri'"),
+    ("[monday, tuesday]", "[monday, tue]", 0, "expects.due.weekdays.1", "weekdays must be 'monday', 'tuesday', "),
     ("if_closed: none", "if_closed: never", 0, "expects.due.if_closed", "if_closed must be 'next' or 'none', not 'ne"),
     ("warn_at: 0.8", "warn_at: 80", 0, "expects.due.warn_at", "warn_at must be above 0 and below 1, not 80"),
 ]  # fmt: skip
