@@ -50,6 +50,7 @@ NAMES = (
     "versions",
     "latency",
     "activity",
+    "rounds",
     "declarations",
 )
 COMMAND: list[str] = [sys.executable, "-m", "benchmarks"]
