@@ -51,6 +51,7 @@ NAMES = (
     "versions",
     "latency",
     "activity",
+    "rounds",
     "declarations",
 )
 COMMAND: list[str] = [sys.executable, "-m", "benchmarks"]

@@ -7,8 +7,9 @@ partition was first committed, which later runs for late data do not change.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta, timezone
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -23,13 +24,28 @@ if TYPE_CHECKING:
     from dedp_assets.graph.declare.tables import LakeTable
     from dedp_assets.graph.run.feeds import Feed
 
-__all__ = ["batch_times", "recent_records", "records_of", "timed_runs"]
+__all__ = ["Timings", "batch_times", "recent_records", "records_of", "timed_runs"]
 
 _MOST_RUNS = 2_000
 _CLOSED_DAYS = 14
 """Most days by which weekends and holidays move a deadline that is looked for."""
 _BACKFILL = "backfill"
 _UNDER_WAY = (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING)
+
+
+@dataclass(slots=True)
+class Timings:
+    """Times of one table's partitions that the present moment does not change, kept from round to round."""
+
+    _facts: tuple[object, ...] = field(default=(), init=False)
+    _known: dict[str, TimedRun] = field(default_factory=dict, init=False)
+
+    def by(self, logs: Iterable[Activity], runs: Iterable[dg.RunRecord]) -> dict[str, TimedRun]:
+        """Return the known times by key, to be added to; empty once the logs or the runs are not the same any more."""
+        facts = (*logs, *((each.dagster_run.run_id, each.update_timestamp) for each in runs))
+        if facts != self._facts:
+            self._facts, self._known = facts, {}
+        return self._known
 
 
 def recent_records(instance: dg.DagsterInstance, now: datetime, *, days: float) -> Sequence[dg.RunRecord]:
@@ -67,6 +83,7 @@ def timed_runs(
     *,
     due: Due,
     days: float,
+    timings: Timings | None = None,
 ) -> list[TimedRun]:
     """Return the times of the partitions whose deadline lies within the last days or ahead, oldest first.
 
@@ -82,6 +99,7 @@ def timed_runs(
         now: current time, with time zone.
         due: the promise.
         days: number of days; the log has to go back as far.
+        timings: of this table, kept by the caller between two calls, so that a call looks at open partitions only.
 
     Raises:
         ConfigError: if the table has no partitions by time.
@@ -93,10 +111,15 @@ def timed_runs(
     for record in runs:
         for key in keys_of(record.dagster_run.tags, partitions):
             by_key.setdefault(key, []).append(record)
+    known = (timings or Timings()).by([activity, *upstream.values()], runs)
     expected = _expected(table, partitions, activity, now, due, days)
-    return [
-        _timed(table, key, end, activity, upstream, by_key.get(key, []), now) for key, end in expected if end <= now
-    ]
+    found = []
+    for key, end in expected:
+        timed = known.get(key) or _timed(table, key, end, activity, upstream, by_key.get(key, []), now)
+        if timed.ended_at is not None:
+            known[key] = timed
+        found.append(timed)
+    return found
 
 
 def batch_times(activity: Activity, now: datetime, *, hours: float) -> list[BatchTimes]:
@@ -127,18 +150,36 @@ def _expected(
 ) -> list[tuple[str, datetime]]:
     """List key and end of the partitions with a deadline that counts, oldest first."""
     earliest = now - timedelta(days=days)
-    start = max(partitions.start, earliest - timedelta(days=due.days_after + _CLOSED_DAYS))
-    found = []
-    for key in partitions.get_partition_keys_in_time_window(dg.TimeWindow(start, now)) if start < now else ():
-        end = partitions.time_window_for_partition_key(key).end
-        deadline = due.deadline(end) or (None if due.at else end)
-        if deadline is not None and end <= now and deadline >= earliest and table.runs.takes(key):
-            found.append((key, end, deadline))
+    since = earliest - timedelta(days=due.days_after + _CLOSED_DAYS)
+    found = [
+        (key, end, deadline)
+        for key, end, deadline in _promised(partitions, due, _day(since), _day(now))
+        if end <= now and deadline >= earliest and table.runs.takes(key)
+    ]
     first = _first_commit(activity)
     if first is None:
         newest = max((end for _, end, _ in found), default=None)
         return [(key, end) for key, end, deadline in found if deadline >= now or end == newest]
     return [(key, end) for key, end, deadline in found if deadline >= first]
+
+
+@lru_cache(maxsize=1_000)
+def _promised(
+    partitions: dg.TimeWindowPartitionsDefinition, due: Due, first: date, last: date
+) -> Sequence[tuple[str, datetime, datetime]]:
+    """List key, end and deadline of the partitions that begin on a day of a span, oldest first.
+
+    Walking the calendar costs more than everything else in a round, and the answer stays the same all day.
+    """
+    start, until = (datetime.combine(each, time(), timezone.utc) for each in (first, last + timedelta(days=1)))
+    keys = partitions.get_partition_keys_in_time_window(dg.TimeWindow(max(partitions.start, start), until))
+    ends = [(key, partitions.time_window_for_partition_key(key).end) for key in keys]
+    dated = [(key, end, due.deadline(end) or (None if due.at else end)) for key, end in ends]
+    return [(key, end, deadline) for key, end, deadline in dated if deadline is not None]
+
+
+def _day(moment: datetime) -> date:
+    return moment.astimezone(timezone.utc).date()
 
 
 def _first_commit(activity: Activity) -> datetime | None:

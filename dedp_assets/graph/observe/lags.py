@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from dedp_assets.graph.declare.tables import LakeTable
@@ -17,7 +18,20 @@ from dedp_assets.patterns.observability._lag_of_tables import sample_table
 from dedp_assets.patterns.observability.lag_detector import LagSample
 from dedp_assets.resources.lake import Lake
 
-__all__ = ["lags"]
+__all__ = ["Known", "lags"]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of tables after a call of :func:`lags`, so that the next one reads new commits only.
+
+    Attributes:
+        overview: of the tables; nobody else may use it at the same time.
+        samples: consumer and producer -> what the sample follows from, and the sample.
+    """
+
+    overview: Overview
+    samples: dict[tuple[str, str], tuple[object, LagSample]] = field(default_factory=dict)
 
 
 def lags(
@@ -25,7 +39,7 @@ def lags(
     lake: Lake,
     now: datetime,
     *,
-    overview: Overview | None = None,
+    known: Known | None = None,
     states: RunStates = without_runs,
 ) -> list[LagSample]:
     """Sample the lag of each table that follows upstream tables, behind each of the upstream tables.
@@ -37,14 +51,25 @@ def lags(
         tables: the declared tables of the graph.
         lake: the tables' logs.
         now: current time, with time zone.
-        overview: of these tables, kept by the caller between two calls, so that a call reads new commits only, and used
-            by nobody else at the same time.
+        known: of these tables, kept by the caller between two calls.
         states: runs of upstream partitions, for fan-ins that wait for their end.
     """
-    known = Overview(tables) if overview is None else overview
-    known.poll(lake, None, now, states=states)
-    edges = [edge for group in known.groups for edge in group.edges if edge.whole]
-    return [_sample(edge, *read, lake, now) for edge in edges for read in edge.table.reads.tables.items()]
+    known = known or Known(Overview(tables))
+    known.overview.poll(lake, None, now, states=states)
+    edges = [edge for group in known.overview.groups for edge in group.edges if edge.whole]
+    return [_seen(edge, *read, lake, now, known) for edge in edges for read in edge.table.reads.tables.items()]
+
+
+def _seen(edge: Edge, upstream: TableSpec, feed: Feed, lake: Lake, now: datetime, known: Known) -> LagSample:
+    """Return the known sample with the present time, or a new one if a log or the stale partitions changed."""
+    watches, ends = known.overview.watches, (edge.name, upstream.name)
+    stale = [{**of} for of in (edge.lagging, edge.applied, edge.ahead)]
+    facts = ([watches[name].identity for name in ends], stale)
+    before, sample = known.samples.get(ends, (None, None))
+    if sample is None or before != facts:
+        sample = _sample(edge, upstream, feed, lake, now)
+        known.samples[ends] = facts, sample
+    return replace(sample, seen_at=now)
 
 
 def _sample(edge: Edge, upstream: TableSpec, feed: Feed, lake: Lake, now: datetime) -> LagSample:

@@ -7,14 +7,14 @@ same. The samples of positions are not in any log, and belong into a file.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 
 import dagster as dg
 
 from dedp_assets.graph.declare.tables import LakeTable
-from dedp_assets.graph.observe.deadlines import timed_runs
-from dedp_assets.graph.observe.lags import lags
+from dedp_assets.graph.observe.deadlines import Timings, timed_runs
+from dedp_assets.graph.observe.lags import Known, lags
 from dedp_assets.graph.reconcile.overview import Overview
 from dedp_assets.patterns.core.activity import Activity
 from dedp_assets.patterns.core.errors import PatternError
@@ -22,6 +22,7 @@ from dedp_assets.patterns.core.measurements import Measured
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import ActivityLog
 from dedp_assets.patterns.observability._lag_samples import keep_samples
+from dedp_assets.patterns.observability._volumes import next_completion
 from dedp_assets.patterns.observability.flow_interruption_detector import detect_interruption
 from dedp_assets.patterns.observability.lag_detector import LagSample, detect_lag
 from dedp_assets.patterns.observability.skew_detector import detect_partition_skew, detect_skew
@@ -33,6 +34,7 @@ __all__ = ["Rounds", "Seen"]
 _MINUTE = 60
 _WINDOW_SECONDS = 6 * 3600
 _DEADLINE_DAYS = 3
+_END = datetime.max.replace(tzinfo=timezone.utc)
 _RECENT_HOURS = 1
 """How long a partition that was delivered late is still a trouble; objectives remember the miss."""
 Runs = Callable[[LakeTable[...]], Sequence[dg.RunRecord]]
@@ -59,6 +61,23 @@ class Seen:
     activities: Mapping[str, Activity]
 
 
+@dataclass(frozen=True, slots=True)
+class _Volumes:
+    """The judgement of a table's volumes, which the present time alone does not change for a while.
+
+    Attributes:
+        activity: what the table's log told.
+        since: when it was judged.
+        until: when the next partition is complete; ``None`` if all are.
+        measured: the measurements.
+    """
+
+    activity: Activity
+    since: datetime
+    until: datetime | None
+    measured: Measured
+
+
 @dataclass(slots=True)
 class Rounds:
     """Repeated rounds of all detectors, with the logs read so far.
@@ -71,7 +90,9 @@ class Rounds:
     tables: Sequence[LakeTable[...]]
     samples: list[LagSample] = field(default_factory=list)
     _logs: dict[str, ActivityLog] = field(default_factory=dict, init=False)
-    _overview: Overview | None = field(default=None, init=False)
+    _volumes: dict[str, _Volumes] = field(default_factory=dict, init=False)
+    _timings: dict[str, Timings] = field(default_factory=dict, init=False)
+    _lagging: Known | None = field(default=None, init=False)
 
     def judge(self, lake: Lake, now: datetime, *, runs: Runs = without_runs, samples: Sequence[LagSample] = ()) -> Seen:
         """Read new commits, and judge every table by the expectations.
@@ -85,7 +106,8 @@ class Rounds:
         activities, unjudged = self._read(lake)
         measured = Measured()
         for table in self._judgeable(unjudged):
-            measured += _judge(table, activities, now)
+            activity = activities[table.spec.name]
+            measured += _gaps(table, activity, now) + self._of_volumes(table, activity, now)
         measured += self._deadlines(activities, unjudged, runs, now)
         measured += self._lags(lake, unjudged, samples, now)
         return Seen(measured, frozenset(unjudged), activities)
@@ -111,13 +133,30 @@ class Rounds:
             if not table.about.expects.is_empty and table.spec.name not in unjudged:
                 yield table
 
+    def _of_volumes(self, table: LakeTable[...], activity: Activity, now: datetime) -> Measured:
+        """Judge volumes, or take the last judgement of the same partitions."""
+        known = self._volumes.get(table.spec.name)
+        if known is None or known.activity is not activity or not known.since <= now < (known.until or _END):
+            until = next_completion(activity, now)
+            known = self._volumes[table.spec.name] = _Volumes(activity, now, until, _volumes(table, activity, now))
+        return Measured(tuple(replace(each, at=now) for each in known.measured.measurements))
+
     def _deadlines(self, activities: Mapping[str, Activity], unjudged: set[str], runs: Runs, now: datetime) -> Measured:
         found = Measured()
         for table in self._judgeable(unjudged):
             due, name = table.about.expects.due, table.spec.name
             if due is not None:
                 upstream = {spec.name: activities[spec.name] for spec in table.reads.tables if spec.name in activities}
-                timed = timed_runs(table, activities[name], upstream, runs(table), now, due=due, days=_DEADLINE_DAYS)
+                timed = timed_runs(
+                    table,
+                    activities[name],
+                    upstream,
+                    runs(table),
+                    now,
+                    due=due,
+                    days=_DEADLINE_DAYS,
+                    timings=self._timings.setdefault(name, Timings()),
+                )
                 found += detect_sla_misses(timed, now, due=due, table=name, recent_hours=_RECENT_HOURS)
         return found
 
@@ -126,14 +165,16 @@ class Rounds:
         limited = {table.spec.name: table.about.expects for table in limiting if table.spec.name not in unjudged}
         new = list(samples)
         if limited:
-            self._overview = self._overview or Overview(limiting)
-            new += [each for each in lags(limiting, lake, now, overview=self._overview) if each.consumer in limited]
+            self._lagging = self._lagging or Known(Overview(limiting))
+            new += [each for each in lags(limiting, lake, now, known=self._lagging) if each.consumer in limited]
         # Samples of a clock that was ahead would lie behind the present ones, and tell of positions that go back.
         known = [each for each in self.samples if each.seen_at <= now]
         self.samples = keep_samples(known, new, window_seconds=_WINDOW_SECONDS)
+        by_consumer: dict[str, list[LagSample]] = {}
+        for each in self.samples:
+            by_consumer.setdefault(each.consumer, []).append(each)
         found = Measured()
-        for name in dict.fromkeys(each.consumer for each in self.samples):
-            of = [each for each in self.samples if each.consumer == name]
+        for name, of in by_consumer.items():
             expects = limited.get(name)
             seconds = expects.lag_minutes * _MINUTE if expects and expects.lag_minutes else None
             rows = expects.lag_rows if expects else None
@@ -145,17 +186,23 @@ def _limits_lag(table: LakeTable[...]) -> bool:
     return bool(table.about.expects.lag_minutes or table.about.expects.lag_rows)
 
 
-def _judge(table: LakeTable[...], activities: Mapping[str, Activity], now: datetime) -> Measured:
-    """Judge arrivals and volumes of a table."""
-    expects, activity, found = table.about.expects, activities[table.spec.name], Measured()
-    if expects.every_minutes or expects.gap_minutes:
-        found += detect_interruption(
-            activity,
-            now,
-            every_seconds=(expects.every_minutes or 0) * _MINUTE,
-            max_gap_seconds=(expects.gap_minutes or 0) * _MINUTE,
-            quiet=expects.quiet,
-        )
+def _gaps(table: LakeTable[...], activity: Activity, now: datetime) -> Measured:
+    """Judge the arrivals of a table."""
+    expects = table.about.expects
+    if not (expects.every_minutes or expects.gap_minutes):
+        return Measured()
+    return detect_interruption(
+        activity,
+        now,
+        every_seconds=(expects.every_minutes or 0) * _MINUTE,
+        max_gap_seconds=(expects.gap_minutes or 0) * _MINUTE,
+        quiet=expects.quiet,
+    )
+
+
+def _volumes(table: LakeTable[...], activity: Activity, now: datetime) -> Measured:
+    """Judge the volumes of a table's partitions."""
+    expects, found = table.about.expects, Measured()
     if expects.volume is not None:
         found += detect_skew(activity, now, baseline=expects.volume)
     if expects.variation is not None:

@@ -79,6 +79,7 @@ class TableWatch:
         loaded: key -> the delivery it was loaded from.
         done: value of the first partition column -> version of the newest commit about it, with or without rows.
         revisions: the newest commit about each day, if ``revises``.
+        identity: the commit file of that version; ``None`` if there is no table.
     """
 
     spec: TableSpec
@@ -92,9 +93,9 @@ class TableWatch:
     loaded: dict[str, Loaded] = field(default_factory=dict)
     done: dict[str, int] = field(default_factory=dict)
     revisions: Revisions = field(default_factory=Revisions)
+    identity: object = None
     _log: ExecutionLog = field(default_factory=ExecutionLog)
     _newest: dict[str, Execution] = field(default_factory=dict)
-    _identity: object = None
     _cursors: tuple[int, Cursors] | None = None
     _prefix: str = ""
 
@@ -114,7 +115,7 @@ class TableWatch:
         Raises:
             ContractError: if the log is damaged; the next look reads it from its beginning.
         """
-        reset = self.version >= 0 and ledger.identity(self.version) != self._identity
+        reset = self.version >= 0 and ledger.identity(self.version) != self.identity
         if reset:
             self._forget()
         if self.version < 0 and not ledger.exists():
@@ -139,7 +140,7 @@ class TableWatch:
             self._forget()
             raise
         self.changed.update(changed)
-        self._identity = ledger.identity(self.version)
+        self.identity = ledger.identity(self.version)
         return News(changed, frozenset(keys), reset, since=self.revisions.since(before))
 
     def applied(self, ledger: Ledger, keys: Iterable[str]) -> dict[str, int]:
@@ -219,7 +220,7 @@ class TableWatch:
         return value if column == self.column else None
 
     def _forget(self) -> None:
-        self.version, self._identity, self._log, self.revisions = -1, None, ExecutionLog(), Revisions()
+        self.version, self.identity, self._log, self.revisions = -1, None, ExecutionLog(), Revisions()
         self._cursors = None
         for known in (self.changed, self.rolled_back, self.loaded, self.done, self._newest):
             known.clear()

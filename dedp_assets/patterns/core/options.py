@@ -85,7 +85,9 @@ def require_types(record: object) -> None:
     """
     cls: Any = type(record)
     for name, rule in _fields_of(cls).items():
-        _require(f"{cls.__name__}.{name}", getattr(record, name), rule)
+        value = getattr(record, name)
+        if rule(value):
+            _require(f"{cls.__name__}.{name}", value, rule)
 
 
 def _require(name: str, value: object, rule: Misfit) -> None:
@@ -212,8 +214,12 @@ def _one_of(known: Sequence[object], value: object) -> str:
 
 
 def _any_of(rules: Sequence[Misfit], value: object) -> str:
-    wanted = [rule(value) for rule in rules]
-    return _alternatives(dict.fromkeys(each for each in wanted if each != "None")) if all(wanted) else ""
+    wanted = []
+    for rule in rules:
+        if not (misfit := rule(value)):
+            return ""
+        wanted.append(misfit)
+    return _alternatives(dict.fromkeys(each for each in wanted if each != "None"))
 
 
 def _alternatives(words: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time, timedelta, timezone
 from fractions import Fraction
+from functools import lru_cache
 from statistics import median
 from typing import Literal, TypeVar
 
@@ -132,6 +133,7 @@ def newest_before(history: Mapping[str, M], key: str, *, last: int) -> list[M]:
     return [history[each] for each in sorted(history, reverse=True) if each < key][:last]
 
 
+@lru_cache(maxsize=1 << 16)
 def span_of(key: str) -> tuple[datetime, datetime] | None:
     """Return begin and end of the UTC day or hour that a partition key names; ``None`` for other keys.
 
@@ -225,8 +227,13 @@ def _by_share(usual: float, baseline: Baseline) -> Expected:
         return Expected(usual=0.0, low=0.0, reason="the usual value is 0, of which no share is a limit")
     # In floats, 1.1 times 100 is not 110, and a value at the limit would lie outside.
     whole = Fraction(usual)
-    low, high = whole - abs(whole) * Fraction(str(below)), whole + abs(whole) * Fraction(str(above))
+    low, high = whole - abs(whole) * _exact(below), whole + abs(whole) * _exact(above)
     return Expected(usual=float(usual), low=float(low), high=float(high))
+
+
+@lru_cache(maxsize=1_000)
+def _exact(share: float) -> Fraction:
+    return Fraction(str(share))
 
 
 def _usual_keys(

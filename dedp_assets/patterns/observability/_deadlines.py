@@ -63,6 +63,9 @@ class Due:
             raise ConfigError(f"days_after must be between 0 and {_LONGEST_DAYS}, not {self.days_after}")
         if not self.weekdays:
             raise ConfigError("weekdays must name a day, not none: nothing would ever be due")
+        # As tuples, so that what follows from a promise can be kept by the promise.
+        for name in ("weekdays", "holidays"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.within_minutes is not None and self.within_minutes <= 0:
             raise ConfigError(f"within_minutes must be above 0, not {self.within_minutes:g}")
         if self.warn_at is not None and not 0 < self.warn_at < 1:

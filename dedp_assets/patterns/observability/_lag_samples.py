@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any, Literal
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
@@ -120,12 +121,14 @@ def keep_samples(
 ) -> list[LagSample]:
     """Add new samples to a history; return the history, bounded for each partition, oldest first.
 
-    Two samples of one partition at the same time are one: the new one.
+    Two samples of one partition at the same time are one: the new one. Of samples in a row that tell the same, the
+    first and the last one stay.
 
     Args:
         known: the history so far.
         new: samples to add.
-        window_seconds: samples older than that, counted back from the newest of all, are dropped.
+        window_seconds: samples older than that, counted back from the newest of all, are dropped, but for the first one
+            that tells what a sample within still tells.
         most: most samples of a partition. Beyond that every second sample of the older half is dropped, so that the
             history reaches as far back.
 
@@ -137,12 +140,23 @@ def keep_samples(
     found = {(each.key, each.seen_at): each for each in (*known, *new)}
     if not found:
         return []
-    newest = max(each.seen_at for each in found.values())
+    oldest = max(each.seen_at for each in found.values()) - timedelta(seconds=window_seconds)
     by_key: dict[tuple[str, str, str], list[LagSample]] = {}
     for each in sorted(found.values(), key=lambda sample: sample.seen_at):
-        if (newest - each.seen_at).total_seconds() <= window_seconds:
-            by_key.setdefault(each.key, []).append(each)
-    return [each for samples in by_key.values() for each in _thinned(samples, most)]
+        by_key.setdefault(each.key, []).append(each)
+    return [each for samples in by_key.values() for each in _thinned(_changing(samples, oldest), most)]
+
+
+def _changing(samples: list[LagSample], oldest: datetime) -> list[LagSample]:
+    """Leave out samples between two that tell the same, then old ones that tell what no sample tells any more."""
+    told = [(_TOLD(each), each) for each in samples]
+    before, after = [None, *(what for what, _ in told)], [*(what for what, _ in told[1:]), None]
+    ends = [each for each, a, b in zip(told, before, after, strict=False) if not a == each[0] == b]
+    return [
+        sample
+        for (what, sample), (then, later) in zip(ends, [*ends[1:], ends[-1]], strict=True)
+        if sample.seen_at >= oldest or (later.seen_at >= oldest and what == then)
+    ]
 
 
 def _thinned(samples: list[LagSample], most: int) -> list[LagSample]:
@@ -183,3 +197,4 @@ def _sample(stored: dict[str, Any]) -> LagSample:
 
 
 _DEFAULTS = {name: each.default for name, each in LagSample.__dataclass_fields__.items()}
+_TOLD = attrgetter(*(name for name in _DEFAULTS if name != "seen_at"))

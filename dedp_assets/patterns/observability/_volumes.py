@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from statistics import median
 from typing import Literal
 
@@ -11,7 +11,17 @@ from dedp_assets.patterns.core.activity import Activity, PartitionSize
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.usual import Baseline, Expected, Season, expected, span_of
 
-__all__ = ["Measure", "expected_volume", "is_filled", "is_over", "require_above_zero", "unevenness", "volumes", "why"]
+__all__ = [
+    "Measure",
+    "expected_volume",
+    "is_filled",
+    "is_over",
+    "next_completion",
+    "require_above_zero",
+    "unevenness",
+    "volumes",
+    "why",
+]
 
 Measure = Literal["rows", "bytes"]
 _DAY_SECONDS = 86_400
@@ -48,6 +58,18 @@ def is_filled(key: str, size: PartitionSize, now: datetime, seconds: float | Non
     if span_of(key) is not None or size.first_at is None:
         return span_of(key) is None or is_over(key, now, seconds)
     return (now - size.first_at).total_seconds() >= (_DAY_SECONDS if seconds is None else seconds)
+
+
+def next_completion(activity: Activity, now: datetime) -> datetime | None:
+    """Return when the next partition is complete, by key or by the first commit; ``None`` if all are."""
+    ends = [_end(key, size) for key, size in activity.partitions.items()]
+    return min((end for end in ends if end is not None and end > now), default=None)
+
+
+def _end(key: str, size: PartitionSize) -> datetime | None:
+    if (span := span_of(key)) is not None:
+        return span[1]
+    return None if size.first_at is None else size.first_at + timedelta(seconds=_DAY_SECONDS)
 
 
 def volumes(partitions: Mapping[str, PartitionSize], measure: Measure) -> dict[str, int]:

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 import pytest
 
 from dedp_assets.graph.declare import About, Follow, OnRequest, Reads, Runs, Step, lake_table, same
-from dedp_assets.graph.observe.lags import lags
+from dedp_assets.graph.observe.lags import Known, lags
 from dedp_assets.graph.reconcile.overview import Overview
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Table, Target
@@ -50,20 +50,20 @@ def seen(sample):
 
 def test_a_table_lags_by_the_commits_of_its_stale_partitions(lake):
     """Two of Tuesday; not those of Monday, which it has computed since, nor one that changed nothing."""
-    overview = Overview([SILVER])
-    assert seen(sampled(lake, SILVER, overview=overview)["silver/x", "bronze/x"]) == (0, 0, 0)
+    known = Known(Overview([SILVER]))
+    assert seen(sampled(lake, SILVER, known=known)["silver/x", "bronze/x"]) == (0, 0, 0)
     versions = [commit_day(lake, "bronze/x", day) for day in (MON, TUE, MON)]
-    first = sampled(lake, SILVER, overview=overview)["silver/x", "bronze/x"]
+    first = sampled(lake, SILVER, known=known)["silver/x", "bronze/x"]
     assert (seen(first), first.consumed) == ((3, 3, 2), None)
     commit_day(lake, "silver/x", MON, sequence=versions[2])
     again = commit_day(lake, "bronze/x", TUE)
     commit_day(lake, "bronze/x", WED, changed=False)
-    for found in (sampled(lake, SILVER, overview=overview), sampled(lake, SILVER)):
+    for found in (sampled(lake, SILVER, known=known), sampled(lake, SILVER)):
         sample = found["silver/x", "bronze/x"]
         assert (seen(sample), sample.consumed) == ((2, 2, 1), versions[1])
         assert sample.unread_since == lake.ledger("bronze/x").commit(versions[1]).timestamp
     commit_day(lake, "silver/x", TUE, sequence=again)
-    done = sampled(lake, SILVER, overview=overview)["silver/x", "bronze/x"]
+    done = sampled(lake, SILVER, known=known)["silver/x", "bronze/x"]
     assert (seen(done), done.consumed, done.produced) == ((0, 0, 0), again + 2, again + 2)
     assert detect_lag([done], NOW).verdict == "ok"
 

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache, partial
-from itertools import count
 from typing import Any
 
 from dedp_assets.patterns.delta.log.commit_info import Commit, Glimpse
@@ -79,18 +78,6 @@ class Ledger(TableStates):
             if not raw.endswith((b"}\n", b"}")):
                 self._commit(version, raw, self._naming)  # says what is wrong with it
         return version + 1
-
-    def _raws(self, since: int) -> Iterator[tuple[int, bytes, bool]]:
-        """Yield the commits after ``since``: version, bytes, and whether the previous version came before."""
-        version, before = since + 1, since
-        if not self._holds(version):
-            if self._holds(since):
-                return
-            version = min((v for v in self._versions() if v > since), default=version)
-        follows = version == before + 1
-        for each, raw in enumerate(self._log.read_on(f"{each:020d}.json" for each in count(version)), version):
-            yield each, raw, follows
-            follows = True
 
     def added(self, paths: AbstractSet[str], *, until: int) -> dict[str, Mapping[str, Any]]:
         """Find the add actions of ``paths`` in the retained log up to version ``until``."""

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import count
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -123,6 +124,18 @@ class LogFiles(Located):
         while self._holds(version):
             yield version
             version += 1
+
+    def _raws(self, since: int) -> Iterator[tuple[int, bytes, bool]]:
+        """Yield the commits after ``since``: version, bytes, and whether the previous version came before."""
+        version, before = since + 1, since
+        if not self._holds(version):
+            if self._holds(since):
+                return
+            version = min((v for v in self._versions() if v > since), default=version)
+        follows = version == before + 1
+        for each, raw in enumerate(self._log.read_on(f"{each:020d}.json" for each in count(version)), version):
+            yield each, raw, follows
+            follows = True
 
     def _back(self, until: int | None = None) -> Iterator[int]:
         """List the versions from the newest (up to ``until``) back to the oldest, without listing the folder."""

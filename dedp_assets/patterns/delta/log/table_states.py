@@ -74,9 +74,8 @@ class TableStates(LogFiles):
         stated = self._last_checkpoint()
         files = [] if until is not None and stated.get("version", 0) > until else self._checkpoint_files(stated)
         found: list[Mapping[str, Any]] = [action for file in files for _, action in self._checkpointed(file, kind)]
-        for version in self._since(int(stated["version"]) if files else -1):
-            raw = self._raw(version) if until is None or version <= until else b""
-            if kind.encode() in raw:
+        for version, raw, _ in self._raws(int(stated["version"]) if files else -1):
+            if kind.encode() in raw and (until is None or version <= until):
                 found += [action for each, action in self._read(version, partial(actions_of, raw)) if each == kind]
         return found
 
@@ -97,8 +96,7 @@ class TableStates(LogFiles):
         if not files and not self._holds(0):
             return self.state() if self.exists() else Transactions()
         by_id = {app_id: version for file in files for app_id, version in self._checkpointed_transactions(file)}
-        for version in self._since(int(checkpoint["version"]) if files else -1):
-            raw = self._raw(version)
+        for version, raw, _ in self._raws(int(checkpoint["version"]) if files else -1):
             if b'"txn"' in raw:
                 by_id.update(self._read(version, partial(transactions_in, raw)))
         return Transactions(by_id)
