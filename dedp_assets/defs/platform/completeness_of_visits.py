@@ -7,7 +7,7 @@ from dedp_assets.defs.silver.devices import DEVICES_CURRENT
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
-from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, overwrite_partition
+from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, audit_write_audit_publish
 from dedp_assets.patterns.observability.completeness_check import SourceCount, check_completeness
 
 COMPLETENESS = TableSpec(
@@ -58,7 +58,7 @@ STATUSES = [*(str(each.value) for each in HTTPStatus), "499"]
         fresh_hours=28,
         derived={name: ["visit_id", *NULL_SHARES, "device_type", "raw", "type"] for name in ("figure", "rows")},
     ),
-    patterns=[check_completeness, overwrite_partition],
+    patterns=[check_completeness, audit_write_audit_publish],
     code_version="1",
 )
 def completeness_of_visits(visits: Pinned, landed: Pinned, devices: Pinned, into: Target) -> WriteResult:
@@ -74,4 +74,4 @@ def completeness_of_visits(visits: Pinned, landed: Pinned, devices: Pinned, into
     )
     rows = into.table.session.createDataFrame([*found.figures.items()], "figure STRING, rows BIGINT")
     day = f"DATE '{into.partition['event_date']}' AS event_date"
-    return overwrite_partition(rows.selectExpr(day, "*"), into.reading(findings=[found]))
+    return audit_write_audit_publish(rows.selectExpr(day, "*"), into.reading(findings=[found]))

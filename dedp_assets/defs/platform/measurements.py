@@ -29,13 +29,12 @@ from dedp_assets.graph.declare import (
     lake_table,
 )
 from dedp_assets.partitions import DAILY
-from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, overwrite_partition, plan_windows
+from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, audit_write_audit_publish, plan_windows
 from dedp_assets.patterns.connectors.lineage_outbox import LineageOutbox
 from dedp_assets.patterns.core.measurements import Measured, Measurement
 from dedp_assets.patterns.delta import ActivityLog
 from dedp_assets.patterns.observability.data_sla_slo import Objective, measure_objective
 from dedp_assets.patterns.observability.freshness_check import check_freshness
-from dedp_assets.patterns.observability.lineage_completeness_metric import measure_lineage
 from dedp_assets.resources.environments import settings
 from dedp_assets.resources.journal import Journal
 from dedp_assets.resources.lake import Lake
@@ -157,7 +156,7 @@ def measurements_every_day(context: dg.ScheduleEvaluationContext, lake: Lake) ->
             **{f"{each.name}_good_share": Figure(f"share of good measurements: {each.name}") for each in OBJECTIVES},
         },
     ),
-    patterns=[overwrite_partition, measure_objective, check_freshness, measure_lineage, plan_windows],
+    patterns=[audit_write_audit_publish, measure_objective, check_freshness, plan_windows],
     code_version="1",
 )
 def measurements(step: Step, into: Target, lake: Lake) -> WriteResult:
@@ -169,7 +168,7 @@ def measurements(step: Step, into: Target, lake: Lake) -> WriteResult:
     columns = ", ".join(f"{name} {column.type}" for name, column in MEASUREMENTS.columns.items() if name != "day")
     stored = into.table.session.createDataFrame(rows, columns).selectExpr(f"DATE '{step.key}' AS day", "*")
     findings = [replace(measured.finding(name), severity="warn") for name, measured in judged.items()]
-    written = overwrite_partition(stored, into.reading(findings=findings), allow_empty=True)
+    written = audit_write_audit_publish(stored, into.reading(findings=findings), allow_empty=True)
     counts = {
         "measurements": len(day.measurements),
         "troubles": sum(each.is_trouble for each in day.measurements),
@@ -180,7 +179,10 @@ def measurements(step: Step, into: Target, lake: Lake) -> WriteResult:
 
 def _service_levels(day: _Day) -> Measured:
     """Measure each objective by the journal."""
-    return sum((measure_objective(day.history, day.at, objective=each) for each in OBJECTIVES), Measured())
+    found = Measured()
+    for objective in OBJECTIVES:
+        found += measure_objective(day.history, day.at, objective=objective)
+    return found
 
 
 def _freshness(lake: Lake, day: _Day) -> Measured:
