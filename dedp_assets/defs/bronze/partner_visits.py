@@ -3,11 +3,13 @@
 from dedp_assets.graph.declare import (
     About,
     AtOnce,
+    Expects,
     Figure,
     Gates,
     Inputs,
     Job,
     OnDelivery,
+    QuietHours,
     Reads,
     Request,
     Runs,
@@ -89,7 +91,12 @@ def delivered(request: Request, landing: Landing) -> Inputs:
         ),
     ),
     gates=Gates(AUDITS, if_empty="A delivery without a line is refused, unless its marker says that it has no files."),
-    about=About(owner="team:partners", figures=FIGURES),
+    about=About(
+        owner="team:partners",
+        figures=FIGURES,
+        # Partners send when they have something to report, people do it, and a day without them is usual.
+        expects=Expects(gap_minutes=3 * 24 * 60, quiet=[QuietHours(zone="UTC", weekdays=("saturday", "sunday"))]),
+    ),
     patterns=[overwrite_partition, plan_ready],
     code_version="1",
 )

@@ -4,6 +4,8 @@ from datetime import datetime, time, timedelta, timezone
 
 from dedp_assets.graph.declare import (
     About,
+    Baseline,
+    Expects,
     Figure,
     Gates,
     Inputs,
@@ -77,6 +79,11 @@ AUDITS = (
 )
 FIGURES = {**LANDING_FIGURES, "offsets": Figure(kind="hidden")}
 
+# A site's weekends differ from its working days, and its days by half and more. Less than a third of a usual day is a
+# torn delivery, more than four times as much is no news any more but a delivery that came several times. From the
+# seventh week on, Mondays are held against Mondays.
+VOLUME = Baseline(season="weekday", minimum_history=3, tolerance=0.7, tolerance_above=3)
+
 
 def watermark_before(ledger: Ledger, day: str) -> datetime | None:
     """Return the watermark before the landing of ``day``."""
@@ -110,7 +117,7 @@ def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
         ),
     ),
     gates=Gates(AUDITS, if_empty="A delivery without a line is refused, unless its marker says that it has no files."),
-    about=About(owner="team:ingestion", fresh_hours=26, figures=FIGURES),
+    about=About(owner="team:ingestion", fresh_hours=26, figures=FIGURES, expects=Expects(volume=VOLUME)),
     patterns=[overwrite_partition, plan_ready, detect_late_data],
     code_version="1",
 )

@@ -2,7 +2,7 @@
 
 from dedp_assets.defs.gold.promotion import PASSED, promote
 from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.graph.declare import About, Figure, Gates, Pinned, Reads, Runs, lake_table, same
+from dedp_assets.graph.declare import About, Due, Expects, Figure, Gates, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, audit_write_audit_publish
 
@@ -49,6 +49,8 @@ AUDITS = (
             "last_visit_at": ["event_time"],
         },
         figures={"usual": Figure("usual volume")},
+        # The dashboards are looked at when work begins; a warning at 06:24 leaves time to help.
+        expects=Expects(due=Due("08:00", warn_at=0.8)),
     ),
     patterns=[audit_write_audit_publish],
     code_version="1",

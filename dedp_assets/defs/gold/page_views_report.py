@@ -4,6 +4,8 @@ from dedp_assets.defs.gold.daily_page_views import DAILY_PAGE_VIEWS
 from dedp_assets.defs.gold.page_views_by_hour import PAGE_VIEWS_BY_HOUR
 from dedp_assets.graph.declare import (
     About,
+    Due,
+    Expects,
     Gates,
     Pinned,
     Reads,
@@ -60,6 +62,8 @@ AUDITS = (
         used_by="whoever plans what is published when",
         fresh_hours=28,
         derived={"event_date": ["event_date"], "busiest_hour": ["hour", "views"]},
+        # Whoever plans meets at ten. The last hour of a day is counted ten minutes after midnight.
+        expects=Expects(due=Due("09:00", warn_at=0.8)),
     ),
     patterns=[plan_aligned, overwrite_partition],
     code_version="1",

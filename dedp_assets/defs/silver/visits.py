@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dedp_assets.defs.bronze.visits import VISITS as LANDED
-from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, by_event, lake_table
+from dedp_assets.defs.bronze.visits import VOLUME
+from dedp_assets.graph.declare import About, Expects, Gates, Pinned, Reads, Runs, by_event, lake_table
 from dedp_assets.graph.run.landings import LETTER_FIGURES
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns import (
@@ -141,6 +142,8 @@ def replay(into: Target, dead: Target) -> WriteResult:
         fresh_hours=26,
         derived={**dict.fromkeys(_EVENT, ("raw",)), "event_date": ("raw",)},
         figures=LETTER_FIGURES,
+        # The reconciler asks within a minute: what waits for an hour waits for a person.
+        expects=Expects(volume=VOLUME, lag_minutes=60),
     ),
     patterns=[deduplicate, divert_unprocessable, plan_late_partitions],
     code_version="2",
