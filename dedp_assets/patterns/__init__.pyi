@@ -140,6 +140,38 @@ from dedp_assets.patterns.modeling.current_dimension import keep_newest as keep_
 from dedp_assets.patterns.modeling.previous_value_dimension import show_previous_values as show_previous_values
 from dedp_assets.patterns.modeling.versioned_dimension import judge_versions as judge_versions
 from dedp_assets.patterns.modeling.versioned_dimension import keep_versions as keep_versions
+from dedp_assets.patterns.observability.anomaly_detection import flag_anomalies as flag_anomalies
+from dedp_assets.patterns.observability.completeness_check import SourceCount as SourceCount
+from dedp_assets.patterns.observability.completeness_check import check_completeness as check_completeness
+from dedp_assets.patterns.observability.data_sla_slo import Objective as Objective
+from dedp_assets.patterns.observability.data_sla_slo import measure_objective as measure_objective
+from dedp_assets.patterns.observability.data_sla_slo import severity_of as severity_of
+from dedp_assets.patterns.observability.dataset_tracker import Impact as Impact
+from dedp_assets.patterns.observability.dataset_tracker import Root as Root
+from dedp_assets.patterns.observability.dataset_tracker import affected_by as affected_by
+from dedp_assets.patterns.observability.dataset_tracker import compare_lineage as compare_lineage
+from dedp_assets.patterns.observability.dataset_tracker import root_of as root_of
+from dedp_assets.patterns.observability.fine_grained_tracker import stamp_rows as stamp_rows
+from dedp_assets.patterns.observability.fine_grained_tracker import trace_columns as trace_columns
+from dedp_assets.patterns.observability.fine_grained_tracker import without_stamps as without_stamps
+from dedp_assets.patterns.observability.flow_interruption_detector import EndOffset as EndOffset
+from dedp_assets.patterns.observability.flow_interruption_detector import detect_interruption as detect_interruption
+from dedp_assets.patterns.observability.flow_interruption_detector import (
+    detect_silent_partitions as detect_silent_partitions,
+)
+from dedp_assets.patterns.observability.freshness_check import check_freshness as check_freshness
+from dedp_assets.patterns.observability.lag_detector import LagSample as LagSample
+from dedp_assets.patterns.observability.lag_detector import detect_lag as detect_lag
+from dedp_assets.patterns.observability.lineage_completeness_metric import measure_lineage as measure_lineage
+from dedp_assets.patterns.observability.skew_detector import detect_partition_skew as detect_partition_skew
+from dedp_assets.patterns.observability.skew_detector import detect_skew as detect_skew
+from dedp_assets.patterns.observability.skew_detector import require_usual_volume as require_usual_volume
+from dedp_assets.patterns.observability.sla_misses_detector import BatchTimes as BatchTimes
+from dedp_assets.patterns.observability.sla_misses_detector import Due as Due
+from dedp_assets.patterns.observability.sla_misses_detector import TimedRun as TimedRun
+from dedp_assets.patterns.observability.sla_misses_detector import at_risk as at_risk
+from dedp_assets.patterns.observability.sla_misses_detector import detect_sla_misses as detect_sla_misses
+from dedp_assets.patterns.observability.sla_misses_detector import measure_latency as measure_latency
 from dedp_assets.patterns.quality.audit_write_audit_publish import (
     audit_write_audit_publish as audit_write_audit_publish,
 )
