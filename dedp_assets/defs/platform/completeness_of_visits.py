@@ -4,7 +4,7 @@ from http import HTTPStatus
 
 from dedp_assets.defs.bronze.visits import VISITS as LANDED
 from dedp_assets.defs.silver.devices import DEVICES_CURRENT
-from dedp_assets.defs.silver.visits import VISITS
+from dedp_assets.defs.silver.visits import BY_EVENT_DATE, VISITS
 from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, audit_write_audit_publish
@@ -35,7 +35,7 @@ STATUSES = [*(str(each.value) for each in HTTPStatus), "499"]
 
 @lake_table(
     COMPLETENESS,
-    reads=Reads({VISITS: same("event_date"), LANDED: same("event_date")}, references=[DEVICES_CURRENT]),
+    reads=Reads({VISITS: same("event_date"), LANDED: BY_EVENT_DATE}, references=[DEVICES_CURRENT]),
     runs=Runs(
         DAILY,
         Nightly(
