@@ -88,7 +88,7 @@ def timed_runs(
     """Return the times of the partitions whose deadline lies within the last days or ahead, oldest first.
 
     What was due before the first commit of the table counts for nothing; of a table without any commit, the newest
-    partition alone counts.
+    partition alone counts, and none as long as no upstream table exists: a new platform owes nothing.
 
     Args:
         table: the table.
@@ -107,6 +107,8 @@ def timed_runs(
     partitions = table.runs.partitions
     if not isinstance(partitions, dg.TimeWindowPartitionsDefinition):
         raise ConfigError(f"due must be the promise of a table with partitions by time, not of {table.spec.name}")
+    if activity.version < 0 and upstream and all(each.version < 0 for each in upstream.values()):
+        return []
     by_key: dict[str, list[dg.RunRecord]] = {}
     for record in runs:
         for key in keys_of(record.dagster_run.tags, partitions):

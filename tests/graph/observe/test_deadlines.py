@@ -90,6 +90,14 @@ def test_what_was_due_before_the_first_commit_counts_for_nothing():
     assert [*timed(log(), days=5, now=datetime(2026, 1, 1, 6, tzinfo=timezone.utc))] == []
 
 
+def test_a_new_platform_owes_nothing():
+    """Without an upstream table there was never any data; with one, the newest partition is due."""
+    nothing, visits = Activity(table="silver/orders"), Activity(table="bronze/orders")
+    assert timed(nothing, upstream=[visits]) == {}
+    assert [*timed(nothing, upstream=[visits, log(LONG_AGO, table="bronze/users")])] == [YESTERDAY]
+    assert [*timed(nothing)] == [YESTERDAY]
+
+
 def test_a_table_that_promises_a_duration_alone_is_expected_by_the_end_of_its_data():
     """There is no deadline; the partitions that ended within the days count."""
     assert [*timed(log(LONG_AGO), due=Due(within_minutes=5))] == [BEFORE, YESTERDAY]
