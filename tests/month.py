@@ -153,7 +153,9 @@ def _after(moment: Moment, faults: list[Fault]) -> Moment | None:
 
 def _faults(rng: random.Random, number: int) -> list[Fault]:
     """Choose faults of all kinds by turns, each on a day on which its line has no other one."""
-    days = {line: rng.sample(range(1, DAYS - 2), DAYS - 3) for line in {line for line, _ in KINDS.values()}}
+    days = {
+        line: rng.sample(range(1, DAYS - 2), DAYS - 3) for line in dict.fromkeys(line for line, _ in KINDS.values())
+    }
     taken: dict[str, list[int]] = {line: [] for line in days}
     found: list[Fault] = []
     kinds = list(KINDS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, Literal
@@ -187,7 +187,8 @@ def from_json(text: str) -> list[LagSample]:
 
 
 def _plain(sample: LagSample) -> dict[str, Any]:
-    values = {name: value for name, value in asdict(sample).items() if value != _DEFAULTS.get(name, ...)}
+    stated = {name: getattr(sample, name) for name in _DEFAULTS}
+    values = {name: value for name, value in stated.items() if value != _DEFAULTS[name]}
     return {name: value.isoformat() if name in _TIMES else value for name, value in values.items()}
 
 

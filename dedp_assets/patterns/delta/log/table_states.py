@@ -138,8 +138,7 @@ class TableStates(LogFiles):
         if self._declared is None or self._declared[0] > head:
             self._declared = self._checkpointed_naming(head)
         seen, naming = self._declared
-        for version in self._since(seen):
-            raw = self._raw(version)
+        for version, raw, _ in self._raws(seen):
             if b'"metaData"' in raw:
                 naming = self._read(version, partial(declared_in, raw, naming))
         self._declared = (head, naming)

@@ -55,16 +55,19 @@ def store_at(location: Location) -> Store:
         return location
     text = os.fspath(location)
     path = Path(_path_in(text)).absolute()
-    odd = sorted(set(_READ_OTHERWISE.findall(str(path))))
-    folder = path if odd else path.resolve() if ".." in path.parts else path.parent.resolve() / path.name
-    if odd := odd or sorted(set(_READ_OTHERWISE.findall(str(folder)))):
+    folder = str(path)
+    if not _READ_OTHERWISE.search(folder):
+        # Plain calls, as in the store: a sensor opens hundreds of tables per tick.
+        above = os.path.realpath(path.parent)
+        folder = os.path.realpath(path) if ".." in path.parts else os.path.join(above, path.name)  # noqa: PTH118
+    if odd := sorted(set(_READ_OTHERWISE.findall(folder))):
         raise ConfigError(
-            f"{str(folder)!r} has {' '.join(map(repr, odd))} in it, which engines read as something else: name "
+            f"{folder!r} has {' '.join(map(repr, odd))} in it, which engines read as something else: name "
             "another folder"
         )
-    if folder == folder.parent:
+    if folder == os.path.dirname(folder):  # noqa: PTH120
         raise ConfigError(f"{text!r} is no folder of its own: name one for the table")
-    return LocalStore(str(folder))
+    return LocalStore(folder)
 
 
 def folder_at(path: str | os.PathLike[str] | LocalStore) -> LocalStore:

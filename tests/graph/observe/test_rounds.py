@@ -1,0 +1,163 @@
+"""Rounds that remember: they find what a first round finds, and keep few samples."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import dagster as dg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dedp_assets.graph.declare import About, Baseline, Due, Expects, LakeTable, Reads, Runs, Step, lake_table, same
+from dedp_assets.graph.observe.rounds import Rounds
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta import Table, Target
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.spark import SparkEngine
+from tests.logs import LogOverTime
+
+BEGIN = datetime(2026, 1, 5, tzinfo=timezone.utc)
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+HOURLY = dg.HourlyPartitionsDefinition("2026-01-04-00", fmt="%Y-%m-%d-%H", end_offset=1)
+KEYS = [(BEGIN + hour * HOUR).strftime("%Y-%m-%d-%H") for hour in range(6)]
+EXPECTS = Expects(gap_minutes=90, volume=Baseline(), variation=0.5, lag_minutes=60, due=Due(within_minutes=30))
+
+
+def declared(name: str, reads: str, expects: Expects) -> LakeTable[...]:
+    """A table by hour that nobody computes."""
+
+    def build(step: Step, into: Target) -> WriteResult:
+        raise AssertionError("nobody computes it")
+
+    columns = {"id": Column("BIGINT"), "day": Column("STRING"), "happened_at": Column("TIMESTAMP")}
+    upstream, spec = (
+        TableSpec(each, columns, partition_by=("day",), event_time="happened_at", comment="x") for each in (reads, name)
+    )
+    about, code = About("team:x", expects=expects), {"patterns": [Table.overwrite], "code_version": "1"}
+    return lake_table(spec, reads=Reads({upstream: same("day")}), runs=Runs(HOURLY), about=about, **code)(build)
+
+
+TABLES = [
+    declared("bronze/clicks", "source/clicks", replace(EXPECTS, lag_minutes=None)),
+    declared("silver/clicks", "bronze/clicks", EXPECTS),
+]
+
+
+class World:
+    """Two tables, and a round that remembers."""
+
+    def __init__(self, root: Any) -> None:
+        self.root, self.now = root, BEGIN
+        self.lake = Lake(root=str(root), engine=SparkEngine())
+        self.begin()
+        self.rounds = Rounds(TABLES)
+
+    def begin(self) -> None:
+        self.logs = {table.spec.name: LogOverTime(self.root / table.spec.name, "x") for table in TABLES}
+        for log in self.logs.values():
+            log.name = f"{log.location.parent.name}/{log.location.name}"
+            log.create(self.now)
+
+    def write(self, name: str, key: str, rows: int) -> None:
+        upstream = self.logs["bronze/clicks"].version if name.startswith("silver") else None
+        self.logs[name].write(self.now, key, rows, newest=self.now - MINUTE, upstream=upstream)
+
+    def look(self, rounds: Rounds) -> Counter[Any]:
+        seen = rounds.look(self.lake, self.now, runs=self.runs)
+        return Counter(seen.measured.measurements)
+
+    def runs(self, table: LakeTable[...]) -> list[dg.RunRecord]:
+        """A run of the first partition, under way until the partition's end."""
+        done = self.now > BEGIN + 2 * HOUR
+        run = dg.DagsterRun(
+            "compute",
+            run_id="00000000-0000-0000-0000-000000000001",
+            status=dg.DagsterRunStatus.SUCCESS if done else dg.DagsterRunStatus.STARTED,
+            tags={"dagster/partition": KEYS[0]},
+            asset_selection=frozenset({dg.AssetKey(table.spec.name.split("/"))}),
+        )
+        ended = BEGIN + 2 * HOUR if done else None
+        times = {"start_time": (BEGIN + HOUR).timestamp(), "end_time": ended.timestamp() if ended else None}
+        return [dg.RunRecord(1, run, BEGIN + HOUR, ended or BEGIN + HOUR, **times)]
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("write"), st.sampled_from(["bronze/clicks", "silver/clicks"]), st.sampled_from(KEYS),
+              st.sampled_from([0, 90, 100, 900])),
+    st.tuples(st.just("wait"), st.integers(1, 150)),
+    st.tuples(st.just("clock back"), st.integers(1, 150)),
+    st.tuples(st.sampled_from(["optimize", "delete", "alter"]), st.sampled_from(["bronze/clicks", "silver/clicks"])),
+)  # fmt: skip
+
+
+@given(steps=st.lists(STEPS, max_size=12))
+def test_a_round_that_remembers_finds_what_a_first_round_finds(tmp_path_factory, steps):
+    """Whatever was written, and wherever the clock goes."""
+    world = World(tmp_path_factory.mktemp("world"))
+    for kind, *about in steps:
+        if kind == "write":
+            world.write(*about)
+        elif kind in ("wait", "clock back"):
+            world.now += about[0] * MINUTE * (1 if kind == "wait" else -1)
+        elif kind == "delete":
+            world.logs[about[0]].delete(world.now, KEYS[0])
+        else:
+            getattr(world.logs[about[0]], kind)(world.now)
+        first = Rounds(TABLES, list(world.rounds.samples))
+        assert world.look(first) == world.look(world.rounds)
+        assert first.samples == world.rounds.samples
+        world.now += MINUTE
+        assert world.look(Rounds(TABLES, list(world.rounds.samples))) == world.look(world.rounds)
+
+
+def test_a_round_over_unchanged_tables_opens_no_commit(tmp_path, monkeypatch):
+    """What it costs does not grow with the logs."""
+    world = World(tmp_path)
+    for key in KEYS:
+        world.write("bronze/clicks", key, 100)
+        world.write("silver/clicks", key, 100)
+    world.now += 7 * HOUR
+    world.look(world.rounds)
+    read = []
+    monkeypatch.setattr("dedp_assets.patterns.delta.storage.local_store._content", read.append)
+    for _ in range(5):
+        world.now += MINUTE
+        assert world.look(world.rounds)
+    assert read == []
+
+
+def test_a_log_that_is_begun_again_is_judged_as_it_is(tmp_path):
+    """With as many versions as before, nothing tells but the files."""
+    world = World(tmp_path)
+    world.write("bronze/clicks", KEYS[0], 100)
+    world.write("silver/clicks", KEYS[0], 100)
+    world.now += 2 * HOUR
+    world.look(world.rounds)
+    for log in world.logs.values():
+        shutil.rmtree(log.location)
+    world.begin()
+    world.write("bronze/clicks", KEYS[1], 7)
+    world.write("silver/clicks", KEYS[1], 7)
+    world.now += MINUTE
+    first = Rounds(TABLES, list(world.rounds.samples))
+    assert world.look(first) == world.look(world.rounds)
+
+
+@pytest.mark.parametrize("hours", [1, 12])
+def test_unchanged_tables_have_two_samples_however_often_they_are_looked_at(tmp_path, hours):
+    """The first one says since when: also of a stall that is longer than the samples are kept."""
+    world = World(tmp_path)
+    world.write("bronze/clicks", KEYS[0], 100)
+    begun = world.now
+    for _ in range(6 * hours):
+        world.look(world.rounds)
+        world.now += 10 * MINUTE
+    assert len(world.rounds.samples) == 2
+    (lag,) = (each for each in world.look(world.rounds) if each.metric == "lag")
+    assert (lag.verdict, lag.since) == ("fail", begun)
