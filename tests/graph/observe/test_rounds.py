@@ -69,7 +69,7 @@ class World:
         self.logs[name].write(self.now, key, rows, newest=self.now - MINUTE, upstream=upstream)
 
     def look(self, rounds: Rounds) -> Counter[Any]:
-        seen = rounds.look(self.lake, self.now, runs=self.runs)
+        seen = rounds.judge(self.lake, self.now, runs=self.runs)
         return Counter(seen.measured.measurements)
 
     def runs(self, table: LakeTable[...]) -> list[dg.RunRecord]:
