@@ -148,7 +148,7 @@ def keep_samples(
 
 
 def _changing(samples: list[LagSample], oldest: datetime) -> list[LagSample]:
-    """Leave out samples between two equal ones, and old samples before the last change."""
+    """Leave out samples between two equal samples, and old samples before the last change."""
     stated = [(_FACTS(each), each) for each in samples]
     before, after = [None, *(facts for facts, _ in stated)], [*(facts for facts, _ in stated[1:]), None]
     ends = [each for each, a, b in zip(stated, before, after, strict=False) if not a == each[0] == b]
