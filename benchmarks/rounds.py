@@ -104,11 +104,12 @@ class _World:
 
     def _keys(self, table: LakeTable[...]) -> list[tuple[str, datetime]]:
         """List the keys of a table, each with the time of the commit."""
-        unit = timedelta(days=1) if table.runs.partitions is _DAILY else timedelta(hours=1)
+        calendar = _DAILY if table.runs.partitions is _DAILY else _HOURLY
+        unit = timedelta(days=1) if calendar is _DAILY else timedelta(hours=1)
         last = _NOW.replace(hour=0 if unit.days else _NOW.hour, minute=0)
         late = timedelta(minutes=5 + _LAYERS.index(table.spec.name.partition("/")[0]))
         begins = [last - unit * back for back in range(self.partitions, 0, -1)]
-        return [(each.strftime(table.runs.partitions.fmt), each + unit + late) for each in begins]
+        return [(each.strftime(calendar.fmt), each + unit + late) for each in begins]
 
     def write(self, table: LakeTable[...], key: str, at: datetime) -> None:
         """Commit a partition that has applied the newest version of its upstream table."""
