@@ -41,7 +41,7 @@ class Timings:
     _known: dict[str, TimedRun] = field(default_factory=dict, init=False)
 
     def by(self, logs: Iterable[Activity], runs: Iterable[dg.RunRecord]) -> dict[str, TimedRun]:
-        """Return the known times by key, to be added to; empty once the logs or the runs are not the same any more."""
+        """Return the known times by partition key; empty after a change of the logs or the runs."""
         facts = (*logs, *((each.dagster_run.run_id, each.update_timestamp) for each in runs))
         if facts != self._facts:
             self._facts, self._known = facts, {}

@@ -61,7 +61,7 @@ def lags(
 
 
 def _seen(edge: Edge, upstream: TableSpec, feed: Feed, lake: Lake, now: datetime, known: Known) -> LagSample:
-    """Return the known sample with the present time, or a new one if a log or the stale partitions changed."""
+    """Return the last sample as of the present time; a new one after a change of a log or of stale partitions."""
     watches, ends = known.overview.watches, (edge.name, upstream.name)
     stale = [{**of} for of in (edge.lagging, edge.applied, edge.ahead)]
     facts = ([watches[name].identity for name in ends], stale)

@@ -97,7 +97,6 @@ class TableWatch:
     _log: ExecutionLog = field(default_factory=ExecutionLog)
     _newest: dict[str, Execution] = field(default_factory=dict)
     _cursors: tuple[int, Cursors] | None = None
-    _ledger: Ledger | None = None
     _prefix: str = ""
 
     def __post_init__(self) -> None:
@@ -121,8 +120,6 @@ class TableWatch:
             self._forget()
         if self.version < 0 and not ledger.exists():
             return News(reset=reset)
-        # The ledger of the first look knows how the columns are called, for which another one reads the whole log.
-        ledger = self._ledger = self._ledger or ledger
         changed: dict[Partition, int] = {}
         keys, before = set[str](), self.version
         try:
@@ -224,6 +221,6 @@ class TableWatch:
 
     def _forget(self) -> None:
         self.version, self.identity, self._log, self.revisions = -1, None, ExecutionLog(), Revisions()
-        self._cursors = self._ledger = None
+        self._cursors = None
         for known in (self.changed, self.rolled_back, self.loaded, self.done, self._newest):
             known.clear()
