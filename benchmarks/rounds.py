@@ -1,6 +1,6 @@
 """A round of all detectors over ten thousand partitions: the first one, over unchanged tables, and after a commit.
 
-Ours: ``Rounds.judge``, as the sensor ``alerts`` calls it: gaps, volumes, variation, lag and deadlines of fifty declared
+Ours: ``Rounds.look``, as the sensor ``alerts`` calls it: gaps, volumes, variation, lag and deadlines of fifty declared
 tables, with the newest runs and six hours of samples. Theirs: deltalake opens each table, or brings a kept one up to
 date, and lists the active files, which is what anything has to do that judges volumes; it judges nothing.
 
@@ -104,12 +104,12 @@ class _World:
 
     def _keys(self, table: LakeTable[...]) -> list[tuple[str, datetime]]:
         """List the keys of a table, each with the time of the commit."""
-        unit = timedelta(days=1) if table.runs.partitions is _DAILY else timedelta(hours=1)
+        calendar = _DAILY if table.runs.partitions is _DAILY else _HOURLY
+        unit = timedelta(days=1) if calendar is _DAILY else timedelta(hours=1)
         last = _NOW.replace(hour=0 if unit.days else _NOW.hour, minute=0)
         late = timedelta(minutes=5 + _LAYERS.index(table.spec.name.partition("/")[0]))
         begins = [last - unit * back for back in range(self.partitions, 0, -1)]
-        spelled = "%Y-%m-%d" if unit.days else "%Y-%m-%d-%H"
-        return [(each.strftime(spelled), each + unit + late) for each in begins]
+        return [(each.strftime(calendar.fmt), each + unit + late) for each in begins]
 
     def write(self, table: LakeTable[...], key: str, at: datetime) -> None:
         """Commit a partition that has applied the newest version of its upstream table."""
@@ -135,7 +135,7 @@ class _World:
     def look(self, _: int) -> None:
         """One round, a minute after the last one."""
         self.now += _EVERY
-        seen = self.rounds.judge(self.lake, self.now, runs=lambda table: records_of(self.records, table, None))
+        seen = self.rounds.look(self.lake, self.now, runs=lambda table: records_of(self.records, table, None))
         self.require_sound(seen)
 
     def require_sound(self, seen: Seen) -> None:

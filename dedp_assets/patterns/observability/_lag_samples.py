@@ -148,14 +148,14 @@ def keep_samples(
 
 
 def _changing(samples: list[LagSample], oldest: datetime) -> list[LagSample]:
-    """Leave out samples between two equal samples, and old samples before the last change."""
-    stated = [(_FACTS(each), each) for each in samples]
-    before, after = [None, *(facts for facts, _ in stated)], [*(facts for facts, _ in stated[1:]), None]
-    ends = [each for each, a, b in zip(stated, before, after, strict=False) if not a == each[0] == b]
+    """Return the first and the last of equal samples in a row, without old ones that are no beginning of a new one."""
+    states = [_STATE(each) for each in samples]
+    before, after = [None, *states[:-1]], [*states[1:], None]
+    ends = [(s, each) for each, s, a, b in zip(samples, states, before, after, strict=True) if not a == s == b]
     return [
         sample
-        for (facts, sample), (then, later) in zip(ends, [*ends[1:], ends[-1]], strict=True)
-        if sample.seen_at >= oldest or (later.seen_at >= oldest and facts == then)
+        for (state, sample), (next_state, later) in zip(ends, [*ends[1:], ends[-1]], strict=True)
+        if sample.seen_at >= oldest or (later.seen_at >= oldest and state == next_state)
     ]
 
 
@@ -198,4 +198,4 @@ def _sample(stored: dict[str, Any]) -> LagSample:
 
 
 _DEFAULTS = {name: each.default for name, each in LagSample.__dataclass_fields__.items()}
-_FACTS = attrgetter(*(name for name in _DEFAULTS if name != "seen_at"))
+_STATE = attrgetter(*(name for name in _DEFAULTS if name != "seen_at"))
