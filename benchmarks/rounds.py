@@ -135,7 +135,7 @@ class _World:
     def look(self, _: int) -> None:
         """One round, a minute after the last one."""
         self.now += _EVERY
-        seen = self.rounds.look(self.lake, self.now, runs=lambda table: records_of(self.records, table, None))
+        seen = self.rounds.judge(self.lake, self.now, runs=lambda table: records_of(self.records, table, None))
         self.require_sound(seen)
 
     def require_sound(self, seen: Seen) -> None:

@@ -41,7 +41,7 @@ class Timings:
     _known: dict[str, TimedRun] = field(default_factory=dict, init=False)
 
     def by(self, logs: Iterable[Activity], runs: Iterable[dg.RunRecord]) -> dict[str, TimedRun]:
-        """Return the known times by partition key; empty after a change of the logs or the runs."""
+        """Return the known times by key, to be added to; empty after a change of the logs or the runs."""
         facts = (*logs, *((each.dagster_run.run_id, each.update_timestamp) for each in runs))
         if facts != self._facts:
             self._facts, self._known = facts, {}
@@ -88,7 +88,7 @@ def timed_runs(
     """Return the times of the partitions whose deadline lies within the last days or ahead, oldest first.
 
     What was due before the first commit of the table counts for nothing; of a table without any commit, the newest
-    partition alone counts.
+    partition alone counts, and none as long as no upstream table exists: a new platform owes nothing.
 
     Args:
         table: the table.
@@ -107,6 +107,8 @@ def timed_runs(
     partitions = table.runs.partitions
     if not isinstance(partitions, dg.TimeWindowPartitionsDefinition):
         raise ConfigError(f"due must be the promise of a table with partitions by time, not of {table.spec.name}")
+    if activity.version < 0 and upstream and all(each.version < 0 for each in upstream.values()):
+        return []
     by_key: dict[str, list[dg.RunRecord]] = {}
     for record in runs:
         for key in keys_of(record.dagster_run.tags, partitions):

@@ -23,7 +23,7 @@ __all__ = ["Known", "lags"]
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of tables after a call of :func:`lags`, so that the next one reads new commits only.
+    """Knowledge of tables between two calls of :func:`lags`, so that the second reads new commits only.
 
     Attributes:
         overview: of the tables; nobody else may use it at the same time.
@@ -61,7 +61,7 @@ def lags(
 
 
 def _seen(edge: Edge, upstream: TableSpec, feed: Feed, lake: Lake, now: datetime, known: Known) -> LagSample:
-    """Return the last sample as of the present time; a new one after a change of a log or of stale partitions."""
+    """Return the last sample as of the present time; a new sample after a change of a log."""
     watches, ends = known.overview.watches, (edge.name, upstream.name)
     stale = [{**of} for of in (edge.lagging, edge.applied, edge.ahead)]
     facts = ([watches[name].identity for name in ends], stale)

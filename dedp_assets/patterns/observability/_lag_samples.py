@@ -148,7 +148,7 @@ def keep_samples(
 
 
 def _changing(samples: list[LagSample], oldest: datetime) -> list[LagSample]:
-    """Return the first and the last of equal samples in a row, without old ones that are no beginning of a new one."""
+    """Return the first and the last of equal samples in a row, without samples before the window."""
     states = [_STATE(each) for each in samples]
     before, after = [None, *states[:-1]], [*states[1:], None]
     ends = [(s, each) for each, s, a, b in zip(samples, states, before, after, strict=True) if not a == s == b]
