@@ -43,6 +43,7 @@ from dedp_assets.resources.spark import SparkEngine
 from tests.logs import LogOverTime
 from tests.month import BEGIN, DAYS, HISTORY, HOLIDAYS, TICK, TOPIC, Fault, Moment, Oddity, plan, topic_at, utc
 
+pytestmark = [pytest.mark.slow, pytest.mark.budget(60, "1,440 rounds of all detectors")]
 SEED, FAULTS, ODDITIES = map(int, os.environ.get("DEDP_MONTH", "1,40,200").split(","))  # noqa: TID251
 FIRST = (BEGIN - timedelta(days=HISTORY)).isoformat()
 DAILY = dg.DailyPartitionsDefinition(FIRST, end_offset=1)
