@@ -17,7 +17,10 @@ from dedp_assets.patterns.connectors.events import Arrival, Event
 from dedp_assets.patterns.connectors.postgres import PostgresTable
 from dedp_assets.patterns.connectors.receipts import RECEIPT
 from dedp_assets.patterns.core.activity import Activity, PartitionSize
+from dedp_assets.patterns.core.calendars import QuietHours
+from dedp_assets.patterns.core.lineage import Dataset, LineageGraph, LineageJob
 from dedp_assets.patterns.core.masking import MaskingKey
+from dedp_assets.patterns.core.measurements import Measured, Measurement
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.core.usual import Baseline
@@ -35,6 +38,8 @@ from dedp_assets.patterns.ingestion.passthrough_replicator import declare_replic
 from dedp_assets.patterns.ingestion.transformation_replicator import declare_transformed
 from dedp_assets.patterns.modeling.current_dimension import NEWEST, ChangeStream
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION
+from dedp_assets.patterns.observability.flow_interruption_detector import EndOffset
+from dedp_assets.patterns.observability.sla_misses_detector import BatchTimes
 from dedp_assets.patterns.value.dynamic_joiner import JoinTimes
 from dedp_assets.patterns.value.fifo_orderer import RecordColumns
 from dedp_assets.patterns.value.incremental_sessionizer import SessionRule
@@ -45,6 +50,7 @@ from tests.helpers import NOW, a_run
 from tests.sinks import Inbox
 
 RUN = a_run(sequence=1, at=NOW)
+LANDED, DAILY = Dataset("lake", "bronze/visits"), Dataset("lake", "silver/daily")
 
 
 class Begun(BaseException):
@@ -128,6 +134,34 @@ class Known:
             **self._fan_in(),
             **self._skew(),
             **self._lineage(),
+            **self._detectors(),
+        }
+
+    def _detectors(self):
+        late = Measurement(metric="pipeline_seconds", table="silver/daily", at=NOW, verdict="fail")
+        batch = BatchTimes(event_at=NOW, started_at=NOW, written_at=NOW)
+        limits = {"event_within_seconds": 600.0, "processing_within_seconds": 60.0}
+        graph = LineageGraph.of([LineageJob("load", (LANDED,), (DAILY,))])
+        return {
+            "severity_of": {"measured": Measured((late,))},
+            "at_risk": {"misses": Measured((late,)), "downstream": {"a": ["b"]}, "deadlines": ["b"]},
+            "measure_latency": {
+                "batches": [batch],
+                "now": NOW,
+                "table": "t",
+                "producer": "p",
+                "judged": "p95",
+                **limits,
+            },
+            "detect_silent_partitions": {
+                "progress": [EndOffset(partition="0", offset=1, seen_at=NOW)],
+                "now": NOW,
+                "topic": "visits",
+                "max_gap_seconds": 300.0,
+                "quiet": [QuietHours(zone="UTC", start="22:00", end="06:00")],
+            },
+            "affected_by": {"graph": graph, "dataset": LANDED},
+            "root_of": {"graph": graph, "faults": [DAILY]},
         }
 
     def _skew(self):
