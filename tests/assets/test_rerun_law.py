@@ -16,8 +16,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from dedp_assets import defs
 from dedp_assets.graph.declare import LakeTable, declared
 from dedp_assets.graph.run.run_tags import FORCE
+from dedp_assets.patterns.core.measurements import Measurement
 from dedp_assets.resources import postgres
 from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.journal import Journal
 from dedp_assets.resources.orchestrator import Orchestrator
 from dedp_assets.sources import devices, operational, partner_visits
 from dedp_assets.sources.ads import ads_before
@@ -74,6 +76,11 @@ def landed(ads, world, database, services, monkeypatch):
         shapes = {"magazine": partner_visits.magazine_visits, "radio": partner_visits.radio_visits}
         files = {name: [*visits(date, count=3), *visits(MONDAY, count=1, seed=9)] for name, visits in shapes.items()}
         partner_visits.deliver(world.landing / "partner_visits", date, files)
+    measured = [
+        Measurement(metric="gap", table="silver/visits", at=START + timedelta(days=number, hours=1), verdict="ok")
+        for number in range(2)
+    ]
+    Journal(folder=str(world.settings.home / "measurements")).append(measured)
     with database.connect() as connection:
         operational.create(connection)
         operational.work(connection, at=START + timedelta(hours=23, minutes=59, seconds=57), steps=6)
