@@ -738,7 +738,10 @@ def test_every_pattern_that_writes_to_a_table_is_here():
         name
         for pattern in PATTERNS
         for name in public_functions(pattern)
-        if any(kind in str(inspect.signature(getattr(pattern.module, name))) for kind in ("Target'", "Target,"))
+        if any(
+            kind in (stated := str(inspect.signature(getattr(pattern.module, name)))) for kind in ("Target'", "Target,")
+        )
+        and not stated.endswith("-> 'DataFrame'")  # a stamp names the target, and writes nothing
     }
     assert len(writers) > 25
     assert {name for name in writers if not re.search(rf"\b{name}\b(?!\")", text)} <= IN_A_DATABASE | {*BY_ANOTHER}
