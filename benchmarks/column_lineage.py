@@ -1,4 +1,4 @@
-"""The trace of a step's column lineage against the step that it is traced in.
+"""CPU of a step's column lineage trace against CPU of the step.
 
 Ours: what a step does once for its code version and columns: Spark plans the query another time, and the text of the
 plan is read. Theirs: the whole step, which reads, computes and publishes.

@@ -34,13 +34,13 @@ from dedp_assets.status_page.render import render
 __all__ = ["FOLDER", "Pages", "application", "command", "serve_pages"]
 
 FOLDER = "status"
-"""Folder of the home in which the server announces its address."""
+"""Folder, below the home, of the file with the status server's address."""
 
 _KEPT = timedelta(seconds=3)
 _BRIDGED = timedelta(seconds=30)
 """Age up to which a page is shown while another request makes the next one."""
 _HOSTS = ["127.0.0.1", "localhost"]
-"""Names of this machine: a page from elsewhere could read this one under a name of its own that leads here."""
+"""Accepted values of the header ``Host``, as a protection against DNS rebinding."""
 _POLITE = 5
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
@@ -189,7 +189,7 @@ def _now() -> datetime:
 
 
 def _warm(pages: Pages) -> None:
-    """Make the first page before anybody asks; an error is shown to whoever asks."""
+    """Make the first page at the start of the server; an error is left to the first request."""
     try:
         pages.page()
     except Exception:

@@ -48,7 +48,7 @@ __all__ = ["Collector", "Observed", "catalogue_of"]
 
 _STRIP, _LONG_STRIP = 30, 100
 _AHEAD = 48
-"""Most partitions of a calendar that may lie ahead, such as the hours of a day that goes on."""
+"""Greatest number of future partitions of a calendar, such as the remaining hours of a day."""
 _LAYERS = ("bronze", "silver", "gold", "serving")
 
 

@@ -18,7 +18,7 @@ STATES = {
     "missing": "missing",
     "empty": "no rows",
 }
-"""State of a partition -> words for it."""
+"""State of a partition -> words on the page."""
 _WIDTH, _HEIGHT, _STEP = 8, 22, 10
 _MARKS = {
     # Each state has a form of its own: colours are not the only sign.
@@ -90,7 +90,7 @@ def legend() -> Markup:
 
 
 def bars(points: Sequence[Point], *, what: str, unit: str) -> Markup:
-    """Draw a figure over time as bars, with the newest value beside the bars.
+    """Return an SVG bar chart of a figure over time, with the newest value as text.
 
     Args:
         points: the figure, the oldest first.

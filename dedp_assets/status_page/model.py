@@ -210,7 +210,7 @@ class Page:
 
     @property
     def under_way(self) -> tuple[Trouble, ...]:
-        """Partitions that are not current, and that need nobody yet."""
+        """Partitions that wait for a run of the reconciler."""
         return tuple(each for each in self.troubles if not each.needs_somebody)
 
     def table(self, name: str) -> TableRow | None:

@@ -107,7 +107,7 @@ def _layer_of(table: TableRow) -> str:
 
 
 def _layer(layer: str, tables: Sequence[TableRow], page: Page, *, served: bool) -> Markup:
-    """Return the rows of a layer; tables that nothing is known of share one row."""
+    """Return the HTML rows of a layer; tables without commits share one row."""
     blank = [each for each in tables if each.verdict == "empty" and not each.strip]
     rows = joined(_row(each, page.made_at, served=served) for each in tables if each not in blank)
     names = joined((table_link(each.name, served=served) for each in blank), ", ")

@@ -29,10 +29,10 @@ _WORDS = (
     (("gap", "silence", "interruption", "late", "sla", "deadline", "due"), "late"),
     (("duration", "seconds", "runtime", "run_time"), "slow"),
 )
-"""Parts of a metric's name -> word for its trouble; the first that fits counts."""
+"""Parts of a metric's name -> word for the trouble, in order of precedence."""
 _SEVERITIES: Mapping[str, Severity] = {"fail": "critical", "warn": "warning"}
 _COMMAND = re.compile(r"""`(dedp [^`]+)`|(dedp approve [^`;]+? --because "[^"]*")""")
-"""A command of the library in a sentence: between backticks, or an approval with its reason."""
+"""Shell command within a sentence: ``dedp ...`` between backticks, or ``dedp approve ...`` with a reason."""
 
 
 def word_of(metric: str) -> str:
@@ -158,7 +158,7 @@ def explained(troubles: Sequence[Trouble], upstream: Mapping[str, Sequence[str]]
 
 
 def _nearest(table: str, wanted: Collection[str], upstream: Mapping[str, Sequence[str]]) -> str:
-    """Return the nearest upstream table that is wanted; empty without one."""
+    """Return the nearest upstream table among the wanted tables; empty without one."""
     seen, todo = {table}, [*upstream.get(table, ())]
     while todo:
         name = todo.pop(0)

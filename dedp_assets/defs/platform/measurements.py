@@ -104,7 +104,7 @@ class _Day:
 
 
 def noted(request: Request, journal: Journal) -> Inputs:
-    """Find a day's measurements, and those of the windows of the objectives, in the journal."""
+    """Read the measurements of a day, and of the objectives' windows, from the journal."""
     day = date.fromisoformat(request.key)
     at = min(request.at, datetime.combine(day + _DAY, time(), timezone.utc))
     first = day - max(OBJECTIVES, key=lambda each: each.window_days).window_days * _DAY
@@ -160,7 +160,7 @@ def measurements_every_day(context: dg.ScheduleEvaluationContext, lake: Lake) ->
     code_version="1",
 )
 def measurements(step: Step, into: Target, lake: Lake) -> WriteResult:
-    """Store a day's measurements, and what they say of the service levels."""
+    """Store a day's measurements with the service levels computed from the journal."""
     day: _Day = step.inputs.found
     judged = dict(zip(REPORTS, (_service_levels(day), _freshness(lake, day), _known_lineage(lake, day)), strict=True))
     levels = [each for measured in judged.values() for each in measured.measurements]
@@ -186,7 +186,7 @@ def _service_levels(day: _Day) -> Measured:
 
 
 def _freshness(lake: Lake, day: _Day) -> Measured:
-    """Measure the age of the newest visit that was there at the end of the day."""
+    """Measure the age of the newest visit as of the end of the day."""
     activity = ActivityLog(VISITS.event_time, VISITS.partition_by[:1]).poll(lake.ledger(VISITS.name))
     then = replace(activity, arrivals=tuple(each for each in activity.arrivals if each.at <= day.at))
     return check_freshness(then, day.at, warn_minutes=FRESH_MINUTES, fail_minutes=STALE_MINUTES)

@@ -14,7 +14,7 @@ _SHAPES = {"consumer": ("([", "])"), "source": ("[/", "/]"), "table": ("[", "]")
 _ESCAPED = str.maketrans({"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "\n": " "})
 
 Origins = Mapping[str, Mapping[str, Sequence[str]]]
-"""Table -> column -> columns that it is computed from, each as ``layer/dataset.column``."""
+"""Table -> column -> upstream columns, each as ``layer/dataset.column``."""
 
 
 def as_json(graph: LineageGraph, columns: Mapping[str, Mapping[str, str]], origins: Origins) -> dict[str, Any]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["STORED", "judge_recency", "stored_checks"]
 
 _USUAL = Baseline(tolerance=0.5, tolerance_above=1, season="weekday")
-"""Half to twice of the median: a check of every table, small ones too, that nobody set up for the table."""
+"""Limits of the check ``newest_volume_is_usual``: half to twice the median number of rows."""
 STORED = {
     "files_are_there": "Every data file that the newest version names is there, whole. Reads the log, not the files.",
     "stored_rows_keep_constraints": "Every stored row satisfies NOT NULL and CHECK; in a partition's run, its rows.",

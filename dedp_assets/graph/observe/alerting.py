@@ -30,11 +30,11 @@ ALERTS = {
     "restarted": "restarted",
     "run_seconds": "late",
 }
-"""Metric -> name of its alert. Metrics that are not here alert nobody."""
+"""Metric -> name of the alert; metrics without an alert are left out."""
 _BY_PARTITION = frozenset({"late", "volume"})
-"""Alerts of a partition each; of other alerts, a table has one."""
+"""Names of alerts with one episode per partition; other alerts have one episode per table."""
 _CONFIRMATIONS = 2
-"""Two rounds have to agree, because a clock may be wrong for one of them."""
+"""Number of rounds that must agree: a clock may be wrong for a single round."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from dedp_assets.patterns.connectors.alerts import Alert
 __all__ = ["LATE", "explain", "upstream_of"]
 
 LATE = frozenset({"interrupted", "lag", "late", "stale"})
-"""Alerts that say that rows of a table are late; an upstream table that is late explains them."""
+"""Names of alerts about late rows of a table, which are explained by late rows of an upstream table."""
 _HANDED_DOWN = frozenset({"volume"})
-"""Alerts that a partition hands down: the same alert of the same partition upstream explains them."""
+"""Names of alerts that are explained by the alert of the same name about the same upstream partition."""
 _BLOCKING = frozenset({"given up", "no_branch_succeeded", "refused"})
 """Alerts about a partition that is not published; the same partition downstream is late for that reason."""
 _NAMED = 5

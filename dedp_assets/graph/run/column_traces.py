@@ -25,7 +25,7 @@ __all__ = ["ColumnTraces", "identity_of"]
 
 _FILE = "columns.json"
 _READER = 1
-"""Version of what reads plans: to be raised with what it understands, or what was stored before stays."""
+"""Version of the plan reader, part of the identity of stored lineage: a new version traces again."""
 
 
 @dataclass
@@ -58,7 +58,7 @@ class ColumnTraces:
                 table.on_rows = partial(self._rows.__setitem__, table.name)
 
     def of(self, table: str) -> ColumnLineage | None:
-        """Return the lineage of a table: the stored one, or that of the written rows.
+        """Return the stored lineage of a table, otherwise the lineage traced from the written rows.
 
         Returns:
             The lineage; ``None`` if it is not stored and nothing was written.

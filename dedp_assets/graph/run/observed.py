@@ -67,7 +67,7 @@ class StepLineage:
 
     @property
     def inputs(self) -> list[Touched]:
-        """Tables that were opened, and sources that were read; a pinned table that was not opened is none."""
+        """Opened tables and read sources, without pinned tables that were not opened."""
         pinned = {each.table.name: each for inputs in self._read().values() for each in inputs.pinned}
         own = {table.name for table in self._work.tables}
         return [*_read_tables(self._opened, own, pinned), *self._sources()]
@@ -163,7 +163,7 @@ class StepLineage:
         ]
 
     def _observed(self, name: str) -> ColumnLineage | None:
-        """Return the observed column lineage of a table; ``None`` if nothing was traced."""
+        """Return the observed column lineage of a table; ``None`` without a trace."""
         traces = self._work.traces
         with suppress(Exception):  # a plan that cannot be read hides no event
             return traces.of(name) if traces else None
@@ -273,7 +273,7 @@ def _terminal(seen: StepLineage | AppendLineage, attempt: Attempt, at: datetime)
 
 @contextmanager
 def _harmless() -> Iterator[None]:
-    """Log any error of the block: lineage breaks no run."""
+    """Log an error of the block instead of raising: lineage must not fail a run."""
     try:
         yield
     except Exception:  # whatever it is

@@ -15,7 +15,7 @@ from dedp_assets.patterns.connectors.alerts import SEVERITIES, Alert, Event, Mes
 from dedp_assets.patterns.connectors.silence import SilentHours
 
 Key = tuple[str, str, str, str]
-"""Identity of a trouble, as :attr:`Alert.key` has it."""
+"""Identity of a trouble: source, name of the alert, table, partition key (:attr:`Alert.key`)."""
 
 _RECOVERY = timedelta(hours=1)
 """Time that downstream tables have to recover after their upstream table, before their troubles count as their own."""

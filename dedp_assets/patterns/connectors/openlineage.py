@@ -41,7 +41,7 @@ _FACETS = {
     "version": "1-0-1/DatasetVersionDatasetFacet.json",
 }
 _IDS = uuid.UUID("8f0c7c43-52b7-4f5e-9d55-0c1f4f0f9a11")
-"""Namespace of the ids of attempts: any fixed one."""
+"""UUID namespace of attempt ids, fixed for stable ids."""
 _KINDS = {
     "DIRECT": ("IDENTITY", "TRANSFORMATION", "AGGREGATION"),
     "INDIRECT": ("JOIN", "GROUP_BY", "FILTER", "SORT", "WINDOW", "CONDITIONAL"),
@@ -207,7 +207,7 @@ def fail_event(
 
 
 def observed_run(event: Mapping[str, Any], *, namespace: str = "dedp") -> ObservedRun | None:
-    """Read the run in a terminal event, whoever sent the event.
+    """Parse the observed run of a terminal event of any producer.
 
     Args:
         event: an event of OpenLineage.

@@ -22,9 +22,9 @@ __all__ = [
 ]  # fmt: skip
 
 Transformation = Literal["IDENTITY", "TRANSFORMATION", "AGGREGATION"]
-"""What became of an input: nothing, something, or a figure of several rows."""
+"""Transformation of an input: unchanged, computed, or aggregated over rows."""
 Effect = Literal["JOIN", "FILTER", "GROUP_BY", "SORT", "WINDOW", "CONDITIONAL"]
-"""What an influence decides."""
+"""Kind of influence of a column that is part of no value."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -217,7 +217,7 @@ def compare_columns(
 
 @typed
 def propagate(tags: Mapping[str, Mapping[str, Collection[str]]], lineages: Mapping[str, ColumnLineage]) -> TagReach:
-    """Propagate tags of columns, such as personal data, to all derived columns and to no other.
+    """Propagate tags of columns, such as personal data, along column lineage to derived columns.
 
     A tag follows values through any number of tables: renamed, computed, joined or aggregated. It does not follow
     influences: a filter on a birthday makes no column personal.

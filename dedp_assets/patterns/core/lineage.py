@@ -197,7 +197,7 @@ class LineageGraph:
         return _closure(dataset, _neighbours((edge.source, edge.target) for edge in self.edges))
 
     def fed_by(self, dataset: Dataset) -> frozenset[Dataset]:
-        """Return the datasets that one job away are computed from ``dataset``, without itself."""
+        """Return the direct downstream datasets of ``dataset``."""
         return frozenset(edge.target for edge in self.edges if edge.source == dataset) - {dataset}
 
 

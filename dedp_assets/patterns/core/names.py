@@ -27,7 +27,7 @@ RESERVED = "__dedp_"
 """Prefix of internal columns and figures, in any case: Spark does not tell names apart by case."""
 
 NAMED_ROWS = "table "
-"""Begins the name that the rows of a table have in a query plan; for its blank, no query spells it by chance."""
+"""Prefix of a table's alias in query plans; the blank keeps aliases of queries apart."""
 
 OUTCOME = f"{RESERVED}outcome"
 """Column of a split that says which part a row belongs to."""

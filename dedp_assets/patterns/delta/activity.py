@@ -123,7 +123,7 @@ class ActivityLog:
             self._declare(state.columns, state.partition_columns)
 
     def _require_all(self, ledger: Ledger) -> None:
-        """Refuse a log with a missing commit, by the error of whoever reads the table."""
+        """Refuse a log with a missing commit."""
         if self._version >= 0 and ledger.version() > self._version and ledger.identity(self._version + 1) is None:
             _ = ledger.state().snapshot
 

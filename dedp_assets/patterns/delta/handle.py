@@ -51,7 +51,7 @@ class TableHandle(Located):
         self.store = self.ledger.store
         self._session = session
         self.on_rows: Callable[[Callable[[], DataFrame]], None] | None = None
-        """Called with what returns the rows that are staged or merged; whoever is called runs no job."""
+        """Callback with a function that returns the staged or merged rows; the callback starts no Spark job."""
         self.named_in_plans = True
         """Whether rows that are read have the table's name in query plans, which costs an analysis."""
 

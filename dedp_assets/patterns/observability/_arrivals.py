@@ -29,7 +29,7 @@ def require_tolerance(tolerance_seconds: float) -> None:
 
 
 def arrivals_of_rows(activity: Activity) -> list[Arrival]:
-    """List the arrivals of new rows: a restore makes old rows current again, and brings none."""
+    """List the arrivals without restores, which make old rows current again."""
     return [each for each in activity.arrivals if each.rows > 0 and not each.restores]
 
 
@@ -40,7 +40,7 @@ def past(arrivals: Sequence[Arrival], now: datetime, tolerance_seconds: float) -
 
 
 def newest_known_event(arrivals: Sequence[Arrival], now: datetime, tolerance_seconds: float) -> datetime | None:
-    """Return the newest time of an event that is not in the future; ``None`` if no arrival tells one."""
+    """Return the newest event time up to the present; ``None`` without a known event time."""
     latest = now + timedelta(seconds=tolerance_seconds)
     events = [each.newest_event for each in arrivals if each.newest_event is not None]
     return max((each for each in events if each <= latest), default=None)
@@ -49,7 +49,7 @@ def newest_known_event(arrivals: Sequence[Arrival], now: datetime, tolerance_sec
 def arrivals_at_head(
     arrivals: Sequence[Arrival], now: datetime, *, window_seconds: float, tolerance_seconds: float
 ) -> list[Arrival]:
-    """List the arrivals of rows of the present: a backfill of old partitions is none.
+    """List the arrivals of recent rows, without backfills of old partitions.
 
     An arrival is at the head if its newest event is at most ``window_seconds`` older than the newest event before it;
     without an event time, if its partition does not sort before an earlier arrival's partition. An arrival with neither

@@ -73,7 +73,7 @@ class Due:
 
     @property
     def within_seconds(self) -> float | None:
-        """Longest duration of a run, in seconds; ``None`` for any."""
+        """Longest promised duration of a run, in seconds; ``None`` without a promise."""
         return None if self.within_minutes is None else 60 * self.within_minutes
 
     def deadline(self, end: datetime) -> datetime | None:

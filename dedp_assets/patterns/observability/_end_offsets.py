@@ -144,7 +144,7 @@ class TopicJudge:
         return active_seconds(standing.since, standing.seen_at, self.quiet)
 
     def _unclear(self, standing: Standing) -> str:
-        """Return the reason for which nobody can judge a standing; empty if the standing can be judged."""
+        """Return the reason against a judgement of a standing offset; empty without one."""
         if active_seconds(standing.seen_at, self.now, self.quiet) > self.max_gap_seconds:
             return f"nobody has looked since {standing.seen_at:%Y-%m-%d %H:%M:%S %Z}"
         first = standing.since == standing.seen_at and not standing.moved and standing.fell_at is None

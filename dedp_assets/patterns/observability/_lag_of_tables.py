@@ -13,7 +13,7 @@ from dedp_assets.patterns.observability._lag_samples import LagSample
 __all__ = ["sample_table", "stream_position"]
 
 _COPIED = ("numTargetRowsCopied", "numCopiedRows")
-"""Metrics of commits that rewrite files: rows that were there before, in the new files."""
+"""Operation metrics with the number of copied rows in rewritten files."""
 
 
 def sample_table(

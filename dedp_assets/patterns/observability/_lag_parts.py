@@ -67,7 +67,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A figure of a partition; ``value`` is ``None`` if nobody knows."""
+    """Figure of a partition with unit, limits and verdict; ``value`` is ``None`` for an unknown figure."""
 
     value: float | None
     verdict: Verdict

@@ -13,7 +13,7 @@ from dedp_assets.patterns.observability._lag_samples import LagSample
 __all__ = ["Unread", "growing_since", "present_object", "restart", "stalled_since", "unread_since"]
 
 _RISES = 3
-"""Number of rises, without a fall between them, that make a trend."""
+"""Number of consecutive increases of a lag that count as a growing lag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def growing_since(samples: Sequence[LagSample]) -> datetime | None:
 
 
 def unread_since(samples: Sequence[LagSample]) -> Unread | None:
-    """Return when the first unread record was produced; ``None`` if nothing is unread, or nobody knows.
+    """Return the production time of the first unread record; ``None`` without one, or with an unknown time.
 
     Without a time from the producer it is interpolated between the two samples in which the producer's end passed the
     consumer's position.

@@ -31,7 +31,7 @@ __all__ = ["Column", "Expressions"]
 _SUBQUERIES = re.compile(r"(?:scalar-subquery|lateral-subquery|exists|list)#\d+ \[")
 _FIELDS = re.compile(r"(?:\.[A-Za-z_]\w*)+", re.ASCII)
 _END = re.compile(r"$|[,)\]\[]| (?:[A-Z]{2,}\b|[-+*/%=<>&|^]|else\b|windowspecdefinition\()")
-"""What may follow a path: behind anything else the name of a field may go on, and less of the path is taken."""
+"""Pattern of the text after a complete field path; before other text the path ends a field earlier."""
 _LAMBDA = re.compile(r"lambda \w+#\d+")
 _UNREAD = re.compile(r"(?<=[^\s(,\[])#\d+")
 _AGGREGATES = re.compile(
@@ -240,7 +240,7 @@ def _below(value: Value, path: str) -> Value:
 
 
 def _ends_with(text: str, name: str) -> bool:
-    """Return whether a text ends with a column's name and not with the end of a longer one."""
+    """Return whether a text ends with a whole column name."""
     head, tail = text[: len(text) - len(name)], text[len(text) - len(name) :]
     if not name or tail.lower() != name.lower():
         return False

@@ -37,7 +37,7 @@ __all__ = ["Rows", "Walk"]
 
 _GENERATED = re.compile(r"(.*), (?:true|false)(?:, [^\[]*)?, \[", re.DOTALL)
 _MADE_BY_SPARK = re.compile(r"_pyspark_\w+$|__auto_generated")
-"""Names that nobody gave."""
+"""Names of tables that Spark generates for frames in SQL, without a meaning for lineage."""
 _PASSING = (
     "CollectMetrics", "EventTimeWatermark", "GlobalLimit", "LocalLimit", "Offset", "PipeOperator",
     "RebalancePartitions", "Repartition", "RepartitionByExpression", "ResolvedHint", "ReturnAnswer", "Sample",

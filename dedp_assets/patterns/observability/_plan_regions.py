@@ -12,7 +12,7 @@ from dedp_assets.patterns.observability._plan_texts import Unread, around, close
 __all__ = ["UDF", "Region", "effect_at", "regions_of"]
 
 UDF = re.compile(r"\)#\d+L?")
-"""End of a call of a Python function: its result has an id."""
+"""Pattern of the end of a Python function call in a plan: closing bracket and result id."""
 _CASES = re.compile(r"\bCASE WHEN |\bWHEN | THEN | ELSE | END\b")
 _DECIDING: Sequence[tuple[str, Effect]] = (
     (r"\bif \(", "CONDITIONAL"),

@@ -22,11 +22,11 @@ __all__ = [
 ]
 
 ID = re.compile(r"#(\d+)L?(?:-T\d+ms)?")
-"""What follows the name of a column."""
+"""Pattern of the text after a column name."""
 MARK = re.compile(r"\ue000(\d+)\ue001")
-"""Stands for a column that the rows have, by its id."""
+"""Placeholder of an input column, by attribute id."""
 SUBQUERY = re.compile(r"\ue002(\d+)\ue003")
-"""Stands for a subquery, by its place among those of the node."""
+"""Placeholder of a subquery, by position among the node's subqueries."""
 _COMPLETE = re.compile(r"(?:\ue001|#\d+L?(?:-T\d+ms)?)$")
 _OPEN, _CLOSE = "([{", ")]}"
 _SHOWN = 60
@@ -73,7 +73,7 @@ def groups(text: str) -> list[str]:
 
 
 def closing(text: str, start: int) -> int:
-    """Find the bracket that closes the one at ``start``; -1 if none does."""
+    """Return the position of the closing bracket for the opening bracket at ``start``; -1 without one."""
     expected = list[str]()
     for place in range(start, len(text)):
         if (each := text[place]) in _OPEN:

@@ -103,7 +103,7 @@ def expected_volume(
 
 
 def why(partition: str, value: float, measure: Measure, around: Expected) -> str:
-    """Describe an unusual volume, or one that cannot be judged; empty for a volume within the limits."""
+    """Return a sentence about an unusual or unjudged volume; empty for a volume within the limits."""
     verdict, counted = around.verdict(value), f"{partition} has {_number(value)} {measure}"
     if verdict == "ok":
         return ""

@@ -64,7 +64,7 @@ class SourceCount:
 
     @property
     def allowed(self) -> float | None:
-        """Allowed difference as a share; ``None`` for any difference."""
+        """Greatest allowed difference, as a share of the source rows; ``None`` without a limit."""
         return self.event_tolerance if self.known_event else self.tolerance
 
 

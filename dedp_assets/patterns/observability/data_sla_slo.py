@@ -232,7 +232,7 @@ def _budget_left(budget: Budget, bad: Sequence[Judged], now: datetime, objective
 
 
 def _plain(name: str, value: float | None, now: datetime, objective: Objective, *, target: float) -> Measurement:
-    """Make a measurement that alerts nobody."""
+    """Return a measurement with the verdict ``ok``, for information."""
     verdict: Verdict = "unknown" if value is None else "ok"
     metric = f"{objective.name}_{name}"
     return Measurement(metric=metric, table=objective.table, at=now, verdict=verdict, value=value, target=target)

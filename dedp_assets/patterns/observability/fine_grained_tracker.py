@@ -39,7 +39,7 @@ STAMPS: Mapping[str, Column] = MappingProxyType(
         PARENT_STAMPS: Column(f"ARRAY<{_STAMP}>", "stamps of the row it was made of, the first first", technical=True),
     }
 )
-"""Declaration of the columns. They are technical: a run that finds the same rows publishes none for its stamp."""
+"""Declaration of the stamp columns, as technical columns: a new stamp on unchanged rows is no change."""
 
 
 @typed

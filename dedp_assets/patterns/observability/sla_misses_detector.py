@@ -28,7 +28,7 @@ from dedp_assets.patterns.observability._latencies import BatchTimes, explained,
 __all__ = ["detect_sla_misses", "measure_latency", "at_risk", "BatchTimes", "Due", "TimedRun"]
 
 _SHOWN = 20
-"""Most tables at risk that a root names; it counts the others."""
+"""Greatest number of tables at risk that a reason lists by name; further tables are counted."""
 
 
 @typed
