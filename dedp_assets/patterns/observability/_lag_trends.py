@@ -105,7 +105,7 @@ def growing_since(samples: Sequence[LagSample]) -> datetime | None:
 
 
 def unread_since(samples: Sequence[LagSample]) -> Unread | None:
-    """Return the production time of the first unread record; ``None`` without one, or with an unknown time.
+    """Return the production time of the first unread record; ``None`` if unknown or caught up.
 
     Without a time from the producer it is interpolated between the two samples in which the producer's end passed the
     consumer's position.
