@@ -23,12 +23,11 @@ from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
 from dedp_assets.resources.spark import SparkEngine
 from dedp_assets.status_page.model import Trouble, age, grouped, moment, plain, worst_first
-from dedp_assets.status_page.troubles import merged, of_episodes, of_measurements
+from dedp_assets.status_page.troubles import of_episodes
 
 if TYPE_CHECKING:
     from dedp_assets.graph.reconcile.reconciling import Gap
     from dedp_assets.instance import Platform
-    from dedp_assets.patterns.core.measurements import Measurement
 
 __all__ = ["Need", "by_layer", "needs", "status", "tables_named", "write_page"]
 
@@ -61,7 +60,6 @@ def status(
     table: str = "",
     as_json: bool = False,
     platform: Platform | None = None,
-    measurements: Sequence[Measurement] = (),
 ) -> int:
     """Print troubles, partitions in need and newest commits; refuse damaged logs at the end.
 
@@ -70,7 +68,6 @@ def status(
         table: the only table to print; empty for all tables.
         as_json: whether to print for programs.
         platform: the platform, if the command has loaded it already.
-        measurements: measurements of the detectors' last round.
 
     Raises:
         ContractError: if logs are damaged, after everything else was told.
@@ -81,8 +78,7 @@ def status(
     found = list(needs(settings, lake, names, platform)) if settings.home.exists() else []
     found = [need for need in found if table in ("", need.table)]
     lasting = [each for each in outbox_of(settings).open_episodes() if table in ("", each.alert.table)]
-    open_ = merged(of_measurements(measurements), of_episodes(lasting))
-    troubles = worst_first(grouped(each for each in open_ if table in ("", each.table)))
+    troubles = worst_first(grouped(of_episodes(lasting)))
     if table and not (names or found or troubles):
         raise ValueError(f"nothing is known of {table}: no such table is stored, missing, waiting or refused")
     damaged = {need.table: need.reason for need in found if need.state == "unreadable" and not need.partition}
@@ -106,19 +102,17 @@ def status(
     return 0
 
 
-def write_page(settings: Settings, file: Path, *, measurements: Sequence[Measurement] = ()) -> int:
+def write_page(settings: Settings, file: Path) -> int:
     """Write the status page to a file of HTML, for a home without ``dedp up``.
 
     Args:
         settings: where everything is.
         file: the file, in a folder that is there.
-        measurements: measurements of the detectors' last round.
     """
     from dedp_assets.status_page.making import Maker  # noqa: PLC0415 - seconds of imports
     from dedp_assets.status_page.render import render  # noqa: PLC0415
 
-    given = (lambda: measurements) if measurements else None
-    page = Maker(settings, thorough=True, measurements=given).page(Clock().now())
+    page = Maker(settings, thorough=True).page(Clock().now())
     file.write_text(render(page, served=False), encoding="utf-8")
     print(f"{len(page.open)} troubles; written to {file}")  # noqa: T201
     return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import dagster as dg
@@ -10,7 +10,6 @@ import dagster as dg
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.observe.alerting import worst
 from dedp_assets.graph.observe.rounds import Rounds
-from dedp_assets.patterns.core.measurements import Measurement
 from dedp_assets.project import project
 from dedp_assets.resources.alerting import outbox_of
 from dedp_assets.resources.environments import Settings
@@ -33,17 +32,10 @@ class Maker:
     Args:
         chosen: where everything is.
         thorough: whether each page holds all deliveries that are loaded against what lies there, not some at a time.
-        measurements: returns measurements of detectors; by default those of a round over the tables' logs.
     """
 
-    def __init__(
-        self,
-        chosen: Settings,
-        *,
-        thorough: bool = False,
-        measurements: Callable[[], Sequence[Measurement]] | None = None,
-    ) -> None:
-        self._chosen, self._measurements = chosen, measurements
+    def __init__(self, chosen: Settings, *, thorough: bool = False) -> None:
+        self._chosen = chosen
         self._undeclared, self._unrecorded = "", ""
         self._instance: dg.DagsterInstance | None = None
         self._retry_at: datetime | None = None
@@ -69,9 +61,9 @@ class Maker:
             episodes = []
             notices.append(f"Open alerts cannot be read: {_first_line(error)}")
         try:
-            measurements = self._measurements() if self._measurements else self._measure(now)
+            measurements = worst(self._rounds.judge(self._lake, now).measured.measurements)
         except Exception as error:
-            measurements = ()
+            measurements = []
             notices.append(f"Measurements cannot be read: {_first_line(error)}")
         instance = self._history(now)
         observed = Observed(
@@ -90,10 +82,6 @@ class Maker:
     def details(self, page: Page, name: str) -> Details | None:
         """Return the details of a table of the page that was made last; ``None`` for an unknown table."""
         return self._collector.details(page, name)
-
-    def _measure(self, now: datetime) -> Sequence[Measurement]:
-        """Return the worst measurement of each trouble that a round of detectors finds."""
-        return worst(self._rounds.judge(self._lake, now).measured.measurements)
 
     def _load(self) -> Sequence[LakeTable[...]]:
         """Load the declared tables and the code location; the code of a project may fail in any way."""

@@ -7,8 +7,9 @@ from datetime import timedelta
 
 import pytest
 
+from dedp_assets.graph.observe.rounds import Rounds, Seen
 from dedp_assets.patterns.connectors.alerts import Alert
-from dedp_assets.patterns.core.measurements import Measurement
+from dedp_assets.patterns.core.measurements import Measured, Measurement
 from dedp_assets.project import Project
 from dedp_assets.resources.alerting import outbox_of
 from dedp_assets.resources.environments import settings
@@ -40,13 +41,15 @@ def test_a_home_that_is_not_there_is_a_notice_and_is_not_made(chosen):
     assert not chosen.home.exists()
 
 
-def test_alerts_and_measurements_of_the_home_are_shown(chosen):
+def test_alerts_and_measurements_of_the_home_are_shown(chosen, monkeypatch):
     """With the tables of the project that they affect; the address of Dagster is the running platform's."""
     stored(chosen)
     outbox_of(chosen).raise_alert(Alert(name="incomplete", table="silver/visits"), NOW - timedelta(hours=1))
     lag = Measurement(metric="lag", table="gold/x", at=NOW, verdict="warn", value=5.0)
+    seen = Seen(Measured((lag,)), frozenset(), {})
+    monkeypatch.setattr(Rounds, "judge", lambda *_: seen)
     with hold(chosen, Running(1, "x", "http://127.0.0.1:3000", "sc://x")):
-        page = Maker(chosen, measurements=lambda: [lag]).page(NOW)
+        page = Maker(chosen).page(NOW)
     assert {(each.kind, each.table) for each in page.open} == {("incomplete", "silver/visits"), ("lagging", "gold/x")}
     assert "gold/daily_visitors" in page.open[0].affected.direct
     assert page.web == "http://127.0.0.1:3000"
@@ -90,7 +93,8 @@ def test_measurements_and_alerts_that_cannot_be_read_are_notices(chosen, monkeyp
         raise OSError("disk away")
 
     monkeypatch.setattr("dedp_assets.status_page.making.outbox_of", away)
-    page = Maker(chosen, measurements=away).page(NOW)
+    monkeypatch.setattr(Rounds, "judge", away)
+    page = Maker(chosen).page(NOW)
     assert page.notices == ("Open alerts cannot be read: disk away", "Measurements cannot be read: disk away")
     assert page.table("gold/x").verdict == "ok"
 

@@ -33,6 +33,7 @@ __all__ = ["Rounds", "Seen"]
 
 _MINUTE = 60
 _WINDOW_SECONDS = 6 * 3600
+_STALL_SECONDS = 3_600.0
 _DEADLINE_DAYS = 3
 _END = datetime.max.replace(tzinfo=timezone.utc)
 _RECENT_HOURS = 1
@@ -178,7 +179,9 @@ class Rounds:
             expects = limited.get(name)
             seconds = expects.lag_minutes * _MINUTE if expects and expects.lag_minutes else None
             rows = expects.lag_rows if expects else None
-            found += detect_lag(of, now, fail_above_rows=rows, fail_above_seconds=seconds)
+            # A consumer may stand still for as long as its limit allows a row to wait.
+            window = max(_STALL_SECONDS, seconds or 0)
+            found += detect_lag(of, now, fail_above_rows=rows, fail_above_seconds=seconds, window_seconds=window)
         return found
 
 

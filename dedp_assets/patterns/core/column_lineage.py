@@ -27,8 +27,25 @@ Effect = Literal["JOIN", "FILTER", "GROUP_BY", "SORT", "WINDOW", "CONDITIONAL"]
 """Kind of influence of a column that is part of no value."""
 
 
+class _Reference:
+    """Reference to an upstream column, or to a field below."""
+
+    __slots__ = ()
+    table: str
+    column: str
+    field: str
+
+    @property
+    def path(self) -> str:
+        """Column with the path below, such as ``device.os``."""
+        return f"{self.column}.{self.field}" if self.field else self.column
+
+    def __str__(self) -> str:
+        return f"{self.table}.{self.path}"
+
+
 @dataclass(frozen=True, slots=True, order=True)
-class ColumnInput:
+class ColumnInput(_Reference):
     """An upstream column that the values of a column come from.
 
     Attributes:
@@ -43,17 +60,9 @@ class ColumnInput:
     transformation: Transformation = "IDENTITY"
     field: str = ""
 
-    @property
-    def path(self) -> str:
-        """Column with the path below, such as ``device.os``."""
-        return f"{self.column}.{self.field}" if self.field else self.column
-
-    def __str__(self) -> str:
-        return f"{self.table}.{self.path}"
-
 
 @dataclass(frozen=True, slots=True, order=True)
-class Influence:
+class Influence(_Reference):
     """An upstream column that chooses rows or values of a dataset without being part of a value.
 
     Attributes:
@@ -67,14 +76,6 @@ class Influence:
     column: str
     effect: Effect
     field: str = ""
-
-    @property
-    def path(self) -> str:
-        """Column with the path below, such as ``device.os``."""
-        return f"{self.column}.{self.field}" if self.field else self.column
-
-    def __str__(self) -> str:
-        return f"{self.table}.{self.path}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ __all__ = [
     "arrivals_of_rows",
     "future_commits",
     "future_events",
+    "in_future",
     "newest_known_event",
     "past",
     "require_tolerance",
@@ -89,16 +90,7 @@ def future_commits(activity: Activity, now: datetime, tolerance_seconds: float) 
             f"{activity.table}: commits with a time in the future: {len(found)}, such as version {newest.version} with "
             f"{newest.at:%Y-%m-%d %H:%M:%S %Z}. A writer's clock is wrong, and these times do not count"
         )
-    return Measurement(
-        metric="future_commits",
-        table=activity.table,
-        at=now,
-        verdict="warn" if found else "ok",
-        value=len(found),
-        unit="commits",
-        at_most=0,
-        reason=reason,
-    )
+    return in_future("future_commits", activity, now, len(found), reason=reason)
 
 
 def future_events(activity: Activity, now: datetime, tolerance_seconds: float) -> Measurement:
@@ -112,14 +104,39 @@ def future_events(activity: Activity, now: datetime, tolerance_seconds: float) -
             f"{activity.table}: commits with events in the future: {len(found)}, such as version {version} with "
             f"{event:%Y-%m-%d %H:%M:%S %Z}. Correct the times at the source: they do not count here"
         )
+    since = min((each.at for each in found), default=None)
+    return in_future("future_events", activity, now, len(found), reason=reason, since=since)
+
+
+def in_future(
+    metric: str,
+    activity: Activity,
+    now: datetime,
+    number: int,
+    *,
+    unit: str = "commits",
+    reason: str = "",
+    since: datetime | None = None,
+) -> Measurement:
+    """Return the measurement of a number of times in the future, which warns of any.
+
+    Args:
+        metric: name of the figure.
+        activity: activity of the table.
+        now: the present.
+        number: number of commits, or of partitions, with a time in the future.
+        unit: what was counted.
+        reason: a sentence about the newest such time; empty without one.
+        since: time of the first commit with such a time, if known.
+    """
     return Measurement(
-        metric="future_events",
+        metric=metric,
         table=activity.table,
         at=now,
-        verdict="warn" if found else "ok",
-        value=len(found),
-        unit="commits",
+        verdict="warn" if number else "ok",
+        value=number,
+        unit=unit,
         at_most=0,
         reason=reason,
-        since=min((each.at for each in found), default=None),
+        since=since,
     )

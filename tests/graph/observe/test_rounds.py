@@ -161,3 +161,19 @@ def test_unchanged_tables_have_two_samples_however_often_they_are_looked_at(tmp_
     assert len(world.rounds.samples) == 2
     (lag,) = (each for each in world.look(world.rounds) if each.metric == "lag")
     assert (lag.verdict, lag.since) == ("fail", begun)
+
+
+def test_a_consumer_of_the_night_may_stand_still_all_day(tmp_path):
+    """As long as its limit allows a row to wait; beyond that, it is a trouble."""
+    world = World(tmp_path)
+    tables = [TABLES[0], replace(TABLES[1], about=About("team:x", expects=Expects(lag_minutes=26 * 60)))]
+    rounds, found = Rounds(tables), {}
+    world.write("bronze/clicks", KEYS[0], 100)
+    world.write("silver/clicks", KEYS[0], 100)
+    for hour in range(30):
+        world.now += HOUR
+        world.write("bronze/clicks", (BEGIN + hour * HOUR).strftime("%Y-%m-%d-%H"), 100)
+        measured = rounds.judge(world.lake, world.now).measured.troubles
+        found[hour] = [each.metric for each in measured if each.table == "silver/clicks"]
+    assert not any(found[hour] for hour in range(24))
+    assert "lag_seconds" in found[28]
