@@ -105,7 +105,7 @@ def upsert_keyed(
     others, too.
 
     Args:
-        rows: one row for each key.
+        rows: one row for each key. A row that differs in technical columns alone (:attr:`Column.technical`) stays.
         into: target of the write: a table that declares its key. If it names a partition, ``rows`` are all there is of
             this partition: what the partition holds under other keys is removed. Without, what is not among ``rows``
             stays.

@@ -48,7 +48,8 @@ def merge_changes(
         into: target of the write. If its table has the column ``deleted``, a deletion keeps the row, without its
             values; otherwise it removes it. Without ``order_by`` the run's ``sequence`` orders the batches; with it, a
             table may declare that executions in any order change it (``executed_by``), and the target names one.
-        keys: columns that identify a row for ever; never NULL.
+        keys: columns that identify a row for ever; never NULL. Without ``order_by``, a change of technical columns
+            alone (:attr:`Column.technical`) leaves a row as it is.
         order_by: columns of the table that order the changes of a key; the greatest counts, in a batch and against
             the row that is there.
         deleted: BOOLEAN column of ``changes``, true where the key is gone since; empty if nothing is deleted.
@@ -124,7 +125,7 @@ def _clauses(
 ) -> Sequence[Clause]:
     """Return the merge clauses for changes of known keys and of new keys."""
     # Who made a row, and when, is no change of it: the technical columns of a row that stays are its own.
-    compared = {*target.spec.content, *target.spec.partition_by}
+    compared = {*target.spec.content, *target.spec.partition_by, deleted}
     values = fields_of(changes, [c for c in target.spec.columns if c not in keys and c in compared])
     agree = " AND ".join(same(f, f"t.{identifier(f.name)}", f"s.{identifier(f.name)}") for f in values)
     other = f"NOT ({agree or 'true'})"

@@ -273,3 +273,17 @@ def merged(n):
         merge_changes(rows, ordered.target(a_run(sequence=number)), **options)
     yield placed
     yield ordered
+
+
+def test_technical_columns_alone_change_no_row(spark, make_table):
+    """A row that comes again keeps its stamp; a deletion is seen, whatever its column is declared as."""
+    columns = {"id": Column("INT"), "run": Column("STRING", technical=True), "gone": Column("BOOLEAN", technical=True)}
+    table = make_table(TableSpec("silver/marks", columns))
+
+    def merge(number, *rows):
+        changes = spark.createDataFrame(rows, "id INT, run STRING, gone BOOLEAN")
+        merge_changes(changes, table.target(a_run(sequence=number, run_id=str(number))), keys=["id"], deleted="gone")
+        return [(row["id"], row["run"], row["gone"]) for row in read_back(table)]
+
+    assert merge(1, (1, "a", False), (2, "a", False)) == [(1, "a", False), (2, "a", False)]
+    assert merge(2, (1, "b", False), (2, "b", True)) == [(1, "a", False), (2, None, True)]
