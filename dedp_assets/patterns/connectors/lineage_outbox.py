@@ -108,7 +108,8 @@ class LineageOutbox:
         with (day / f"{_plain(run_id)}.jsonl").open("ab+", buffering=0) as file:
             if file.seek(0, os.SEEK_END):
                 file.seek(-1, os.SEEK_END)
-                line = line if file.read(1) == b"\n" else b"\n" + line  # after a line that was cut off
+                # After a line that was cut off, or that is being written: readers skip an empty line.
+                line = line if file.read(1) == b"\n" else b"\n" + line
             if file.write(line) != len(line):
                 raise OSError(f"{day} took a part of an event only")
 
