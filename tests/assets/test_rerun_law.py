@@ -132,10 +132,7 @@ class Contents:
                 if self.known.get(spec.name, (None,))[0] != versions[spec.name]:
                     varying = {*BY_RUN, *({"file"} if spec.name in OF_FILES else ())}
                     kept = [column for column in spec.content if column not in varying]
-                    held = self.world.rows(spec.name)
-                    # Service levels tell of the runs so far, which go on here; what the journal holds does not change.
-                    held = [row for row in held if spec.name != "platform/measurements" or row["metric"] == "gap"]
-                    rows = Counter(str([row[column] for column in kept]) for row in held)
+                    rows = Counter(str([row[column] for column in kept]) for row in self.world.rows(spec.name))
                     self.known[spec.name] = versions[spec.name], rows
         shown = (self.world.settings.lakehouse / "_files").glob("*/*/[!.]*=*")
         folders = sorted(path for path in shown if path.is_dir())

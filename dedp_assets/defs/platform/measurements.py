@@ -188,8 +188,7 @@ def _service_levels(day: _Day) -> Measured:
 def _freshness(lake: Lake, day: _Day) -> Measured:
     """Measure the age of the newest visit as of the end of the day."""
     activity = ActivityLog(VISITS.event_time, VISITS.partition_by[:1]).poll(lake.ledger(VISITS.name))
-    then = replace(activity, arrivals=tuple(each for each in activity.arrivals if each.at <= day.at))
-    return check_freshness(then, day.at, warn_minutes=FRESH_MINUTES, fail_minutes=STALE_MINUTES)
+    return check_freshness(activity.as_of(day.at), day.at, warn_minutes=FRESH_MINUTES, fail_minutes=STALE_MINUTES)
 
 
 def _known_lineage(lake: Lake, day: _Day) -> Measured:

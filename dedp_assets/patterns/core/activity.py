@@ -6,7 +6,7 @@ Records only: what detectors judge. ``delta`` reads them from a log.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 __all__ = ["Activity", "Arrival", "PartitionSize"]
@@ -78,3 +78,13 @@ class Activity:
     version: int = -1
     arrivals: tuple[Arrival, ...] = ()
     partitions: Mapping[str, PartitionSize] = field(default_factory=dict)
+
+    def as_of(self, at: datetime) -> Activity:
+        """Return the activity until a time: earlier arrivals, and partitions with commits by then.
+
+        A table whose retained log begins later did not exist. Sizes of partitions stay those of the newest version.
+        """
+        arrivals = tuple(each for each in self.arrivals if each.at <= at)
+        then = {key: size for key, size in self.partitions.items() if size.first_at is None or size.first_at <= at}
+        version = self.version if arrivals or then else -1
+        return replace(self, version=version, arrivals=arrivals, partitions=then)
