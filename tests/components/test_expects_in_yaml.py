@@ -100,14 +100,14 @@ def test_every_option_in_yaml_is_that_of_python():
     """None of the records has an option that the file leaves out."""
     assert tables_in(GOOD)["gold/page_counts"].about.expects == MEANT
     for record in (Expects, Baseline, Due, QuietHours):
-        for option in {each.name for each in fields(record)} - {"gap_minutes"}:
+        for option in {each.name for each in fields(record)} - {"gap_minutes", "partition_gap_minutes"}:
             assert re.search(rf"\b{option}:", EXPECTS), option
 
 
 def test_irregular_delivery_in_yaml():
     """The other rule of delivery."""
-    text = TABLE.replace(AFTER, f"{AFTER}    expects: {{gap_minutes: 90.5}}\n")
-    assert tables_in(text)["gold/page_counts"].about.expects == Expects(gap_minutes=90.5)
+    text = TABLE.replace(AFTER, f"{AFTER}    expects: {{gap_minutes: 90.5, partition_gap_minutes: 30}}\n")
+    assert tables_in(text)["gold/page_counts"].about.expects == Expects(gap_minutes=90.5, partition_gap_minutes=30)
 
 
 def test_nothing_is_expected_unless_stated():
@@ -128,7 +128,7 @@ FAULTS: list[tuple[str, str, int, str, str]] = [
     ("every_minutes: 15", "every_minutes: soon", 0, "expects.every_minutes", "every_minutes must be a number, not 'so"),
     ("every_minutes: 15", "every_minutes: 15\n      gap_minutes: 90", 0, "expects.every_minutes",
      "every_minutes or gap_minutes must be stated, not both"),
-    ("      every_minutes: 15\n", "", 1, "expects.quiet", "quiet must come with every_minutes or gap_minutes, not al"),
+    ("      every_minutes: 15\n", "", 1, "expects.quiet", "quiet must come with every_minutes, gap_minutes or part"),
     ('"22:00"', "22:00", 0, "expects.quiet.0.start", "YAML reads 22:00 as 1320: write '22:00' in quotes"),
     ('"22:00"', '"25:00"', 0, "expects.quiet.0.start", "start and end must be times of a day such as 22:00, not '25"),
     (', end: "06:00"', "", 0, "expects.quiet.0.start", "start and end must be two times of a day, not '22:00' and ''"),

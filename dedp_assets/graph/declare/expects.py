@@ -13,7 +13,7 @@ from dedp_assets.patterns.observability.sla_misses_detector import Due
 
 __all__ = ["Baseline", "Due", "Expects", "QuietHours"]
 
-_NUMBERS = ("every_minutes", "gap_minutes", "variation", "lag_minutes", "lag_rows")
+_NUMBERS = ("every_minutes", "gap_minutes", "partition_gap_minutes", "variation", "lag_minutes", "lag_rows")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +25,8 @@ class Expects:
     Attributes:
         every_minutes: continuous delivery: each such interval brings a row.
         gap_minutes: irregular delivery: greatest time without an arrival of rows.
+        partition_gap_minutes: greatest time without a record in one partition of a topic that the table reads, while
+            other partitions have some.
         quiet: times in which no delivery is expected; they do not count as a gap.
         volume: rule of the usual number of rows of a partition, held against the newest complete one.
         variation: greatest coefficient of variation (standard deviation / mean) of the sizes of partitions.
@@ -38,6 +40,7 @@ class Expects:
 
     every_minutes: float | None = None
     gap_minutes: float | None = None
+    partition_gap_minutes: float | None = None
     quiet: Sequence[QuietHours] = ()
     volume: Baseline | None = None
     variation: float | None = None
@@ -53,8 +56,8 @@ class Expects:
                 raise ConfigError(f"{name} must be above 0, not {value:g}")
         if self.every_minutes and self.gap_minutes:
             raise ConfigError("every_minutes or gap_minutes must be stated, not both")
-        if self.quiet and not (self.every_minutes or self.gap_minutes):
-            raise ConfigError("quiet must come with every_minutes or gap_minutes, not alone")
+        if self.quiet and not (self.every_minutes or self.gap_minutes or self.partition_gap_minutes):
+            raise ConfigError("quiet must come with every_minutes, gap_minutes or partition_gap_minutes, not alone")
 
     @property
     def is_empty(self) -> bool:

@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 
 import dagster as dg
 
+from dedp_assets.graph.declare.expects import Expects
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.observe.deadlines import Timings, timed_runs
 from dedp_assets.graph.observe.lags import Known, lags
@@ -23,7 +24,11 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import ActivityLog
 from dedp_assets.patterns.observability._lag_samples import keep_samples
 from dedp_assets.patterns.observability._volumes import next_completion
-from dedp_assets.patterns.observability.flow_interruption_detector import detect_interruption
+from dedp_assets.patterns.observability.flow_interruption_detector import (
+    EndOffset,
+    detect_interruption,
+    detect_silent_partitions,
+)
 from dedp_assets.patterns.observability.lag_detector import LagSample, detect_lag
 from dedp_assets.patterns.observability.skew_detector import detect_partition_skew, detect_skew
 from dedp_assets.patterns.observability.sla_misses_detector import detect_sla_misses
@@ -175,13 +180,15 @@ class Rounds:
         for each in self.samples:
             by_consumer.setdefault(each.consumer, []).append(each)
         found = Measured()
+        stated = {table.spec.name: table.about.expects for table in self._judgeable(unjudged)}
         for name, of in by_consumer.items():
-            expects = limited.get(name)
+            expects = stated.get(name)
             seconds = expects.lag_minutes * _MINUTE if expects and expects.lag_minutes else None
             rows = expects.lag_rows if expects else None
             # A consumer may stand still for as long as its limit allows a row to wait.
             window = max(_STALL_SECONDS, seconds or 0)
             found += detect_lag(of, now, fail_above_rows=rows, fail_above_seconds=seconds, window_seconds=window)
+            found += _silences(expects, of, now) if expects else Measured()
         return found
 
 
@@ -201,6 +208,24 @@ def _gaps(table: LakeTable[...], activity: Activity, now: datetime) -> Measured:
         max_gap_seconds=(expects.gap_minutes or 0) * _MINUTE,
         quiet=expects.quiet,
     )
+
+
+def _silences(expects: Expects, samples: Sequence[LagSample], now: datetime) -> Measured:
+    """Judge the partitions of the topics that a table reads, by samples of the table's positions."""
+    if not expects.partition_gap_minutes:
+        return Measured()
+    ends: dict[str, list[EndOffset]] = {}
+    for each in samples:
+        if each.partition:
+            end = EndOffset(partition=each.partition, offset=each.produced, seen_at=each.seen_at)
+            ends.setdefault(each.producer, []).append(end)
+    found = Measured()
+    for topic, of in ends.items():
+        gap = expects.partition_gap_minutes * _MINUTE
+        silent = detect_silent_partitions(of, now, topic=topic, max_gap_seconds=gap, quiet=expects.quiet)
+        # A topic without records may have nothing to tell, and the lag tells of a topic that was made again.
+        found += Measured(tuple(each for each in silent.measurements if each.partition))
+    return found
 
 
 def _volumes(table: LakeTable[...], activity: Activity, now: datetime) -> Measured:

@@ -18,6 +18,7 @@ from dedp_assets.graph.observe.rounds import Rounds
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, Target
+from dedp_assets.patterns.observability.lag_detector import LagSample
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
 from tests.logs import LogOverTime
@@ -177,3 +178,26 @@ def test_a_consumer_of_the_night_may_stand_still_all_day(tmp_path):
         found[hour] = [each.metric for each in measured if each.table == "silver/clicks"]
     assert not any(found[hour] for hour in range(24))
     assert "lag_seconds" in found[28]
+
+
+def test_a_partition_of_a_topic_that_is_silent_while_others_move_is_a_trouble(tmp_path):
+    """The silence of the whole topic is none, and neither is a partition of a table that expects nothing."""
+    world = World(tmp_path)
+    tables = [replace(TABLES[0], about=About("team:x", expects=Expects(partition_gap_minutes=30))), TABLES[1]]
+    rounds = Rounds(tables)
+
+    def look(minute: int, *ends: int) -> list[tuple[str, str]]:
+        now = BEGIN + minute * MINUTE
+        samples = [
+            LagSample(consumer=table, producer="visits", partition=str(number), seen_at=now, produced=end, consumed=end)
+            for number, end in enumerate(ends)
+            for table in ("bronze/clicks", "silver/clicks")
+        ]
+        seen = rounds.judge(world.lake, now, samples=samples)
+        gaps = [each for each in seen.measured.troubles if each.metric == "gap" and each.table == "visits"]
+        return [(each.partition, each.reason) for each in gaps]
+
+    assert [look(minute, minute, 1 + min(minute, 10)) for minute in (0, 10, 20, 30, 40)] == [[]] * 5
+    assert look(41, 41, 11) == [("1", "visits, partition 1: no record for 1,860 s, while others move")]
+    assert look(50, 50, 12) == []
+    assert look(120, 50, 12) == []
