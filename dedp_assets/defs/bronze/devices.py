@@ -96,6 +96,10 @@ def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
         owner="team:ingestion",
         used_by="staging and analysts, who join it to the user agents of visits",
         figures={"present": Figure("rows before")},
+        unchecked={
+            "freshness": "a catalogue that is delivered when it changes",
+            "volume": "a whole catalogue per delivery, held against the one before by the loader's audit",
+        },
     ),
     patterns=[load_full, divert_unprocessable],
     code_version="1",

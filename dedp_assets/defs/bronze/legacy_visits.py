@@ -99,6 +99,9 @@ def legacy_visits_every_day(
         owner="team:ingestion",
         used_by="analysts, until the legacy applications publish to the topic of visits",
         fresh_hours=26,
+        unchecked={
+            "completeness": "its schedule asks for the days of its lookback that are missing",
+        },
     ),
     patterns=[load_increment],
     code_version="1",

@@ -126,6 +126,12 @@ def users_changed(
     about=About(
         owner="team:ingestion",
         used_by="analysts and support: users as they are now, and every change of them for audits",
+        unchecked={
+            "freshness": "changes come when somebody changes something, in any number",
+            "completeness": "the slot's unread bytes are judged in every round",
+            "volume": "changes come when somebody changes something, in any number",
+            "null_shares": "columns are empty or not as the database has them",
+        },
     ),
     patterns=[capture_changes],
     code_version="1",

@@ -75,6 +75,9 @@ AUDITS = (Audit.none_where("visits_are_of_the_day", "to_date(started_at) <> even
             "visits": ["visit_id"],
             **dict.fromkeys((FIRST, LAST), ("landed_on", "source_file", "line_number")),
         },
+        unchecked={
+            "completeness": "its schedule asks for the days of its lookback that are missing",
+        },
     ),
     patterns=[add_stable_key, plan_lookback],
     code_version="1",

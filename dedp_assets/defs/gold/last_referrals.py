@@ -32,6 +32,9 @@ QUERY = """
         owner="team:web-analytics",
         used_by="marketing, who ask which websites no longer send anybody",
         derived={"website": ["referrer"]},
+        unchecked={
+            "volume": "as many rows as there are websites",
+        },
     ),
     patterns=[merge_changes],
     code_version="1",

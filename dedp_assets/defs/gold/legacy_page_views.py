@@ -52,6 +52,10 @@ AUDITS = (Audit.all_read("every_visit_is_counted", "views"),)
         owner="team:web-analytics",
         used_by="readers of the legacy report's files, until it is switched off",
         derived={"views": ["visit_id"], "visitors": ["user_id"], "file": ["event_date"], "size_bytes": ["event_date"]},
+        unchecked={
+            "freshness": "whoever migrates compares it with gold/daily_page_views, which is judged",
+            "completeness": "its schedule asks for the days of its lookback that are missing",
+        },
     ),
     patterns=[write_parallel],
     beside={FILES: [overwrite_partition]},

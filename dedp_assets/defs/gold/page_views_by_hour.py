@@ -58,6 +58,10 @@ LOOKBACK_HOURS = 47
         owner="team:web-analytics",
         used_by="team:reporting, by contract",
         derived={"hour": ["event_time"], "views": ["visit_id"]},
+        unchecked={
+            "freshness": "the day's views, which are judged, are of the same visits",
+            "completeness": "its schedule asks for each hour that is over",
+        },
     ),
     patterns=[overwrite_partition],
     code_version="1",

@@ -46,6 +46,9 @@ NOON = 12
             "event_date": ["hour"],
             **dict.fromkeys(("is_approximate", "completeness"), ("hour",)),
         },
+        unchecked={
+            "freshness": "a day that goes on: its hours ask for it as they come",
+        },
     ),
     patterns=[plan_unaligned, audit_write_audit_publish],
     code_version="1",

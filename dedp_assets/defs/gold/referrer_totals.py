@@ -38,6 +38,9 @@ QUERY = """
             "days": ["event_date"],
             "last_day": ["event_date"],
         },
+        unchecked={
+            "volume": "as many rows as there are websites",
+        },
     ),
     patterns=[merge_execution],
     code_version="1",

@@ -112,6 +112,9 @@ PUBLIC = [
             "visits": ["visit_id"],
             "pages": ["page"],
         },
+        unchecked={
+            "completeness": "its schedule asks for the days in their order",
+        },
     ),
     patterns=[sessionize_partition, write_transaction],
     code_version="1",

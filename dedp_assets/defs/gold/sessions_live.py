@@ -48,6 +48,11 @@ _USABLE = "trim(visit_id) <> '' AND trim(user_id) <> '' AND trim(page) <> '' AND
         used_by="whoever answers visitors while they are there",
         derived=dict.fromkeys(SESSIONS_LIVE.columns, ("raw",)),
         figures={"dropped_by_watermark": Figure("late visits left out")},
+        unchecked={
+            "freshness": "as fresh as the topic is busy, whose lag is judged in every round",
+            "completeness": "runs follow the versions of bronze, one after the other",
+            "volume": "changes come when somebody changes something, in any number",
+        },
     ),
     patterns=[sessionize_stream, append_checkpointed],
     code_version="1",

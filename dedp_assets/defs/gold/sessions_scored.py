@@ -57,6 +57,9 @@ AUDITS = (Audit(name="odd_sessions_are_few", of="odd", where="is_anomaly", per="
                 ("is_anomaly", "anomaly_score", "anomaly_columns"), ("visits", "pages", "started_at", "ended_at")
             ),
         },
+        unchecked={
+            "completeness": "its schedule asks for the days of its lookback that are missing",
+        },
     ),
     patterns=[flag_anomalies, overwrite_partition],
     code_version="1",

@@ -39,6 +39,11 @@ QUERY = """
         used_by="whoever watches the website now",
         derived={"window_start": ["raw"], "visitors": ["raw"]},
         figures={"dropped_by_watermark": Figure("late visits left out")},
+        unchecked={
+            "freshness": "as fresh as the topic is busy, whose lag is judged in every round",
+            "completeness": "runs follow the versions of bronze, one after the other",
+            "volume": "changes come when somebody changes something, in any number",
+        },
     ),
     patterns=[append_checkpointed],
     code_version="1",

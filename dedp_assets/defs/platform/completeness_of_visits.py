@@ -57,6 +57,9 @@ STATUSES = [*(str(each.value) for each in HTTPStatus), "499"]
         used_by="whoever looks after a source of visits",
         fresh_hours=28,
         derived={name: ["visit_id", *NULL_SHARES, "device_type", "raw", "type"] for name in ("figure", "rows")},
+        unchecked={
+            "completeness": "its schedule asks for the days of its lookback that are missing",
+        },
     ),
     patterns=[check_completeness, audit_write_audit_publish],
     code_version="1",

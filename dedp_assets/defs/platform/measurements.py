@@ -155,6 +155,10 @@ def measurements_every_day(context: dg.ScheduleEvaluationContext, lake: Lake) ->
             **{f"{each.name}_budget_left": Figure(f"error budget left: {each.name}") for each in OBJECTIVES},
             **{f"{each.name}_good_share": Figure(f"share of good measurements: {each.name}") for each in OBJECTIVES},
         },
+        unchecked={
+            "freshness": "a detector that does not run is told by the page and by the empty day",
+            "completeness": "its schedule asks for the days of its lookback that are missing",
+        },
     ),
     patterns=[audit_write_audit_publish, measure_objective, check_freshness, plan_windows],
     code_version="1",

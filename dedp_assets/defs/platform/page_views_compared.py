@@ -33,6 +33,10 @@ PAGE_VIEWS_COMPARED = TableSpec(
         owner="team:web-analytics",
         used_by="who decides on the end of the legacy report",
         derived={"figure": ["page", "views", "visitors"], "pages": ["page", "views", "visitors"]},
+        unchecked={
+            "freshness": "whoever migrates asks for it, and reads it at once",
+            "completeness": "its schedule asks for the days of its lookback that are missing",
+        },
     ),
     patterns=[compare_by_key, audit_write_audit_publish],
     code_version="1",

@@ -53,6 +53,10 @@ BY_NIGHT = Nightly("20 3 * * *", lookback=RETENTION_DAYS, description="At 03:20 
         owner="team:applications",
         used_by="applications that read files of days before the migration",
         derived={"file": ["event_date"], "size_bytes": ["event_date"]},
+        unchecked={
+            "freshness": "one of two branches: days after the migration are in the other",
+            "completeness": "one of two branches: days after the migration are in the other",
+        },
     ),
     patterns=[overwrite_partition, plan_branch],
     code_version="1",
@@ -69,7 +73,14 @@ def page_view_files(views: Pinned, into: Target, lake: Lake) -> WriteResult:
     reads=Reads({DAILY_PAGE_VIEWS: same("event_date")}),
     runs=Runs(DAILY, Branch(ROUTER, "table", by=BY_NIGHT)),
     gates=Gates(if_empty="Warns of a day without views."),
-    about=About(owner="team:applications", used_by="applications that read tables"),
+    about=About(
+        owner="team:applications",
+        used_by="applications that read tables",
+        unchecked={
+            "freshness": "one of two branches: days before the migration are in the other",
+            "completeness": "one of two branches: days before the migration are in the other",
+        },
+    ),
     patterns=[overwrite_partition, plan_branch],
     code_version="1",
 )
@@ -94,6 +105,10 @@ def page_views(views: Pinned, into: Target) -> WriteResult:
         owner="team:applications",
         used_by="who looks for a day's export",
         derived={"branch": ["event_date"], "parts": ["file", "page"]},
+        unchecked={
+            "freshness": "a register of exports, which the branches before it write",
+            "completeness": "its schedule asks for the days of its lookback that are missing",
+        },
     ),
     patterns=[overwrite_partition],
     code_version="1",

@@ -76,6 +76,11 @@ _ORIGIN: Mapping[str, Sequence[str]] = {
         owner="team:applications",
         used_by="analysts and support, who ask how a user was when something happened",
         derived={**_ORIGIN, **dict.fromkeys(("valid_from", "valid_to", "is_current", "changes"), ("committed_at",))},
+        unchecked={
+            "freshness": "nobody knows when the next change comes; every_partition_is_current judges what came",
+            "volume": "as many rows as there are users and changes",
+            "null_shares": "rows are changed in place: there is no partition to compare with",
+        },
     ),
     patterns=[keep_versions],
     code_version="1",
@@ -93,6 +98,11 @@ def users(step: Step, history: Pinned, into: Target) -> WriteResult:
         owner="team:applications",
         used_by="support, who ask how a user is now",
         derived={**_ORIGIN, "last_change": ["committed_at", "commit_lsn"]},
+        unchecked={
+            "freshness": "nobody knows when the next change comes; every_partition_is_current judges what came",
+            "volume": "as many rows as there are users and changes",
+            "null_shares": "rows are changed in place: there is no partition to compare with",
+        },
     ),
     patterns=[keep_newest],
     code_version="1",

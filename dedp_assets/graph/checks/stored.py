@@ -13,13 +13,15 @@ import dagster as dg
 from dedp_assets.graph.catalogue.figures import labelled
 from dedp_assets.graph.catalogue.selections import RUNS_ALONE
 from dedp_assets.graph.catalogue.specs import asset_key
+from dedp_assets.graph.checks.null_shares import NullCounts, judge_null_shares
+from dedp_assets.graph.declare.defaults import USUAL_NULLS, USUAL_VOLUME, takes_null_shares, takes_volume
 from dedp_assets.graph.run.batches import owned_by
 from dedp_assets.graph.run.run_tags import keys_of
 from dedp_assets.patterns.core.activity import Activity, PartitionSize
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.core.usual import Baseline, span_of
+from dedp_assets.patterns.core.usual import span_of
 from dedp_assets.patterns.delta import (
     Table,
     broken_rules,
@@ -36,14 +38,15 @@ if TYPE_CHECKING:
 
 __all__ = ["STORED", "judge_recency", "stored_checks"]
 
-_USUAL = Baseline(tolerance=0.5, tolerance_above=1, season="weekday")
-"""Limits of the check ``newest_volume_is_usual``: half to twice the median number of rows."""
 STORED = {
     "files_are_there": "Every data file that the newest version names is there, whole. Reads the log, not the files.",
     "stored_rows_keep_constraints": "Every stored row satisfies NOT NULL and CHECK; in a partition's run, its rows.",
     "data_is_recent": "The newest data is no older than the table declares.",
     "newest_volume_is_usual": "The newest partition that is over has as many rows as usual: as other partitions of the "
-    f"same weekday, or with less than six weeks, half to twice of the {_USUAL.last} before it (median).",
+    f"same weekday, or with less than six weeks, half to twice of the {USUAL_VOLUME.last} before it (median).",
+    "null_shares_are_usual": "The newest partition that is over has as many NULL values in each column as usual: the "
+    f"share is at most {USUAL_NULLS.tolerance:.0%} of the rows, and the error of few rows, from the median of the "
+    f"{USUAL_NULLS.last} partitions before it. Reads the log's statistics.",
     "keys_are_unique": "No two stored rows share a key, whoever wrote them.",
     "versions_are_sound": "The stored versions of each key follow each other: no overlap, no gap, at most one current.",
     "every_version_is_readable": "Every version that was shown has its files, and the table shows one as it is.",
@@ -125,7 +128,8 @@ def _names(declared: "LakeTable[...]", table: TableSpec) -> list[str]:
     main = table == declared.spec
     offered = {
         "data_is_recent": main and declared.fresh,
-        "newest_volume_is_usual": main and declared.runs.partitions and not table.executed_by,
+        "newest_volume_is_usual": main and takes_volume(declared),
+        "null_shares_are_usual": main and takes_null_shares(declared),
         "keys_are_unique": table.key,
         "versions_are_sound": table.columns.keys() >= VERSION.keys(),
         "every_version_is_readable": main and load_version in declared.patterns,
@@ -178,9 +182,20 @@ def _volume(checked: _Checked) -> Finding:
     name, rows = "newest_volume_is_usual", checked.rows_by_key()
     sizes = {key: PartitionSize(rows=n, size=0, files=0) for key, n in rows.items() if span_of(key)}
     activity = Activity(table=checked.table.name, partitions=sizes)
-    (found,) = detect_skew(activity, checked.now, baseline=_USUAL).measurements
+    (found,) = detect_skew(activity, checked.now, baseline=USUAL_VOLUME).measurements
     figures = {"rows": rows.get(found.partition, 0)} | ({} if found.target is None else {"usual": found.target})
     return Finding(name, passed=not found.is_trouble, severity="warn", figures=figures, note=found.reason)
+
+
+def _nulls(checked: _Checked) -> Finding:
+    columns = [name for name, column in checked.table.spec.columns.items() if not column.required]
+    nulls, column = dict[str, dict[str, int]](), checked.table.spec.partition_by[0]
+    for partition, counts in checked.table.ledger.state().null_counts(columns).items():
+        key = dict(partition)[column] or ""
+        known = nulls.get(key, dict.fromkeys(counts, 0))
+        nulls[key] = {each: known[each] + count for each, count in counts.items() if each in known}
+    found = {key: NullCounts(rows, nulls[key]) for key, rows in checked.rows_by_key().items()}
+    return judge_null_shares(found, limits=USUAL_NULLS)
 
 
 def _keys_once(checked: _Checked) -> Finding:
@@ -228,6 +243,7 @@ _JUDGES: Mapping[str, Callable[[_Checked], Finding]] = {
     "stored_rows_keep_constraints": _constraints,
     "data_is_recent": _recent,
     "newest_volume_is_usual": _volume,
+    "null_shares_are_usual": _nulls,
     "keys_are_unique": _keys_once,
     "versions_are_sound": _versions,
     "every_version_is_readable": lambda checked: judge_exposure(checked.table),

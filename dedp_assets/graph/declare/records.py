@@ -6,10 +6,12 @@ from datetime import datetime
 
 from dedp_assets.graph.catalogue.figures import Figure
 from dedp_assets.graph.catalogue.sources import Source
+from dedp_assets.graph.declare.defaults import KINDS
 from dedp_assets.graph.declare.expects import Expects
 from dedp_assets.graph.run.batches import Inputs
 from dedp_assets.graph.run.feeds import Feed
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import TableSpec
 
 __all__ = ["EMPTY", "About", "Gates", "Reads", "Request"]
@@ -102,6 +104,11 @@ class About:
         derived: column -> upstream columns that it is computed from, unless that is the one of the same name.
         figures: figure of a commit -> how it is shown, unless its name says enough.
         expects: what detectors hold against the table's log in every round, and announce as alerts.
+        unchecked: kind of default check that the table does without (``freshness``, ``completeness``, ``volume``,
+            ``null_shares``, ``constraints``) -> the reason.
+
+    Raises:
+        ConfigError: for an unknown kind in ``unchecked``, or a kind without a reason.
     """
 
     owner: str
@@ -110,3 +117,11 @@ class About:
     derived: Mapping[str, Sequence[str]] = field(default_factory=dict)
     figures: Mapping[str, Figure] = field(default_factory=dict)
     expects: Expects = field(default_factory=Expects)
+    unchecked: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for kind, reason in self.unchecked.items():
+            if kind not in KINDS:
+                raise ConfigError(f"unchecked must name kinds of default checks ({', '.join(KINDS)}), not {kind!r}")
+            if not str(reason or "").strip():
+                raise ConfigError(f"unchecked must say why there is no check of {kind}, not {reason!r}")

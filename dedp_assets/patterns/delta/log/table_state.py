@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -160,6 +160,18 @@ class TableState(Cursors):
             exact = old.exact and rows is not None and "deletionVectors" not in self.features
             totals[key] = FileStats(old.files + 1, old.rows + (rows or 0), old.bytes + f["size_bytes"], exact)
         return totals
+
+    def null_counts(self, columns: Iterable[str]) -> dict[Partition, dict[str, int]]:
+        """Sum up NULL values of columns by partition, from the log's statistics.
+
+        A column is left out of a partition with a file that does not tell: personal and nested columns, deleted rows.
+        """
+        names, found = list(columns), dict[Partition, dict[str, int]]()
+        for f, key in self.keyed_files():
+            told = {c: f.get(f"null_count.{c}") for c in names if "deletionVectors" not in self.features}
+            known = found.get(key, dict.fromkeys(names, 0))
+            found[key] = {c: known[c] + n for c, n in told.items() if n is not None and c in known}
+        return found
 
     def spelled(self, partition: Mapping[str, object]) -> dict[str, Any]:
         """Spell a partition by the table's names and as the log does; other columns stay as given."""
