@@ -44,16 +44,16 @@ def judge_null_shares(counts: Mapping[str, NullCounts], *, limits: UsualNulls) -
         return Finding(_NAME, passed=True, severity="warn", figures={"columns": 0}, note=note)
     *before, newest = known
     found = [
-        said
+        sentence
         for column in known[newest].nulls
-        if (said := _unusual(column, newest, known, [key for key in before if column in known[key].nulls], limits))
+        if (sentence := _unusual(column, newest, known, [key for key in before if column in known[key].nulls], limits))
     ]
     figures = {"columns": len(known[newest].nulls), "unusual": len(found)}
     return Finding(_NAME, passed=not found, severity="warn", figures=figures, note="; ".join(found))
 
 
 def _unusual(column: str, newest: str, known: Mapping[str, NullCounts], before: list[str], limits: UsualNulls) -> str:
-    """Return the sentence about an unusual share of a column; empty for a usual share, or too little history."""
+    """Return the sentence about an unusual share of a column; empty for a usual share."""
     if len(before) < limits.least:
         return ""
     rows, now = known[newest].rows, known[newest].share(column)

@@ -1,4 +1,4 @@
-"""Default checks of every declared table, with the limits of the checks and the reasons for exceptions.
+"""Default checks of every declared table, with limits and reasons for exceptions.
 
 Five kinds: freshness, completeness, volume, NULL shares, constraints. A table has a check of each kind, or states in
 ``About(unchecked={kind: reason})`` why not. A table that is written beside another one by the same step is as fresh and
@@ -46,7 +46,7 @@ USUAL_NULLS = UsualNulls()
 
 
 def checked_by(declared: LakeTable[...], judged: Mapping[str, LakeTable[...]]) -> dict[str, str]:
-    """Return the kinds of default checks of a declared table, each with the check or expectation that judges it.
+    """Return the kinds of default checks of a declared table, each with the name of the check.
 
     Args:
         declared: the table's declaration.

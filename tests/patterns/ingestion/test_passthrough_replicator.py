@@ -379,13 +379,15 @@ def test_the_rate_may_be_limited(landing, tmp_path):
     """So that a copy spares the environments it connects: it takes the time that the limit asks for."""
     (landing / "large.bin").write_bytes(os.urandom(3 << 20))
     size, took = sum(p.stat().st_size for p in landing.rglob("*") if p.is_file()), {}
-    for name, rate in {"free": None, "limited": size / 0.4, "at half": size / 0.8}.items():
+    # The fastest of three copies without a limit: a busy machine may hold up one.
+    free = dict.fromkeys(("free", "free again", "free once more"))
+    for name, rate in {**free, "limited": size / 0.4, "at half": size / 0.8}.items():
         began = monotonic()
         replicate_landing(landing, tmp_path / "lower" / name, bytes_per_second=rate)
         took[name] = monotonic() - began
     assert took["limited"] >= 0.4
     assert took["at half"] >= 0.8
-    assert took["free"] < took["at half"] / 2
+    assert min(took[name] for name in free) < took["at half"] / 2
     for wrong in ({"bytes_per_second": -1}, {"files_at_once": 0}):
         with pytest.raises(ConfigError, match=f"{next(iter(wrong))}=(-1|0) would never copy anything"):
             replicate_landing(landing, tmp_path / "lower" / "none", **wrong)

@@ -168,9 +168,9 @@ class TableState(Cursors):
         """
         names, found = list(columns), dict[Partition, dict[str, int]]()
         for f, key in self.keyed_files():
-            told = {c: f.get(f"null_count.{c}") for c in names if "deletionVectors" not in self.features}
+            counts = {c: f.get(f"null_count.{c}") for c in names if "deletionVectors" not in self.features}
             known = found.get(key, dict.fromkeys(names, 0))
-            found[key] = {c: known[c] + n for c, n in told.items() if n is not None and c in known}
+            found[key] = {c: known[c] + n for c, n in counts.items() if n is not None and c in known}
         return found
 
     def spelled(self, partition: Mapping[str, object]) -> dict[str, Any]:
