@@ -12,6 +12,7 @@ from typing import Any
 
 import dagster as dg
 
+from dedp_assets.graph.catalogue.contracts import CONTRACT
 from dedp_assets.graph.catalogue.figures import Figure
 from dedp_assets.graph.catalogue.rendering import Did
 from dedp_assets.graph.catalogue.sources import Source
@@ -286,8 +287,18 @@ def _provenance(context: dg.AssetExecutionContext, target: Table, inputs: Inputs
         sequence=inputs.sequence,
         cause="forced" if forced and CAUSE not in context.run.tags else provenance.cause,
         replay=forced,
-        notes={**inputs.notes, "trigger": trigger} if trigger else inputs.notes,
+        notes={
+            **inputs.notes,
+            **({"trigger": trigger} if trigger else {}),
+            **({"contracts": contracts} if (contracts := _contracts(context)) else {}),
+        },
     )
+
+
+def _contracts(context: dg.AssetExecutionContext) -> dict[str, str]:
+    """Return the versions of the published contracts of the tables that a step writes, by table."""
+    metadata = context.assets_def.metadata_by_key
+    return {"/".join(key.path): str(each[CONTRACT]) for key, each in metadata.items() if CONTRACT in each}
 
 
 def _code_version(context: dg.AssetExecutionContext, table: Table) -> str:

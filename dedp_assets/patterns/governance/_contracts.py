@@ -135,7 +135,7 @@ class Contract:
         partition_by: partition columns, in order.
         key: columns that tell the rows apart, if that is promised.
         comment: meaning of one row.
-        defaults: column -> value, as text, of rows from before the column was there, or whose producer leaves it out.
+        defaults: column -> SQL literal that stands in rows from before the column was there.
         quality: promises about the rows.
         sla: service level.
         consumers: who reads the table, and which columns.
