@@ -34,7 +34,6 @@ __all__ = [
     "announcement",
     "declared_contract",
     "judge_contract",
-    "lineages_of",
     "unmet_needs",
     "with_contract",
 ]

@@ -32,7 +32,7 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Commit, LostFile, Table, Target, lost_files, lost_files_message
 from dedp_assets.patterns.flow.exclusive_choice import Choice, Router
 
-__all__ = ["NOT_COMPUTED", "Batch", "Inputs", "Step", "Work", "compute_all", "latest", "owned_by"]
+__all__ = ["NOT_COMPUTED", "Batch", "Inputs", "Step", "Work", "compute_all", "contracts_of", "latest", "owned_by"]
 
 NOT_COMPUTED = "not computed"
 """Under this name an observation of a partition says why a run did not compute it."""
@@ -92,6 +92,12 @@ class Step:
             return None
         version = table.ledger.transactions().applied(table.name, self.owned(table))
         return version if version is None or run.sequence is None or version < run.sequence else None
+
+
+def contracts_of(context: dg.AssetExecutionContext) -> dict[str, str]:
+    """Return the versions of the published contracts of the tables that a step writes, by table."""
+    metadata = context.assets_def.metadata_by_key
+    return {"/".join(key.path): str(each[CONTRACT]) for key, each in metadata.items() if CONTRACT in each}
 
 
 def owned_by(key: str, table: TableSpec) -> dict[str, str]:
@@ -290,15 +296,9 @@ def _provenance(context: dg.AssetExecutionContext, target: Table, inputs: Inputs
         notes={
             **inputs.notes,
             **({"trigger": trigger} if trigger else {}),
-            **({"contracts": contracts} if (contracts := _contracts(context)) else {}),
+            **({"contracts": contracts} if (contracts := contracts_of(context)) else {}),
         },
     )
-
-
-def _contracts(context: dg.AssetExecutionContext) -> dict[str, str]:
-    """Return the versions of the published contracts of the tables that a step writes, by table."""
-    metadata = context.assets_def.metadata_by_key
-    return {"/".join(key.path): str(each[CONTRACT]) for key, each in metadata.items() if CONTRACT in each}
 
 
 def _code_version(context: dg.AssetExecutionContext, table: Table) -> str:
