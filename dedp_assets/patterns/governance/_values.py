@@ -83,9 +83,7 @@ def _is_date(value: object) -> bool:
 
 
 def _is_time(value: object) -> bool:
-    return isinstance(value, datetime) or _reads(
-        value, lambda text: datetime.fromisoformat(text.replace("Z", "+00:00"))
-    )
+    return isinstance(value, datetime) or _reads(value, _time_of)
 
 
 def _time_of(text: str) -> datetime:
