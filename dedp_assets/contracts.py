@@ -35,7 +35,7 @@ __all__ = ["acknowledge", "announce", "check", "diff", "publish", "show"]
 
 
 def show(table: str) -> int:
-    """Print the contract of a table as its declaration says, as a document of the standard (ODCS).
+    """Print the declared contract of a table as a document of the standard (ODCS).
 
     Args:
         table: ``layer/dataset``.
@@ -87,7 +87,7 @@ def publish(settings: Settings, now: datetime, tables: Sequence[str] = ()) -> in
 
 
 def check(settings: Settings, now: datetime) -> int:
-    """Check that each contract is published as declared, and that consumers find what they need.
+    """Check that each contract is published as declared, and meets the needs of consumers.
 
     Args:
         settings: where everything is.
@@ -176,7 +176,7 @@ class _Contracts:
 
 
 def _print(name: str, found: Finding | None) -> None:
-    """Print the differences of a contract, breaking ones marked, with the next step."""
+    """Print the differences of a contract with a mark at breaking differences, and the next command."""
     if found is None:
         _say(f"{name}: no contract is published: dedp contract publish {name}")
         return

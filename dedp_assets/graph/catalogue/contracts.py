@@ -22,7 +22,7 @@ _ANNOUNCED = ".change.yaml"
 
 @dataclass(frozen=True, slots=True)
 class ContractFolder:
-    """The folder with the published contracts of a project, and with announced changes beside them.
+    """The folder with the published contracts and the announced changes of a project.
 
     Attributes:
         path: the folder; ``<layer>/<dataset>.yaml`` is a document.

@@ -1,4 +1,4 @@
-"""Data contracts of the declared tables, held against the published ones and against consumers' needs."""
+"""Data contracts of declared tables, held against published contracts and needs of consumers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Tables = Sequence[LakeTable[...]]
 
 
 def with_contract(tables: Tables, folder: ContractFolder, *, layer: str = "gold") -> list[str]:
-    """List the declared tables that have a contract: those of a layer, and those with a published one.
+    """List the declared tables with a contract: all of a layer, and further tables with a document.
 
     Args:
         tables: the declared tables.
@@ -99,7 +99,7 @@ def declared_contract(tables: Tables, name: str, version: str = FIRST) -> Contra
 def judge_contract(
     tables: Tables, name: str, folder: ContractFolder, now: datetime, observed: Mapping[str, ColumnLineage] = _NONE
 ) -> Finding | None:
-    """Judge the difference between a table's declaration and its published contract; ``None`` without a contract.
+    """Judge a table's declaration against the published contract; ``None`` without a contract.
 
     Args:
         tables: the declared tables.
@@ -160,7 +160,7 @@ def _lineages(tables: Tables, observed: Mapping[str, ColumnLineage]) -> dict[str
 
 
 def _expectation(consumer: str, producer: TableSpec) -> Expectation:
-    """Return the needs of a table that declares the columns that it reads of another team's table."""
+    """Return the needs of a table with declared columns of another team's table."""
     return Expectation(
         consumer=consumer,
         columns={name: column.type for name, column in producer.columns.items()},
@@ -179,7 +179,7 @@ def _found(tables: Tables, name: str) -> tuple[LakeTable[...], TableSpec]:
 
 
 def _quality(table: LakeTable[...], spec: TableSpec) -> Quality:
-    """Return the promises about rows: constraints, and audits of the table that a function is declared for."""
+    """Return the promises about rows: constraints, and audits of the function's own table."""
     audits = table.gates.audits if spec == table.spec else ()
     daily = isinstance(table.runs.partitions, dg.DailyPartitionsDefinition)
     volume = [each for each in audits if daily and each.of == "written" and each.sql is None and not each.per]
@@ -194,7 +194,7 @@ def _quality(table: LakeTable[...], spec: TableSpec) -> Quality:
 
 
 def _consumers(tables: Tables, mine: LakeTable[...], spec: TableSpec) -> Iterator[Consumer]:
-    """Yield the readers of a table: declared tables with the columns that they read, and readers elsewhere."""
+    """Yield the readers of a table: declared tables with the columns read, and readers elsewhere."""
     for table in tables:
         if spec in table.reads.upstream:
             deps = [dep for each in table.lineage().values() for deps in each.deps_by_column.values() for dep in deps]
@@ -217,7 +217,7 @@ def _declared(lineage: dg.TableColumnLineage) -> ColumnLineage:
 
 
 def _merged(declared: ColumnLineage, observed: ColumnLineage) -> ColumnLineage:
-    """Return a lineage with the references of both: what only one of them knows is hit as well."""
+    """Return a lineage with the references of two lineages."""
     columns = {**declared.columns}
     for name, origin in observed.columns.items():
         known = columns.get(name, ColumnOrigin())

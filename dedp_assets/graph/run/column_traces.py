@@ -82,7 +82,7 @@ class ColumnTraces:
 
 
 def traced_last(store: Store) -> ColumnLineage | None:
-    """Return the stored lineage of a table, whatever code it was traced from; ``None`` without one.
+    """Return the stored lineage of a table, of this or earlier code; ``None`` if nothing is stored.
 
     Args:
         store: folder of the stored lineage.

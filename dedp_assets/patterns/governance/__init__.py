@@ -1,1 +1,1 @@
-"""Governance: agreements on tables between their producers and consumers, and proofs that they are kept."""
+"""Governance: contracts on tables between producers and consumers, and tests of both sides."""

@@ -37,7 +37,7 @@ def _reads(consumer: Consumer, difference: Difference) -> bool:
 
 
 def _downstream(name: str, columns: Collection[str], lineages: Mapping[str, ColumnLineage]) -> Iterator[str]:
-    """Yield the datasets with values from the changed columns of a table, or with rows chosen by them.
+    """Yield the datasets with values from the changed columns of a table, or with rows chosen by the columns.
 
     An opaque column of a dataset that reads the table may come from any column.
     """
@@ -71,6 +71,6 @@ def _hit(lineage: ColumnLineage, changed: Mapping[str, Collection[str]]) -> set[
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Return whether two paths name the same column, or a column and a field of it."""
+    """Return whether two paths name the same column, or a column and a field of the column."""
     one, other = one.lower(), other.lower()
     return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")

@@ -1,4 +1,4 @@
-"""Differences of two contracts, each with the side that it breaks: consumers or the producer.
+"""Differences of two contracts, each with the broken side: consumers or the producer.
 
 A looser promise breaks consumers: they get what they were not told of. A tighter one breaks the producer, who has to
 deliver more than before. What is neither looser nor tighter, such as another text of a rule, breaks both.
@@ -270,7 +270,7 @@ def _about(name: str, found: Difference) -> Difference:
 
 
 def _kept(old: Iterable[str], new: Iterable[str], contract: Contract) -> list[str]:
-    """List the columns of a rule that the new contract still has; of others it is said that they are gone."""
+    """List the columns of a rule that the new contract still has; a lost column is a difference already."""
     return [name for name in dict.fromkeys([*old, *new]) if name in contract.columns]
 
 

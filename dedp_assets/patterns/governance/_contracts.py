@@ -44,7 +44,7 @@ class Consumer:
 
     @property
     def contact(self) -> str:
-        """Who is asked before a change: the owner, otherwise the consumer."""
+        """The name to ask before a change: the owner, otherwise the consumer."""
         return self.owner or self.name
 
 

@@ -1,4 +1,4 @@
-"""Contract Testing: producer and consumer prove in their builds that they agree, without a shared environment.
+"""Contract Testing: producer and consumer prove in separate builds that both agree.
 
 Problem: two teams test each on its own, against examples that they made up. The consumer filters by a status that the
     producer never writes, and both builds are green.
@@ -30,15 +30,15 @@ _NO_SLA = Sla()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """The needs of one consumer of a table. What is not stated is not needed.
+    """The needs of one consumer of a table; an option that is not stated is no need.
 
     Attributes:
         consumer: who reads.
         columns: column that is read -> SQL type that it is read as; a narrower type of the producer fits.
         required: columns in which the consumer cannot do with a missing value.
-        looked_for: column -> values that the consumer looks for, in a filter or a join: the producer must be able to
+        expected_values: column -> values that the consumer looks for, in a filter or a join: the producer must be able to
             write them.
-        handled: column -> all values that the consumer can handle: the producer must write no other.
+        known_values: column -> all values that the consumer can handle: the producer must write no other.
         partition_by: partition columns that the consumer reads by; ``None`` for a reader of whole tables.
         sla: service level that the consumer needs.
         daily_rows_min: fewest rows of a day that the consumer can work with.
@@ -48,8 +48,8 @@ class Expectation:
     consumer: str
     columns: Mapping[str, str]
     required: Sequence[str] = ()
-    looked_for: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    handled: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    expected_values: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    known_values: Mapping[str, Sequence[str]] = field(default_factory=dict)
     partition_by: Sequence[str] | None = None
     sla: Sla = _NO_SLA
     daily_rows_min: int | None = None
@@ -57,7 +57,7 @@ class Expectation:
 
     def __post_init__(self) -> None:
         require_types(self)
-        for option in ("required", "looked_for", "handled"):
+        for option in ("required", "expected_values", "known_values"):
             if strange := [each for each in getattr(self, option) if each not in self.columns]:
                 raise ConfigError(f"{option} must name columns that are read, not {', '.join(strange)}")
 
@@ -84,7 +84,7 @@ def verify_consumer(contract: Contract, expectation: Expectation) -> Finding:
         ...     quality=Quality(allowed={"status": ["pending", "shipped"]}),
         ... )
         >>> revenue = Expectation(
-        ...     consumer="revenue", columns={"status": "STRING"}, looked_for={"status": ["completed"]}
+        ...     consumer="revenue", columns={"status": "STRING"}, expected_values={"status": ["completed"]}
         ... )
         >>> verify_consumer(orders, revenue).note
         'revenue cannot read silver/orders 1.2.0: status is never completed'
@@ -106,7 +106,7 @@ def verify_consumer(contract: Contract, expectation: Expectation) -> Finding:
 
 @typed
 def verify_producer(contract: Contract, records: Sequence[Mapping[str, object]], *, whole_day: bool = False) -> Finding:
-    """Verify that sample records of a producer keep its contract.
+    """Verify that sample records of a producer keep the contract.
 
     Columns, types, required and allowed values, and shares of missing values are verified. Rules in SQL are left to the
     table's gates, and named in ``not_verified``.
@@ -140,7 +140,7 @@ def verify_producer(contract: Contract, records: Sequence[Mapping[str, object]],
 
 
 def _columns(contract: Contract, expectation: Expectation) -> Iterator[str]:
-    """Yield the columns that are not there, or not as they are read."""
+    """Yield the columns that are missing, or of another type than the consumer reads."""
     for name, kind in expectation.columns.items():
         column = contract.columns.get(name)
         if column is None:
@@ -161,10 +161,10 @@ def _columns(contract: Contract, expectation: Expectation) -> Iterator[str]:
 def _values(contract: Contract, expectation: Expectation) -> Iterator[str]:
     """Yield the values that the consumer never finds, or cannot handle."""
     allowed = contract.quality.allowed
-    for name, values in expectation.looked_for.items():
+    for name, values in expectation.expected_values.items():
         if name in allowed and (never := [each for each in values if each not in allowed[name]]):
             yield f"{name} is never {' or '.join(never)}"
-    for name, values in expectation.handled.items():
+    for name, values in expectation.known_values.items():
         if name not in allowed:
             yield f"{name} may be any value"
         elif unknown := [each for each in allowed[name] if each not in values]:
@@ -195,7 +195,7 @@ def _volume(contract: Contract, expectation: Expectation) -> Iterator[str]:
 
 
 def _samples(contract: Contract, records: Sequence[Mapping[str, object]]) -> Iterator[str]:
-    """Yield the faults of records: each with the number of records, and the first of them."""
+    """Yield the faults of records, each with the number of records and the first record."""
     found: dict[str, list[int]] = {}
     for number, record in enumerate(records):
         for fault in _faults(contract, record):

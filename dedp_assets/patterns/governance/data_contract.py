@@ -169,7 +169,7 @@ def request_change(
     *,
     perspectives: Sequence[Perspective] = _BOTH,
 ) -> ChangeRequest:
-    """Announce a breaking change: its differences, who is affected, and the end of the notice.
+    """Announce a breaking change: differences, affected consumers, and the end of the notice.
 
     Args:
         old: the published contract, whose days of notice count.

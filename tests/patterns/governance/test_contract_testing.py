@@ -41,8 +41,8 @@ REVENUE = Expectation(
     consumer="revenue",
     columns={"order_id": "STRING", "status": "STRING", "amount": "BIGINT", "ship": "STRUCT<to: STRING>"},
     required=["order_id", "status"],
-    looked_for={"status": ["shipped"]},
-    handled={"status": ["pending", "shipped", "returned"]},
+    expected_values={"status": ["shipped"]},
+    known_values={"status": ["pending", "shipped", "returned"]},
     partition_by=["day"],
     sla=Sla(fresh_hours=2, due="07:00"),
     daily_rows_min=1,
@@ -119,7 +119,7 @@ def test_all_violations_are_named_at_once():
 
 def test_a_status_that_never_comes_is_found():
     """As in the source: the contract has no `completed`, and the revenue is filtered by it."""
-    assert not verify_consumer(ORDERS, replace(REVENUE, looked_for={"status": ["completed"]})).passed
+    assert not verify_consumer(ORDERS, replace(REVENUE, expected_values={"status": ["completed"]})).passed
 
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)
@@ -205,5 +205,5 @@ def test_the_volume_counts_for_whole_days_only_and_its_bounds_are_inclusive(rows
 
 def test_an_expectation_about_columns_that_are_not_read_is_refused():
     """By the name of the option."""
-    with pytest.raises(ConfigError, match="looked_for must name columns that are read, not nope"):
-        replace(REVENUE, looked_for={"nope": ["x"]})
+    with pytest.raises(ConfigError, match="expected_values must name columns that are read, not nope"):
+        replace(REVENUE, expected_values={"nope": ["x"]})
