@@ -14,7 +14,7 @@ from dedp_assets.graph.checks.contracts import (
     FIRST,
     announcement,
     declared_contract,
-    judge_contract,
+    judge_declaration,
     unmet_needs,
     with_contract,
 )
@@ -172,7 +172,7 @@ class _Contracts:
         self.observed: Mapping[str, ColumnLineage] = {name: each for name, each in traced.items() if each}
 
     def judge(self, name: str) -> Finding | None:
-        return judge_contract(self.tables, name, self.folder, self.now, self.observed)
+        return judge_declaration(self.tables, name, self.folder, self.now, self.observed)
 
 
 def _print(name: str, found: Finding | None) -> None:

@@ -33,7 +33,7 @@ __all__ = [
     "FIRST",
     "announcement",
     "declared_contract",
-    "judge_contract",
+    "judge_declaration",
     "unmet_needs",
     "with_contract",
 ]
@@ -96,7 +96,7 @@ def declared_contract(tables: Tables, name: str, version: str = FIRST) -> Contra
     )
 
 
-def judge_contract(
+def judge_declaration(
     tables: Tables, name: str, folder: ContractFolder, now: datetime, observed: Mapping[str, ColumnLineage] = _NONE
 ) -> Finding | None:
     """Judge a table's declaration against the published contract; ``None`` without a contract.
@@ -121,7 +121,7 @@ def announcement(
     """Return the announcement of the breaking changes of a table's declaration.
 
     Args:
-        tables: as :func:`judge_contract`.
+        tables: as :func:`judge_declaration`.
         name: the table.
         folder: the published contracts.
         now: current time, with time zone.

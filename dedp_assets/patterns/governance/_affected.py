@@ -37,7 +37,7 @@ def _reads(consumer: Consumer, difference: Difference) -> bool:
 
 
 def _downstream(name: str, columns: Collection[str], lineages: Mapping[str, ColumnLineage]) -> Iterator[str]:
-    """Yield the datasets with values from the changed columns of a table, or with rows chosen by the columns.
+    """Yield the datasets with values from changed columns of a table, or with rows chosen by the columns.
 
     An opaque column of a dataset that reads the table may come from any column.
     """

@@ -36,8 +36,8 @@ class Expectation:
         consumer: who reads.
         columns: column that is read -> SQL type that it is read as; a narrower type of the producer fits.
         required: columns in which the consumer cannot do with a missing value.
-        expected_values: column -> values that the consumer looks for, in a filter or a join: the producer must be able to
-            write them.
+        expected_values: column -> values that the consumer looks for, in a filter or a join: the producer must be able
+            to write them.
         known_values: column -> all values that the consumer can handle: the producer must write no other.
         partition_by: partition columns that the consumer reads by; ``None`` for a reader of whole tables.
         sla: service level that the consumer needs.

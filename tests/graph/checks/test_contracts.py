@@ -14,7 +14,7 @@ from dedp_assets.graph.catalogue.contracts import CONTRACT, ContractFolder, with
 from dedp_assets.graph.checks.contracts import (
     announcement,
     declared_contract,
-    judge_contract,
+    judge_declaration,
     unmet_needs,
     with_contract,
 )
@@ -118,35 +118,35 @@ def test_a_declaration_says_the_whole_contract(folder):
 
 def test_what_is_declared_as_published_differs_in_nothing(folder):
     """A further reader is no change of a promise."""
-    found = judge_contract(tables(used_by="dashboards"), "gold/sales", folder, NOW)
+    found = judge_declaration(tables(used_by="dashboards"), "gold/sales", folder, NOW)
     assert found.passed
     assert found.figures["differences"] == []
-    assert judge_contract(tables(), "gold/best", folder, NOW) is None
+    assert judge_declaration(tables(), "gold/best", folder, NOW) is None
 
 
 def test_an_added_column_is_agreed_and_a_removed_one_waits_for_its_readers(folder):
     """By the columns that a reader declares, and by the filters that runs were observed to have."""
-    wider = judge_contract(
+    wider = judge_declaration(
         tables(replace(SALES, columns={**SALES.columns, "note": Column("STRING")})), "gold/sales", folder, NOW
     )
     assert (wider.passed, wider.figures["version"]) == (True, "1.1.0")
     shopless = tables(columns(shop=Column("INT", "shop")))
-    assert judge_contract(shopless, "gold/sales", folder, NOW).figures["affected"] == ["gold/best"]
+    assert judge_declaration(shopless, "gold/sales", folder, NOW).figures["affected"] == ["gold/best"]
     unread = tables(columns(amount=Column("INT", "cents", required=True)))
-    assert judge_contract(unread, "gold/sales", folder, NOW).figures["affected"] == ["gold/best"]  # by the key
+    assert judge_declaration(unread, "gold/sales", folder, NOW).figures["affected"] == ["gold/best"]  # by the key
     unread = tables(replace(SALES, columns={**SALES.columns, "amount": Column("INT", "cents", required=True)}))
-    found = judge_contract(unread, "gold/sales", folder, NOW)
+    found = judge_declaration(unread, "gold/sales", folder, NOW)
     assert (found.passed, found.figures["affected"], found.figures["version"]) == (True, [], "2.0.0")
     observed = {"gold/best": ColumnLineage({}, (Influence("gold/sales", "amount", "SORT"),))}
-    found = judge_contract(unread, "gold/sales", folder, NOW, observed)
+    found = judge_declaration(unread, "gold/sales", folder, NOW, observed)
     assert (found.passed, found.figures["affected"]) == (False, ["gold/best"])
 
 
 def test_the_owner_may_promise_more_without_asking(folder):
     """The one who changes a declaration is the producer: a tighter promise is a minor version."""
-    found = judge_contract(tables(fresh=13.0, due="07:00"), "gold/sales", folder, NOW)
+    found = judge_declaration(tables(fresh=13.0, due="07:00"), "gold/sales", folder, NOW)
     assert (found.passed, found.figures["version"]) == (True, "1.1.0")
-    assert not judge_contract(tables(fresh=48.0), "gold/sales", folder, NOW).passed
+    assert not judge_declaration(tables(fresh=48.0), "gold/sales", folder, NOW).passed
 
 
 def test_an_announced_change_is_published_after_its_notice_and_the_announcement_goes(folder):
@@ -157,12 +157,12 @@ def test_an_announced_change_is_published_after_its_notice_and_the_announcement_
     folder.announce(announcement(loose, "gold/sales", folder, NOW))
     assert folder.names() == ["gold/sales"]
     assert folder.announced("gold/sales").affected == ["team:bi"]
-    assert not judge_contract(loose, "gold/sales", folder, NOW + timedelta(days=29)).passed
-    found = judge_contract(loose, "gold/sales", folder, NOW + timedelta(days=30))
+    assert not judge_declaration(loose, "gold/sales", folder, NOW + timedelta(days=29)).passed
+    found = judge_declaration(loose, "gold/sales", folder, NOW + timedelta(days=30))
     assert (found.passed, found.figures["version"]) == (True, "2.0.0")
     folder.publish(declared_contract(loose, "gold/sales", "2.0.0"))
     assert folder.announced("gold/sales") is None
-    assert judge_contract(loose, "gold/sales", folder, NOW).passed
+    assert judge_declaration(loose, "gold/sales", folder, NOW).passed
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_the_contracts_of_the_case_study_are_published_as_declared():
     known, published = declared(defs), project().contracts()
     names = with_contract(known, published)
     assert {name for name in names if name.startswith("gold/")} >= {"gold/daily_visitors", "gold/visits_cube"}
-    findings = {name: judge_contract(known, name, published, NOW) for name in names}
+    findings = {name: judge_declaration(known, name, published, NOW) for name in names}
     assert {
         n: f and f.figures["differences"] for n, f in findings.items() if f is None or f.figures["differences"]
     } == {}
