@@ -13,7 +13,6 @@ from deltalake import DeltaTable
 from dedp_assets.graph.run.fan_in import NO_BRANCH
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY
-from dedp_assets.project import project
 from dedp_assets.resources.alerting import outbox_of
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
@@ -155,15 +154,6 @@ def test_the_duration_of_each_hour_is_recorded_and_the_slowest_is_named(complete
     assert min(seconds.values()) >= 0
     assert seconds[told["slowest branch"]] == max(seconds.values()) == told["slowest branch [seconds]"]
     assert world.last(REPORT, event_date=day(0)).record.notes["branches"][BY_HOUR]["slowest"] == told["slowest branch"]
-
-
-def test_a_commit_and_its_checks_name_the_version_of_the_contract(complete):
-    """That of the published document, so that a reader of any version of the table knows what was promised."""
-    world, _ = complete
-    version = project().contracts().published(REPORT).version
-    assert world.last(REPORT, event_date=day(0)).record.notes["contracts"] == {REPORT: version}
-    assert world.evaluation(REPORT, "rows_are_accounted_for").metadata["contract"].value == version
-    assert "contracts" not in world.last("silver/visits").record.notes
 
 
 def test_an_hour_that_is_computed_again_makes_the_day_stale_and_the_rerun_replaces_it(complete):

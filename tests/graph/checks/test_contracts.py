@@ -221,3 +221,11 @@ def test_a_producer_that_breaks_a_report_is_named(tmp_path):
     folder.publish(replace(hours, columns={name: c for name, c in hours.columns.items() if name != "views"}))
     notes = {each.note for each in unmet_needs(declared(reports), folder)}
     assert "reporting/busy_pages cannot read gold/page_views_by_hour 1.0.0: views is not there" in notes
+
+
+def test_the_code_location_shows_the_published_version_of_each_gold_table():
+    """By the metadata that a run reads: `dedp_assets.definitions` finds the documents of its project."""
+    specs = {"/".join(spec.key.path): spec for spec in project().definitions().resolve_all_asset_specs()}
+    published = project().contracts()
+    shown = {name: spec.metadata[CONTRACT] for name, spec in specs.items() if CONTRACT in spec.metadata}
+    assert shown == {name: published.published(name).version for name in published.names()}
