@@ -1,4 +1,4 @@
-"""The command line ``dedp``: new, setup, demo, up, status, alerts, cost, lineage, verify, run ...
+"""The command line ``dedp``: new, setup, demo, up, status, cost, lineage, contract, verify, run ...
 
 A command is a function of its own module, imported when it is called.
 """
@@ -90,8 +90,8 @@ def _parser() -> argparse.ArgumentParser:
     status.add_argument("table", nargs="?", default="", help="layer/dataset, e.g. silver/visits (default: all)")
     status.add_argument("--json", action="store_true", help="the same for programs")
     status.add_argument("--page", type=Path, metavar="FILE", help="write the status page to a file of HTML instead")
-    _add_cost(commands)
-    _add_lineage(commands)
+    for add in (_add_cost, _add_lineage, _add_contract):
+        add(commands)
     commands.add_parser(
         "letters", help="dead letters of every table, by status and error class, without starting Spark"
     )
@@ -157,6 +157,28 @@ def _add_lineage(commands: Any) -> None:  # noqa: ANN401 - argparse does not exp
     form.add_argument("--json", dest="form", action="store_const", const="json", help="for programs, with columns")
     form.add_argument("--mermaid", dest="form", action="store_const", const="mermaid", help="as text of a flowchart")
     form.add_argument("--compare", dest="form", action="store_const", const="compare", help="what is not as declared")
+
+
+def _add_contract(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
+    """Add the commands for data contracts."""
+    contract = commands.add_parser("contract", help="what tables promise to readers, in published versions")
+    actions = contract.add_subparsers(dest="action", required=True)
+    described = {
+        "show": "print the contract of a table, as a document of the Open Data Contract Standard",
+        "diff": "what declarations say other than the published contracts",
+        "check": "whether contracts are published as declared, and meet what consumers need",
+        "publish": "write new contracts, and changed ones that are agreed",
+        "announce": "announce the breaking changes of a table to the affected consumers",
+        "acknowledge": "agree to an announced change",
+    }
+    for action, described_as in described.items():
+        parser = actions.add_parser(action, help=described_as)
+        if action in ("diff", "publish"):
+            parser.add_argument("table", nargs="*", help="layer/dataset (default: all with a contract)")
+        elif action != "check":
+            parser.add_argument("table", help="layer/dataset, e.g. gold/daily_visitors")
+        if action == "acknowledge":
+            parser.add_argument("--by", required=True, help="who agrees, by the name in the announcement")
 
 
 def _add_files(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
@@ -276,6 +298,22 @@ def _lineage(chosen: argparse.Namespace) -> int:
     return lineage(settings(), chosen.table, form=chosen.form or "text", on=chosen.on)
 
 
+def _contract(chosen: argparse.Namespace) -> int:
+    from dedp_assets import contracts  # noqa: PLC0415
+    from dedp_assets.resources.clock import Clock  # noqa: PLC0415
+
+    now = Clock().now()
+    if chosen.action == "show":
+        return contracts.show(chosen.table)
+    if chosen.action == "acknowledge":
+        return contracts.acknowledge(now, chosen.table, chosen.by)
+    if chosen.action == "announce":
+        return contracts.announce(settings(), now, chosen.table)
+    if chosen.action == "check":
+        return contracts.check(settings(), now)
+    return (contracts.diff if chosen.action == "diff" else contracts.publish)(settings(), now, chosen.table)
+
+
 def _letters(_: argparse.Namespace) -> int:
     from dedp_assets.letters import letters  # noqa: PLC0415
 
@@ -349,6 +387,7 @@ _EXTRAS = {
             "alerts",
             "cost",
             "lineage",
+            "contract",
             "letters",
             "verify",
             "versions",
@@ -374,6 +413,7 @@ _COMMANDS = {
     "status": _status,
     "cost": _cost,
     "lineage": _lineage,
+    "contract": _contract,
     "alerts": _alerts,
     "letters": _letters,
     "versions": _versions,

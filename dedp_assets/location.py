@@ -17,6 +17,7 @@ warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 from dedp_assets.components.checking import checked, files_below  # noqa: E402
 from dedp_assets.components.defining import definitions_of  # noqa: E402
 from dedp_assets.components.loading import load  # noqa: E402
+from dedp_assets.graph.catalogue.contracts import ContractFolder, with_contracts  # noqa: E402
 from dedp_assets.graph.checks.catching_up import catch_up_checks  # noqa: E402
 from dedp_assets.graph.checks.completeness import completeness_checks  # noqa: E402
 from dedp_assets.graph.declare import LakeJob, LakeTable, OnMarkers, declared, declared_jobs, sources, starting  # noqa: E402
@@ -35,7 +36,12 @@ from dedp_assets.sensors.markers import markers_finished  # noqa: E402
 from dedp_assets.sensors.reconciler import reconcilers  # noqa: E402
 from dedp_assets.sensors.replay import dead_letters_fixed  # noqa: E402
 
-__all__ = ["lake_definitions", "lake_jobs", "lake_resources", "lake_sensors", "lake_tables", "package_definitions"]
+__all__ = [
+    "lake_contracts", "lake_definitions", "lake_jobs", "lake_resources", "lake_sensors", "lake_tables",
+    "package_definitions",
+]  # fmt: skip
+
+_CONTRACTS = "contracts"
 
 Sensors = Callable[[Sequence[LakeTable[...]], Sequence[Any]], Sequence[dg.SensorDefinition]]
 
@@ -104,7 +110,8 @@ def lake_definitions(
     # Of a table in YAML, the job as Dagster loaded it: it notes there where the table is declared.
     asked = [*(loaded.definitions.jobs or ()), *(starting([*in_python, *jobs]).jobs or ())]
     wired = _wiring(tables, sensors(tables, asked), resources)
-    return dg.Definitions.merge(loaded.definitions, definitions_of(in_python), starting(jobs), wired)
+    merged = dg.Definitions.merge(loaded.definitions, definitions_of(in_python), starting(jobs), wired)
+    return with_contracts(merged, lake_contracts(path_within_project))
 
 
 def package_definitions(
@@ -120,7 +127,8 @@ def package_definitions(
     tables, jobs = declared(package), declared_jobs(package)
     started = starting([*tables, *jobs])
     wired = _wiring(tables, sensors(tables, [*(started.jobs or ())]), resources)
-    return dg.Definitions.merge(definitions_of(tables), starting(jobs), wired)
+    folder = ContractFolder(Path(package.__path__[0]) / _CONTRACTS)
+    return with_contracts(dg.Definitions.merge(definitions_of(tables), starting(jobs), wired), folder)
 
 
 def _wiring(
@@ -138,6 +146,11 @@ def _wiring(
         # One process per run: Spark is the parallel part, and a process per step costs more than most steps.
         executor=dg.in_process_executor,
     )
+
+
+def lake_contracts(path_within_project: Path) -> ContractFolder:
+    """Return the folder with the published contracts of a project: ``contracts``, among the definitions."""
+    return ContractFolder(dg.ComponentTree.for_project(path_within_project).defs_module_path / _CONTRACTS)
 
 
 def lake_jobs(path_within_project: Path) -> list[LakeJob]:

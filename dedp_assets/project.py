@@ -17,6 +17,7 @@ from dedp_assets.resources.environments import CHECKOUT, project_root
 if TYPE_CHECKING:
     import dagster as dg
 
+    from dedp_assets.graph.catalogue.contracts import ContractFolder
     from dedp_assets.graph.declare import LakeJob, LakeTable
 
 __all__ = ["Project", "project"]
@@ -107,6 +108,13 @@ class Project:
 
         self.be_importable()
         return lake_jobs(self.root)
+
+    def contracts(self) -> ContractFolder:
+        """Return the folder with the published contracts of the tables."""
+        from dedp_assets.location import lake_contracts  # noqa: PLC0415 - as above
+
+        self.be_importable()
+        return lake_contracts(self.root)
 
     def be_importable(self) -> None:
         """Let this process import the project's modules, installed or not."""

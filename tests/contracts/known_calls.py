@@ -18,6 +18,7 @@ from dedp_assets.patterns.connectors.postgres import PostgresTable
 from dedp_assets.patterns.connectors.receipts import RECEIPT
 from dedp_assets.patterns.core.activity import Activity, PartitionSize
 from dedp_assets.patterns.core.calendars import QuietHours
+from dedp_assets.patterns.core.column_lineage import ColumnInput, ColumnLineage, ColumnOrigin
 from dedp_assets.patterns.core.lineage import Dataset, LineageGraph, LineageJob
 from dedp_assets.patterns.core.masking import MaskingKey
 from dedp_assets.patterns.core.measurements import Measured, Measurement
@@ -31,6 +32,7 @@ from dedp_assets.patterns.flow.concurrent_runner import PipelineRun
 from dedp_assets.patterns.flow.local_sequencer import SequenceStep, StepState
 from dedp_assets.patterns.flow.single_runner import PartitionProgress
 from dedp_assets.patterns.flow.unaligned_fan_in import judge_branches
+from dedp_assets.patterns.governance.data_contract import Consumer, Contract, request_change
 from dedp_assets.patterns.idempotency.proxy import load_version
 from dedp_assets.patterns.idempotency.transactional_writer import DatabaseTarget, RowSet, TableRows, publish_group
 from dedp_assets.patterns.ingestion.change_data_capture import CHANGES
@@ -126,6 +128,7 @@ class Known:
         return {
             **self._error_management(),
             **self._flow(),
+            **self._governance(),
             **self._idempotency(),
             **self._ingestion(),
             **self._modeling(),
@@ -281,6 +284,23 @@ class Known:
             },
             "advance_latest": {"into": self.daily.target(RUN), "position": 3},
             "latest_of": {"table": self.daily},
+        }
+
+    def _governance(self):
+        columns = {"day": Column("DATE"), "user": Column("STRING")}
+        old = Contract(name="gold/daily", version="1.0.0", owner="team:web", columns=columns)
+        new = replace(old, columns={"day": Column("DATE")}, consumers=[Consumer("dashboards")])
+        read = ColumnLineage({"user": ColumnOrigin((ColumnInput("gold/daily", "user"),))})
+        change = {"old": old, "new": new, "lineages": {"gold/report": read}, "now": NOW, "perspectives": ["consumer"]}
+        request = request_change(old, new, {}, NOW)
+        return {
+            "judge_change": {**change, "request": request},
+            "request_change": change,
+            "verify_producer": {
+                "contract": old,
+                "records": [{"day": date(2026, 1, 5), "user": "Ada"}],
+                "whole_day": True,
+            },
         }
 
     def _idempotency(self):

@@ -9,6 +9,7 @@ from typing import Any
 
 import dagster as dg
 
+from dedp_assets.graph.catalogue.contracts import CONTRACT
 from dedp_assets.graph.catalogue.fan_in import branch_metadata
 from dedp_assets.graph.catalogue.figures import Figure, labelled, shown
 from dedp_assets.graph.catalogue.links import status_link
@@ -48,8 +49,15 @@ def findings_of(commit: Commit | None) -> Iterator[Finding]:
         yield Finding(**stored)
 
 
-def check_result(table: str, name: str, by_key: Mapping[str, Finding]) -> dg.AssetCheckResult:
-    """Return the result of check ``name``: the worst finding over all partition keys, with all figures."""
+def check_result(table: str, name: str, by_key: Mapping[str, Finding], contract: str = "") -> dg.AssetCheckResult:
+    """Return the result of check ``name``: the worst finding over all partition keys, with all figures.
+
+    Args:
+        table: name of the table.
+        name: name of the check.
+        by_key: partition key -> finding.
+        contract: version of the table's published contract; empty without one.
+    """
     worst = max(by_key.values(), key=lambda f: (f.refuses, not f.passed))
     notes = {key: finding.note for key, finding in by_key.items() if finding.note}
     return dg.AssetCheckResult(
@@ -62,7 +70,8 @@ def check_result(table: str, name: str, by_key: Mapping[str, Finding]) -> dg.Ass
             (f"{key} {figure}" if len(by_key) > 1 else figure): shown(value)
             for key, finding in by_key.items()
             for figure, value in finding.figures.items()
-        },
+        }
+        | ({CONTRACT: contract} if contract else {}),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import dagster as dg
 
+from dedp_assets.graph.catalogue.contracts import CONTRACT
 from dedp_assets.graph.catalogue.figures import Figure
 from dedp_assets.graph.catalogue.rendering import Did
 from dedp_assets.graph.catalogue.sources import Source
@@ -31,7 +32,7 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Commit, LostFile, Table, Target, lost_files, lost_files_message
 from dedp_assets.patterns.flow.exclusive_choice import Choice, Router
 
-__all__ = ["NOT_COMPUTED", "Batch", "Inputs", "Step", "Work", "compute_all", "latest", "owned_by"]
+__all__ = ["NOT_COMPUTED", "Batch", "Inputs", "Step", "Work", "compute_all", "contracts_of", "latest", "owned_by"]
 
 NOT_COMPUTED = "not computed"
 """Under this name an observation of a partition says why a run did not compute it."""
@@ -91,6 +92,12 @@ class Step:
             return None
         version = table.ledger.transactions().applied(table.name, self.owned(table))
         return version if version is None or run.sequence is None or version < run.sequence else None
+
+
+def contracts_of(context: dg.AssetExecutionContext) -> dict[str, str]:
+    """Return the versions of the published contracts of the tables that a step writes, by table."""
+    metadata = context.assets_def.metadata_by_key
+    return {"/".join(key.path): str(each[CONTRACT]) for key, each in metadata.items() if CONTRACT in each}
 
 
 def owned_by(key: str, table: TableSpec) -> dict[str, str]:
@@ -286,7 +293,11 @@ def _provenance(context: dg.AssetExecutionContext, target: Table, inputs: Inputs
         sequence=inputs.sequence,
         cause="forced" if forced and CAUSE not in context.run.tags else provenance.cause,
         replay=forced,
-        notes={**inputs.notes, "trigger": trigger} if trigger else inputs.notes,
+        notes={
+            **inputs.notes,
+            **({"trigger": trigger} if trigger else {}),
+            **({"contracts": contracts} if (contracts := contracts_of(context)) else {}),
+        },
     )
 
 

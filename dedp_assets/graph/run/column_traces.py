@@ -21,7 +21,7 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Store, Table
 from dedp_assets.patterns.observability.fine_grained_tracker import trace_columns
 
-__all__ = ["ColumnTraces", "identity_of"]
+__all__ = ["ColumnTraces", "identity_of", "traced_last"]
 
 _FILE = "columns.json"
 _READER = 1
@@ -79,6 +79,17 @@ class ColumnTraces:
                 if held["identity"] == self.identity:
                     self._known[table] = ColumnLineage.from_json(held["lineage"])
         return self._known.get(table)
+
+
+def traced_last(store: Store) -> ColumnLineage | None:
+    """Return the stored lineage of a table, of this or earlier code; ``None`` if nothing is stored.
+
+    Args:
+        store: folder of the stored lineage.
+    """
+    with suppress(OSError, ValueError, KeyError, TypeError, ConfigError):
+        return ColumnLineage.from_json(json.loads(store.read(_FILE))["lineage"])
+    return None
 
 
 def identity_of(code_version: str, *tables: TableSpec) -> str:

@@ -10,7 +10,7 @@ import dagster as dg
 
 from dedp_assets.graph.catalogue.lineage import observed_columns
 from dedp_assets.graph.catalogue.rendering import Did, check_result, findings_of, materialized, metadata_of
-from dedp_assets.graph.run.batches import NOT_COMPUTED, Batch, Work, compute_all
+from dedp_assets.graph.run.batches import NOT_COMPUTED, Batch, Work, compute_all, contracts_of
 from dedp_assets.graph.run.choices import observe_skipped, path_taken, unjudged
 from dedp_assets.graph.run.failures import failure
 from dedp_assets.graph.run.observed import observed_step
@@ -71,7 +71,7 @@ def run(context: dg.AssetExecutionContext, work: Work, *, at: datetime) -> Itera
 def _pass_on(context: dg.AssetExecutionContext, work: Work, batch: Batch) -> Iterator[Event]:
     """Yield results that let later steps go on, and no materialization of a failed or skipped partition."""
     yield from _checks(context, work.target, batch.done, ()) if batch.done else unjudged(context)
-    yield from _evaluations(work.target.name, batch)
+    yield from _evaluations(context, work.target.name, batch)
     for table in work.tables:
         yield dg.MaterializeResult(asset_key=table.name.split("/"), metadata=_NO_MATERIALIZATION)
 
@@ -113,13 +113,13 @@ def _checks(
     for key, finding in refused:
         seen.setdefault(finding.name, {})[key] = finding
     for name, by_key in seen.items():
-        yield check_result(target.name, name, by_key)
+        yield check_result(target.name, name, by_key, contracts_of(context).get(target.name, ""))
 
 
-def _evaluations(table: str, batch: Batch) -> Iterator[dg.AssetCheckEvaluation]:
+def _evaluations(context: dg.AssetExecutionContext, table: str, batch: Batch) -> Iterator[dg.AssetCheckEvaluation]:
     """Yield the verdicts on refused partitions as separate non-blocking evaluations."""
     for key, finding in batch.findings:
-        result = check_result(table, finding.name, {key: finding})
+        result = check_result(table, finding.name, {key: finding}, contracts_of(context).get(table, ""))
         yield dg.AssetCheckEvaluation(
             asset_key=dg.AssetKey(table.split("/")),
             check_name=finding.name,

@@ -6,10 +6,13 @@ import dagster as dg
 import pytest
 from pyspark.errors.exceptions.connect import SparkConnectException, SparkConnectGrpcException
 
+from dedp_assets.graph.catalogue.contracts import ContractFolder, with_contracts
+from dedp_assets.graph.checks.contracts import declared_contract
 from dedp_assets.graph.declare import About, Gates, Reads, Runs, lake_table
 from dedp_assets.graph.reconcile.requests import NOT_RETRIED
 from dedp_assets.graph.run.batches import Step
 from dedp_assets.graph.run.feeds import Pinned, same
+from dedp_assets.patterns.core.errors import AuditFailed
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, Target
@@ -123,3 +126,39 @@ def test_checks_of_a_run_that_wrote_nothing_are_reported(resources):
         done = dg.materialize([totals.definition()], partition_key=DAY, resources=resources, instance=instance)
         evaluated = {each.check_name: each.passed for each in done.get_asset_check_evaluations()}
     assert evaluated["nothing_is_late"]
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_a_run_names_the_version_of_the_contract_in_its_record_and_in_each_check(resources, tmp_path, passes):
+    """Published rows and refused ones alike: all violations of a batch stand beside the version that they break."""
+    given: list[Target] = []
+    findings = tuple(Finding(name, passed=passes, note="" if passes else "3 rows") for name in ("sold", "dated"))
+
+    @lake_table(
+        TOTALS,
+        reads=Reads({SOURCE: same("day")}),
+        runs=Runs(DAYS),
+        gates=Gates(checks={"sold": "Says so.", "dated": "Says so."}),
+        about=About("team:x"),
+        patterns=[Table.overwrite],
+        code_version="1",
+    )
+    def totals(step: Step, source: Pinned, into: Target) -> WriteResult:
+        """Judge two rules."""
+        given.append(into)
+        if not passes:
+            raise AuditFailed("gold/totals: nothing published", findings=findings)
+        more = ("rows_lie_in_their_partition", "rows_are_accounted_for", "constraints_hold")
+        found = (*findings, *(Finding(name, passed=True) for name in more))
+        return WriteResult(into.name, 0, applied=False, changed=False, reason="nothing new", findings=found)
+
+    folder = ContractFolder(tmp_path / "contracts")
+    folder.publish(declared_contract([totals], "gold/totals", "1.2.0"))
+    shown = with_contracts(dg.Definitions([totals.definition()]), folder)
+    (asset,) = (each for each in shown.assets or () if isinstance(each, dg.AssetsDefinition))
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = dg.materialize([asset], partition_key=DAY, resources=resources, instance=instance, raise_on_error=False)
+        evaluated = {each.check_name: each.metadata["contract"].value for each in done.get_asset_check_evaluations()}
+    assert done.success == passes
+    assert given[0].run.notes["contracts"] == {"gold/totals": "1.2.0"}
+    assert {name: evaluated[name] for name in ("sold", "dated")} == {"sold": "1.2.0", "dated": "1.2.0"}

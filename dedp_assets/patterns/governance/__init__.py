@@ -1,0 +1,1 @@
+"""Governance: contracts on tables between producers and consumers, and tests of both sides."""

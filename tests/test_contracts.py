@@ -1,0 +1,134 @@
+"""`dedp contract` in a project of somebody else."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from dedp_assets.cli import main
+from dedp_assets.resources.clock import Clock
+
+GOLD = "gold/sales_by_day"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A new project, once."""
+    folder = tmp_path_factory.mktemp("projects") / "brook_of_contracts"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("DEDP_HOME", raising=False)
+        assert main(["new", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture
+def dedp(made, monkeypatch, capsys):
+    """``dedp("check")``: exit code, output and errors; each test begins without contracts."""
+    monkeypatch.delenv("DEDP_HOME", raising=False)
+    monkeypatch.chdir(made)
+    declaration = made / "brook_of_contracts/defs/sales_by_day/defs.yaml"
+    before, contracts = declaration.read_text(), made / "brook_of_contracts/defs/contracts"
+    capsys.readouterr()
+
+    def run(*options):
+        try:
+            code = main(["contract", *options])
+        except SystemExit as stopped:
+            code = stopped.code
+        return code, *capsys.readouterr()
+
+    run.declaration, run.contracts = declaration, contracts
+    yield run
+    declaration.write_text(before)
+    for file in contracts.rglob("*.yaml"):
+        file.unlink()
+
+
+def declare(dedp, **about):
+    """Change the declaration, as in an editor."""
+    stated = yaml.safe_load(dedp.declaration.read_text())
+    stated["attributes"]["about"] = {**stated["attributes"].get("about", {}), **about}
+    dedp.declaration.write_text(yaml.safe_dump(stated, sort_keys=False))
+
+
+def test_a_contract_is_shown_published_and_checked(dedp):
+    """The document lies among the definitions; without it, the check fails with the command that helps."""
+    code, out, _ = dedp("show", GOLD)
+    assert code == 0
+    assert yaml.safe_load(out)["apiVersion"] == "v3.2.0"
+    assert dedp("check") == (
+        1,
+        f"{GOLD}: no contract is published: dedp contract publish {GOLD}\n",
+        "contracts: 1, faults: 1\n",
+    )
+    assert dedp("publish") == (0, f"{GOLD}: 1.0.0 is published\n", "")
+    assert yaml.safe_load((dedp.contracts / f"{GOLD}.yaml").read_text()) == yaml.safe_load(out)
+    assert dedp("check") == (0, "", "contracts: 1, faults: 0\n")
+    assert dedp("diff")[1] == f"{GOLD}: 1.0.0, as published\n"
+    assert dedp("publish") == (0, "", "")
+
+
+def test_a_compatible_change_is_agreed_and_published_as_a_minor_version(dedp):
+    """The check asks for the publish."""
+    dedp("publish")
+    declare(dedp, fresh_hours=12)
+    code, out, _ = dedp("check")
+    assert code == 1
+    assert out.endswith(f"{GOLD}: agreed as 1.1.0: dedp contract publish {GOLD}\n")
+    assert dedp("publish")[:2] == (0, f"{GOLD}: 1.1.0 is published\n")
+    assert dedp("check")[0] == 0
+
+
+def test_a_breaking_change_is_refused_until_its_readers_agree(dedp):
+    """Named with those it hits; then announced, acknowledged and published as a major version."""
+    declare(dedp, fresh_hours=12, used_by="dashboards, which show it")
+    dedp("publish")
+    declare(dedp, fresh_hours=48)
+    broken = f"{GOLD}: BREAKING sla.fresh_hours: hours of freshness: 48, was 12\n"
+    for action in ("check", "publish"):
+        code, out, _ = dedp(action)
+        assert code == 1
+        assert out == f"{broken}{GOLD}: affected: dashboards: dedp contract announce {GOLD}\n"
+    assert dedp("acknowledge", GOLD, "--by", "dashboards")[0] == 1
+    code, out, _ = dedp("announce", GOLD)
+    assert code == 0
+    assert "to acknowledge until" in out
+    code, out, _ = dedp("publish", GOLD)
+    assert code == 1
+    assert f"{GOLD}: waits for dashboards, or until" in out
+    code, _, errors = dedp("acknowledge", GOLD, "--by", "nobody")
+    assert (code, "must come from dashboards, not nobody" in errors) == (1, True)
+    assert dedp("acknowledge", GOLD, "--by", "dashboards")[1].endswith(f"dedp contract publish {GOLD}\n")
+    assert dedp("publish") == (0, f"{GOLD}: 2.0.0 is published\n", "")
+    assert dedp("check")[0] == 0
+    assert [file.name for file in dedp.contracts.rglob("*.yaml")] == ["sales_by_day.yaml"]
+
+
+def test_a_breaking_change_is_published_once_its_notice_has_passed(dedp, monkeypatch):
+    """Whether its readers answered or not."""
+    declare(dedp, fresh_hours=12, used_by="dashboards")
+    dedp("publish")
+    declare(dedp, fresh_hours=48)
+    dedp("announce", GOLD)
+    later = Clock().now().replace(year=Clock().now().year + 1)
+    monkeypatch.setattr(Clock, "now", lambda _: later)
+    assert dedp("publish")[0] == 0
+
+
+def test_a_contract_of_a_table_that_is_gone_is_a_fault(dedp):
+    """Its readers were not told."""
+    dedp("publish")
+    file = dedp.contracts / "gold/earlier.yaml"
+    file.write_text((dedp.contracts / f"{GOLD}.yaml").read_text().replace(GOLD, "gold/earlier"))
+    code, out, _ = dedp("check")
+    assert code == 1
+    assert out.startswith("gold/earlier: has a published contract and is not declared")
+
+
+def test_what_is_not_there_is_named(dedp):
+    """An unknown table, and a change that needs no announcement."""
+    assert "the table must be one of" in dedp("show", "gold/nope")[2]
+    assert "must have a published contract" in dedp("announce", GOLD)[2]
+    dedp("publish")
+    assert "must have a breaking change" in dedp("announce", GOLD)[2]
+    assert dedp()[0] == 2
