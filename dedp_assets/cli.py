@@ -189,7 +189,9 @@ def _add_files(commands: Any) -> None:  # noqa: ANN401 - argparse does not expor
     adopt.add_argument("location", help="the table's folder: a path, or a file:// URI")
     adopt.add_argument("--name", default="", help="layer/dataset (default: the last two names of the location)")
     adopt.add_argument("--format", choices=["python", "yaml"], default="python", help="code, or a defs.yaml")
-    check = commands.add_parser("check", help="whether the declarations in YAML are right, without starting Spark")
+    check = commands.add_parser(
+        "check", help="whether declarations in YAML and published contracts are right, without starting Spark"
+    )
     check.add_argument("folder", nargs="?", type=Path, default=None, help="folder (default: the project's definitions)")
     check.add_argument("--format", choices=["text", "json", "github"], default="text", help="how faults are written")
     infer = commands.add_parser("infer", help="write the columns of a landing's files beside its declaration in YAML")
@@ -351,7 +353,14 @@ def _check(chosen: argparse.Namespace) -> int:
 
     with suppress(ValueError):  # without a project, the files alone are checked
         project(chosen.folder).be_importable()
-    return check(chosen.folder, style=chosen.format)
+    faulty = check(chosen.folder, style=chosen.format)
+    # A list of faults for a program has no place for contracts, and a folder alone has none.
+    if faulty or chosen.folder or chosen.format != "text" or not project().contracts().names():
+        return faulty
+    from dedp_assets import contracts  # noqa: PLC0415
+    from dedp_assets.resources.clock import Clock  # noqa: PLC0415
+
+    return contracts.check(settings(), Clock().now())
 
 
 def _infer(chosen: argparse.Namespace) -> int:

@@ -104,6 +104,20 @@ def test_a_breaking_change_is_refused_until_its_readers_agree(dedp):
     assert [file.name for file in dedp.contracts.rglob("*.yaml")] == ["sales_by_day.yaml"]
 
 
+def test_the_check_of_declarations_holds_published_contracts(dedp, capsys):
+    """With the commands for files alone and for programs, and in a project without contracts, as before."""
+    declare(dedp, fresh_hours=12, used_by="dashboards")
+    assert main(["check"]) == 0
+    assert "contracts" not in "".join(capsys.readouterr())
+    dedp("publish")
+    assert main(["check"]) == 0
+    declare(dedp, fresh_hours=48)
+    capsys.readouterr()
+    assert main(["check"]) == 1
+    assert f"{GOLD}: affected: dashboards: dedp contract announce {GOLD}\n" in capsys.readouterr().out
+    assert main(["check", "--format", "json"]) == 0
+
+
 def test_a_breaking_change_is_published_once_its_notice_has_passed(dedp, monkeypatch):
     """Whether its readers answered or not."""
     declare(dedp, fresh_hours=12, used_by="dashboards")
