@@ -189,9 +189,7 @@ def _add_files(commands: Any) -> None:  # noqa: ANN401 - argparse does not expor
     adopt.add_argument("location", help="the table's folder: a path, or a file:// URI")
     adopt.add_argument("--name", default="", help="layer/dataset (default: the last two names of the location)")
     adopt.add_argument("--format", choices=["python", "yaml"], default="python", help="code, or a defs.yaml")
-    check = commands.add_parser(
-        "check", help="whether declarations in YAML and published contracts are right, without starting Spark"
-    )
+    check = commands.add_parser("check", help="whether declarations in YAML and contracts are right, without Spark")
     check.add_argument("folder", nargs="?", type=Path, default=None, help="folder (default: the project's definitions)")
     check.add_argument("--format", choices=["text", "json", "github"], default="text", help="how faults are written")
     infer = commands.add_parser("infer", help="write the columns of a landing's files beside its declaration in YAML")
