@@ -124,7 +124,7 @@ def content_of(body: object) -> Content:
     """
     if not isinstance(body, Mapping) or not isinstance(text := body.get("schema"), str):
         raise RegistryError(42201, "the body must be an object with the text of a schema in its member schema")
-    kind = body.get("schemaType") or "AVRO"
+    kind = body.get("schemaType", "AVRO")
     if kind not in KINDS:
         raise RegistryError(42201, f"schemaType must be one of {', '.join(KINDS)}, not {kind}")
     if len(text.encode()) > _LARGEST:

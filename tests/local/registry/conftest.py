@@ -7,7 +7,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from dedp_assets.local.registry.app import serve
 from dedp_assets.local.registry.store import FileStore, PostgresStore
-from tests.local.registry.judging import judge
+from dedp_assets.patterns.quality.schema_compatibility_enforcer import judge_schema
 
 
 @pytest.fixture(params=["file", pytest.param("postgres", marks=pytest.mark.slow)])
@@ -23,7 +23,7 @@ def url(store):
     """The address of a registry over the store."""
     from tests.fixtures import answering  # a plugin, which pytest imports after this file
 
-    with answering(serve(store, judge), lifespan="off") as address:
+    with answering(serve(store, judge_schema), lifespan="off") as address:
         yield address
 
 

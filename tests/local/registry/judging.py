@@ -21,7 +21,7 @@ APART = {
 def judge(new, history, *, mode="BACKWARD", dialect="AVRO"):
     """Refuse another type of a field, and, for new readers, fields that have no default and were not there."""
     wanted, faults = _fields(new, dialect), []
-    for old in map(lambda text: _fields(text, dialect), history if mode.endswith("_TRANSITIVE") else history[-1:]):
+    for old in [_fields(text, dialect) for text in (history if mode.endswith("_TRANSITIVE") else history[-1:])]:
         faults += [f"{name} has another type" for name in {*wanted} & {*old} if wanted[name][0] != old[name][0]]
         pairs = {"BACKWARD": [(wanted, old)], "FORWARD": [(old, wanted)], "FULL": [(wanted, old), (old, wanted)]}
         for reader, writer in pairs.get(mode.removesuffix("_TRANSITIVE"), []):
