@@ -238,13 +238,12 @@ def _referring(registry: _Registry, call: _Call) -> Json:
 
 
 def _test(registry: _Registry, call: _Call) -> Json:
-    def ask(subjects: Subjects) -> str:
+    def ask(subjects: Subjects) -> list[str]:
         number = call.number if "version" in call.path else None
         return subjects.test(call.subject, call.content, number, normalize=call.asked("normalize"))
 
-    note = registry.read(ask)
-    messages = {"messages": [note] if note else []} if call.asked("verbose") else {}
-    return {"is_compatible": not note, **messages}
+    reasons = registry.read(ask)
+    return {"is_compatible": not reasons, **({"messages": reasons} if call.asked("verbose") else {})}
 
 
 def _delete(registry: _Registry, call: _Call) -> Json:

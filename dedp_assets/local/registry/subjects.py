@@ -122,8 +122,10 @@ class Subjects:
             return found
         self._require_writes(subject)
         content = content.normal if normalize else content
-        if note := self._objection(content, live, self.level(subject)):
-            raise RegistryError(40901, f"Schema being registered is incompatible with an earlier schema. {note}")
+        if reasons := self._objections(content, live, self.level(subject)):
+            raise RegistryError(
+                40901, f"Schema is incompatible with an earlier schema of '{subject}': {'; '.join(reasons)}"
+            )
         number = max((version.number for version in known), default=0) + 1
         made = Version(subject, number, self._records.identify(content))
         self._records.add(made)
@@ -138,11 +140,11 @@ class Subjects:
         content = self._pinned(content)
         if found := self._same(self._known(subject, deleted=deleted), content, normalize=normalize):
             return found
-        self._objection(content, [], "NONE")
+        self._objections(content, [], "NONE")
         raise RegistryError(40403, "Schema not found")
 
-    def test(self, subject: str, content: Content, number: int | None, *, normalize: bool = False) -> str:
-        """Return the reason that a content is not compatible; empty if it is.
+    def test(self, subject: str, content: Content, number: int | None, *, normalize: bool = False) -> list[str]:
+        """Return the reasons that a content is not compatible; none if it is.
 
         Args:
             subject: the subject, whose level counts.
@@ -157,12 +159,12 @@ class Subjects:
         content = content.normal if normalize else content
         live, level = _live(self._records.versions(subject)), self.level(subject)
         if number is None:
-            return self._objection(content, live, level)
+            return self._objections(content, live, level)
         if number != LATEST:
             live = [version for version in live if version.number == number]
             if not live:
                 raise RegistryError(40402, f"Version {number} not found.")
-        return self._objection(content, live[-1:], level.removesuffix("_TRANSITIVE"))
+        return self._objections(content, live[-1:], level.removesuffix("_TRANSITIVE"))
 
     def content(self, content_id: int) -> Content:
         """Return the content of an id; 40403 for an id that no version has.
@@ -367,18 +369,18 @@ class Subjects:
         wanted = form(content)
         return next((each for each in reversed(versions) if form(self._of(each)) == wanted), None)
 
-    def _objection(self, content: Content, live: Sequence[Version], level: str) -> str:
-        """Return the reason that a content may not follow versions under a level; empty if it may."""
+    def _objections(self, content: Content, live: Sequence[Version], level: str) -> list[str]:
+        """Return the reasons that a content may not follow versions under a level."""
         history = live if level.endswith("_TRANSITIVE") else live[-1:]
         earlier = [] if level == "NONE" else [(version, self._of(version)) for version in history]
-        other = next((version for version, each in earlier if each.kind != content.kind), None)
+        others = [version.number for version, each in earlier if each.kind != content.kind]
         with _refusing_invalid():
             text = inlined(content, self._referred)
-            texts = [] if other else [inlined(each, self._referred) for _, each in earlier]
+            texts = [] if others else [inlined(each, self._referred) for _, each in earlier]
             finding = self._judge(text, texts, mode=level, dialect=content.kind)
-        if other:
-            return f"Version {other.number} is of another type than {content.kind}."
-        return "" if finding.passed else finding.note or "Schemas are incompatible."
+        if others:
+            return [f"version {number}: its schema is not of type {content.kind}" for number in others]
+        return [] if finding.passed else _reasons(finding, [version.number for version in history])
 
     def _pinned(self, content: Content) -> Content:
         """Return a content whose references name versions by number."""
@@ -446,6 +448,16 @@ def _refusing_invalid() -> Iterator[None]:
         raise RegistryError(42201, f"Invalid schema: {error}") from None
     except RecursionError:
         raise RegistryError(42201, "Invalid schema: it is nested too deep") from None
+
+
+def _reasons(finding: Finding, numbers: Sequence[int]) -> list[str]:
+    """Return the incompatibilities of a finding, with the numbers of the subject's versions."""
+    told = [
+        f"{each['direction']}, version {numbers[each['version'] - 1]}: "
+        f"{each['path'] or 'the schema'}: {each['message']}"
+        for each in finding.figures.get("incompatibilities", ())
+    ]
+    return told or [finding.note or "the schema is incompatible"]
 
 
 def _live(versions: Iterable[Version]) -> list[Version]:

@@ -17,8 +17,8 @@ from dedp_assets.local.registry.schemas import Content, RegistryError, content_o
 from dedp_assets.local.registry.store import FileStore, PostgresStore
 from dedp_assets.local.registry.subjects import Subjects
 from dedp_assets.patterns.core.errors import NotReady
-from dedp_assets.resources.environments import child_environment, child_path
 from dedp_assets.patterns.quality.schema_compatibility_enforcer import judge_schema
+from dedp_assets.resources.environments import child_environment, child_path
 from tests.local.registry.judging import APART, record
 
 
