@@ -1,4 +1,4 @@
-"""`make up`: supervision of Spark engine, Kafka, PostgreSQL, HTTP servers, schema registry and Dagster's servers."""
+"""`make up`: supervision of Spark engine, Kafka, PostgreSQL, HTTP servers and Dagster's servers."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ FOLDER = "registry"
 
 T = TypeVar("T")
 Json: TypeAlias = Any
-_MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
+_JSON = partial(JSONResponse, media_type="application/vnd.schemaregistry.v1+json")
 _HOSTS = ["127.0.0.1", "localhost"]
 """Accepted values of the header ``Host``, as a protection against DNS rebinding."""
 _MOST_BYTES = 4_000_000
@@ -55,13 +55,11 @@ def serve(store: Store, judge: Judge) -> Starlette:
         Route(f"/{path}", partial(_answered, _Registry(store, judge), answer), methods=[method])
         for method, path, answer in _CALLS
     ]
-    made = Starlette(
+    return Starlette(
         routes=routes,
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=_HOSTS), Middleware(_Encoded)],
         exception_handlers={HTTPException: _unknown, RegistryError: _refusal, Exception: _fault},
     )
-    made.router.redirect_slashes = False
-    return made
 
 
 def application() -> Starlette:
@@ -88,18 +86,18 @@ def command(folder: Path, *, port: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Registry:
-    """A store with its judge."""
+    """A store and a judge of compatibility."""
 
     store: Store
     judge: Judge
 
     def read(self, ask: Callable[[Subjects], T]) -> T:
-        """Return the answer of the records as they are."""
+        """Return an answer from the current records."""
         with self.store.reading() as records:
             return ask(Subjects(records, self.judge))
 
     def write(self, ask: Callable[[Subjects], T], *scopes: str) -> T:
-        """Return the answer of the records after a change."""
+        """Return an answer after a change of the records."""
         with self.store.writing(*scopes) as records:
             return ask(Subjects(records, self.judge))
 
@@ -143,7 +141,7 @@ class _Call:
         raise RegistryError(40403, f"Schema {text} not found")
 
     def asked(self, *names: str) -> bool:
-        """Return whether one of some parameters is true; Python's clients write it with a capital."""
+        """Return whether one of several parameters is true, in lower case or capitals."""
         return any(self.query.get(name, "").lower() == "true" for name in names)
 
     def member(self, *names: str) -> object:
@@ -341,7 +339,7 @@ def _which(call: _Call) -> dict[str, bool]:
 
 
 class _Encoded:
-    """Addresses taken apart before they are decoded: a subject may hold a slash."""
+    """Routing by the address before decoding: the name of a subject may contain a slash."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -370,10 +368,6 @@ async def _body(request: Request) -> Json:
         return plain_json(pieces)
     except ValueError as error:
         raise RegistryError(42201, f"the body is no JSON: {error}") from None
-
-
-class _JSON(JSONResponse):
-    media_type = _MEDIA_TYPE
 
 
 async def _refusal(_: Request, error: Exception) -> Response:

@@ -79,7 +79,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Content:
-    """A schema with what belongs to it; equal contents are one, whatever subjects they are in.
+    """A schema with references, metadata and rules; equal contents have one id in all subjects.
 
     Attributes:
         schema: text of the schema: JSON without blanks, members in the order as given.
@@ -101,7 +101,7 @@ class Content:
 
     @cached_property
     def normal(self) -> Content:
-        """The content with the members of its schema in alphabetic order, and its references by name."""
+        """The content with members of the schema in alphabetic order, and references by name."""
         by_name = tuple(sorted(self.references, key=lambda each: each.name))
         return replace(self, schema=_compact(json.loads(self.schema), ordered=True), references=by_name)
 
@@ -167,7 +167,7 @@ def inlined(content: Content, find: Callable[[Reference], Content]) -> str:
 
 
 class _Inlining:
-    """A walk through an Avro schema that defines names where they are first used.
+    """A walk through an Avro schema that inlines referenced types at the first use of a name.
 
     A definition may be used by several schemas that are put in: it is walked through like the rest, and a type that is
     defined already becomes its name.

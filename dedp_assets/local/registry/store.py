@@ -32,7 +32,7 @@ class Store(Protocol):
     """Keeper of records."""
 
     def reading(self) -> AbstractContextManager[Records]:
-        """Open the records as they are."""
+        """Open the current records."""
 
     def writing(self, *scopes: str) -> AbstractContextManager[Records]:
         """Open the records for changes, which are kept at the end of the block, all or, after an error, none.
@@ -43,7 +43,7 @@ class Store(Protocol):
 
 
 class Memory:
-    """Records in memory, as they are written to a file."""
+    """Records in memory, in the form of the file."""
 
     def __init__(self) -> None:
         self._contents: dict[int, Content] = {}
@@ -133,7 +133,7 @@ class FileStore:
 
     @contextmanager
     def reading(self) -> Iterator[Records]:
-        """Open the records as they are."""
+        """Open the current records."""
         yield self._read()
 
     @contextmanager
@@ -194,7 +194,7 @@ class PostgresStore:
 
     @contextmanager
     def reading(self) -> Iterator[Records]:
-        """Open the records as they are."""
+        """Open the current records."""
         with self._connection() as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             yield _Rows(connection)

@@ -1,4 +1,4 @@
-"""Semantics of a schema registry: what each request reads and changes, whatever keeps the records.
+"""Semantics of a schema registry: reads and changes of each request, over any store of records.
 
 Ids are of contents and hold for all subjects; versions are of one subject. A version softly deleted is out of the
 history, keeps its number, and its schema stays readable by id, as long as records may be about that were written with
@@ -34,10 +34,10 @@ _CONTEXT = re.compile(r":(\.[^:]*):(.*)", re.DOTALL)
 
 
 class Judge(Protocol):
-    """Judge of compatibility, as ``judge_schema`` of the quality patterns is one."""
+    """Judge of compatibility, such as ``judge_schema`` of the quality patterns."""
 
     def __call__(self, new: str, history: Sequence[str], *, mode: str, dialect: Kind) -> Finding:
-        """Judge whether a schema may follow earlier ones, oldest first.
+        """Judge whether a schema may follow earlier schemas, oldest first.
 
         Raises:
             ContractError: for a text that is no schema.
@@ -48,7 +48,7 @@ class Records(Protocol):
     """Records of a registry within one transaction."""
 
     def versions(self, subject: str) -> Sequence[Version]:
-        """Return the versions of a subject, oldest first, softly deleted ones included."""
+        """Return the versions of a subject, oldest first, with softly deleted versions."""
 
     def every_version(self) -> Sequence[Version]:
         """Return the versions of all subjects."""
@@ -63,10 +63,10 @@ class Records(Protocol):
         """Return the id of the content with an identity."""
 
     def identify(self, content: Content) -> int:
-        """Return the id of a content: a new one only for a content that has none."""
+        """Return the id of a content, new for an unknown content."""
 
     def add(self, version: Version) -> None:
-        """Add a version, whose number no other one of its subject has."""
+        """Add a version; a number is of one version of a subject."""
 
     def hide(self, version: Version) -> None:
         """Mark a version as softly deleted."""
@@ -109,7 +109,7 @@ class Subjects:
     # --- schemas ------------------------------------------------------------------------------------------------------
 
     def register(self, subject: str, content: Content, *, normalize: bool = False) -> Version:
-        """Return the version of a content, added after the last one unless the subject has the content already.
+        """Return the version of a content, added as the last one unless already present.
 
         Raises:
             RegistryError: 40901 if the content is not compatible with the subject's history, 42201 if it is no schema,
@@ -452,12 +452,12 @@ def _refusing_invalid() -> Iterator[None]:
 
 def _reasons(finding: Finding, numbers: Sequence[int]) -> list[str]:
     """Return the incompatibilities of a finding, with the numbers of the subject's versions."""
-    told = [
+    reasons = [
         f"{each['direction']}, version {numbers[each['version'] - 1]}: "
         f"{each['path'] or 'the schema'}: {each['message']}"
         for each in finding.figures.get("incompatibilities", ())
     ]
-    return told or [finding.note or "the schema is incompatible"]
+    return reasons or [finding.note or "the schema is incompatible"]
 
 
 def _live(versions: Iterable[Version]) -> list[Version]:

@@ -1,4 +1,4 @@
-"""A schema registry by Confluent's API: newest schemas, schemas by id, tests and registrations; the header of records.
+"""A schema registry by Confluent's API, and the header of records in Confluent's wire format.
 
 A record in Confluent's wire format begins with a zero byte and the id of its schema in four bytes, so that readers
 find the schema that the record was written with, however old the record is.

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import http.client
 import json
+import subprocess
 from urllib.parse import urlsplit
 
 import pytest
 
-from dedp_assets.local.registry.app import command
+from dedp_assets.local.ports import free as free_port
+from dedp_assets.local.registry.app import application, command
 from dedp_assets.resources.announced import announced
+from dedp_assets.resources.environments import child_environment
+from tests.faults.processes import wait_until
+from tests.fixtures import answering
 from tests.local.registry.judging import record
 
 V1, V2, V3 = record("a"), record("a", "b="), record("a", "b")
@@ -137,7 +142,6 @@ def test_answers_have_the_content_type_of_the_registry_and_unknown_addresses_are
     assert asked(url, "GET", "/") == (200, {}, kind)
     assert asked(url, "GET", "/nowhere") == (404, {"error_code": 404, "message": "HTTP 404"}, kind)
     assert asked(url, "PUT", "/subjects")[::2] == (405, kind)
-    assert asked(url, "GET", "/subjects/")[0] == 404
     connection = http.client.HTTPConnection("127.0.0.1", urlsplit(url).port, timeout=30)
     connection.request("GET", "/subjects", headers={"Host": "evil.example"})
     assert connection.getresponse().status == 400
@@ -207,10 +211,32 @@ def test_texts_in_schemas_and_metadata_come_back_as_they_were(url, odd):
     assert asked(url, "POST", "/subjects/s", {"schema": sent["schema"]})[1]["error_code"] == 40403
 
 
-def test_the_command_announces_the_address(tmp_path):
-    """For the server of the home, on loopback alone."""
-    words = command(tmp_path / "registry", port=8081)
-    assert words[words.index("--factory") + 1] == "dedp_assets.local.registry.app:application"
-    assert words[words.index("--host") + 1 :][:3] == ["127.0.0.1", "--port", "8081"]
-    assert (tmp_path / "registry" / "address").read_text() == "http://127.0.0.1:8081"
-    assert announced(tmp_path / "empty") == ""
+@pytest.mark.parametrize(("kept", "status"), [("file", 200), ("", 200), ("postgres", 500)])
+def test_the_setting_says_where_schemas_are_kept(monkeypatch, tmp_path, kept, status):
+    """In a file of the home unless a database is wanted; without that database no file stands in for it."""
+    for name, value in {"DEDP_HOME": str(tmp_path), "DEDP_REGISTRY": kept, "DEDP_POSTGRES": ""}.items():
+        monkeypatch.setenv(name, value)
+    with answering(application(), lifespan="off") as url:
+        answer = asked(url, "POST", "/subjects/s/versions", {"schema": V1})
+        assert (answer[0], answer[1].get("error_code")) == (status, None if status == 200 else 50001)
+    assert (tmp_path / "registry" / "schemas.json").exists() == (status == 200)
+    monkeypatch.setenv("DEDP_REGISTRY", "nowhere")
+    with pytest.raises(ValueError, match="DEDP_REGISTRY must be one of file, postgres, not nowhere"):
+        application()
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_comes_back_with_its_schemas(tmp_path):
+    """The command listens where the address says, as long as the process lives."""
+    folder, port = tmp_path / "registry", free_port()
+    words, environment = command(folder, port=port), child_environment({"DEDP_HOME": str(tmp_path)})
+    for attempt in range(2):
+        with subprocess.Popen(words, env=environment) as server:
+            try:
+                assert wait_until(lambda: announced(folder))
+                assert asked(announced(folder), "GET", "/subjects")[1] == ["s"] * attempt
+                assert asked(announced(folder), "POST", "/subjects/s/versions", {"schema": V1})[1]["version"] == 1
+            finally:
+                server.kill()
+    assert announced(folder) == ""
+    assert words[words.index("--host") + 1 :][:3] == ["127.0.0.1", "--port", str(port)]
