@@ -78,7 +78,7 @@ class Records(Protocol):
         """Return the value of a setting; empty for none."""
 
     def set(self, scope: str, name: str, value: str) -> None:
-        """Change a setting; an empty value removes it."""
+        """Change a setting, or remove a setting by an empty value."""
 
 
 def qualified(subject: str) -> str:
@@ -144,7 +144,7 @@ class Subjects:
         raise RegistryError(40403, "Schema not found")
 
     def test(self, subject: str, content: Content, number: int | None, *, normalize: bool = False) -> list[str]:
-        """Return the reasons that a content is not compatible; none if it is.
+        """Return the reasons that a content is not compatible; empty for a compatible content.
 
         Args:
             subject: the subject, whose level counts.
@@ -203,7 +203,7 @@ class Subjects:
     # --- subjects and versions ----------------------------------------------------------------------------------------
 
     def names(self, prefix: str = "", *, deleted: bool = False, deleted_only: bool = False) -> list[str]:
-        """Return the names of subjects, those with softly deleted versions alone if asked for."""
+        """Return the names of subjects, by choice with or only of softly deleted subjects."""
         every = self._records.every_version()
         live, known = {version.subject for version in _live(every)}, {version.subject for version in every}
         chosen = known - live if deleted_only else known if deleted else live
@@ -236,7 +236,7 @@ class Subjects:
         return found[-1]
 
     def referring(self, subject: str, number: int) -> list[int]:
-        """Return the ids of contents in versions, softly deleted ones too, that refer to a version.
+        """Return the ids of contents in versions, also softly deleted, that refer to a version.
 
         Raises:
             RegistryError: 40401, 40402.
@@ -244,7 +244,7 @@ class Subjects:
         return sorted(self._referring([self.version(subject, number, deleted=True)]))
 
     def delete(self, subject: str, *, permanent: bool = False) -> list[int]:
-        """Delete the versions of a subject; softly, its own level and mode go as well. Returns their numbers.
+        """Delete the versions of a subject, softly with level and mode; return the versions' numbers.
 
         Raises:
             RegistryError: 40401 for an unknown subject, 40404 for one that is softly deleted already, 40405 for one
@@ -269,7 +269,7 @@ class Subjects:
         return [version.number for version in doomed]
 
     def delete_version(self, subject: str, number: int, *, permanent: bool = False) -> int:
-        """Delete a version of a subject, and return its number.
+        """Delete a version of a subject, and return the version's number.
 
         Raises:
             RegistryError: 40401, 40402 for what is unknown, 40406 for a version that is softly deleted already, 40407
@@ -293,7 +293,7 @@ class Subjects:
     # --- levels and modes ---------------------------------------------------------------------------------------------
 
     def level(self, subject: str) -> str:
-        """Return the level that counts for a subject: its own, or that of everything."""
+        """Return the level of a subject, by default the level of everything."""
         return self._counting(subject, "level")
 
     def own_level(self, scope: str, *, default: bool = False) -> str:
@@ -316,7 +316,7 @@ class Subjects:
         return chosen
 
     def forget_level(self, scope: str) -> str:
-        """Remove the own level of a subject or of everything, and return it.
+        """Remove the own level of a subject or of everything, and return the level.
 
         Raises:
             RegistryError: 40408 for a subject without its own, 42205 in a mode without writes.
@@ -345,7 +345,7 @@ class Subjects:
         return chosen
 
     def forget_mode(self, scope: str) -> str:
-        """Remove the own mode of a subject or of everything, and return it.
+        """Remove the own mode of a subject or of everything, and return the mode.
 
         Raises:
             RegistryError: 40409 for a subject without its own.

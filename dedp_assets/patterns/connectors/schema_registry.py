@@ -111,7 +111,7 @@ class SchemaRegistry:
 
 
 def latest_schema(registry: SchemaRegistry, subject: str) -> RegisteredSchema:
-    """Return the newest schema of a subject, as the registry has it now.
+    """Request the newest schema of a subject.
 
     Raises:
         NotReady: if the registry does not answer, or nobody has registered a schema yet.
@@ -141,7 +141,7 @@ def schema_by_id(registry: SchemaRegistry, schema_id: int) -> RegisteredSchema:
 
 
 def register_schema(registry: SchemaRegistry, subject: str, text: str, *, dialect: Dialect = "AVRO") -> int:
-    """Register a schema as the newest of a subject, unless the subject has the schema, and return its id.
+    """Register a schema as the newest of a subject, unless present, and return the schema's id.
 
     Raises:
         NotReady: if the registry does not answer.
@@ -157,7 +157,7 @@ def register_schema(registry: SchemaRegistry, subject: str, text: str, *, dialec
 def incompatibilities(
     registry: SchemaRegistry, subject: str, text: str, *, dialect: Dialect = "AVRO"
 ) -> tuple[str, ...]:
-    """Return the reasons that a schema cannot be the next of a subject; none if it can.
+    """Return the reasons that a schema cannot be the next of a subject; empty for a fit.
 
     Raises:
         NotReady: if the registry does not answer.
