@@ -128,7 +128,7 @@ def _add_up(commands: Any) -> None:  # noqa: ANN401 - argparse does not export t
     """Add the command that keeps the platform running."""
     up = commands.add_parser(
         "up",
-        help="Spark engine, PostgreSQL, Kafka, HTTP services, status page, Dagster's servers; Ctrl-C ends them",
+        help="Spark engine, PostgreSQL, Kafka, HTTP services, schema registry, status page, Dagster; Ctrl-C ends them",
     )
     up.add_argument("--port", type=int, default=3000, help="port of the webserver (default 3000)")
     up.add_argument("--engine-port", type=int, default=15002, help="port of the Spark engine (default 15002)")
@@ -136,6 +136,7 @@ def _add_up(commands: Any) -> None:  # noqa: ANN401 - argparse does not export t
     up.add_argument("--kafka-port", type=int, default=9092, help="port of Kafka; its controller takes the next one")
     up.add_argument("--services-port", type=int, default=8800, help="port of the HTTP services (default 8800)")
     up.add_argument("--status-port", type=int, default=3001, help="port of the status page (default 3001)")
+    up.add_argument("--registry-port", type=int, default=8081, help="port of the schema registry (default 8081)")
 
 
 def _add_cost(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
@@ -259,6 +260,7 @@ def _up(chosen: argparse.Namespace) -> int:
         chosen.kafka_port,
         chosen.services_port,
         chosen.status_port,
+        chosen.registry_port,
     )
     return up(settings(), ports)
 

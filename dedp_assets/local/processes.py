@@ -18,6 +18,7 @@ import psycopg
 from dedp_assets.instance import close_abandoned, prepare_home
 from dedp_assets.local import code_server, engine, ports, postgres, services, status_server
 from dedp_assets.local.kafka import Broker
+from dedp_assets.local.registry import app as registry
 from dedp_assets.local.supervision import Server, Supervision, end_leftovers, supervise
 from dedp_assets.local.telling import Telling
 from dedp_assets.project import project
@@ -57,6 +58,7 @@ class Ports:
         kafka: Kafka; its controller takes the next one.
         services: the HTTP services.
         status: the status page.
+        registry: the schema registry.
     """
 
     web: int = 3000
@@ -65,6 +67,7 @@ class Ports:
     kafka: int = 9092
     services: int = 8800
     status: int = 3001
+    registry: int = 8081
 
 
 def up(settings: Settings, ports_: Ports) -> int:
@@ -145,6 +148,7 @@ class _Platform:
         self._answers: dict[str, Callable[[], str]] = {
             "engine": self._engine,
             "status": self._status,
+            "registry": self._registry,
             "web": self._web,
         }
         scripts, locations = Path(sys.executable).parent, project().locations
@@ -167,8 +171,7 @@ class _Platform:
             self.servers.append(Server(name, code_server.command(location, port), {**dagster, **threads}))
             self._answers[name] = partial(_loaded, port)
         self.servers.append(Server("web", web, dagster))
-        page = status_server.command(settings.home / status_server.FOLDER, port=ports_.status)
-        self.servers.append(Server("status", page, {**home, **importable}))
+        self.servers += self._own_pages({**home, **importable})
         self.servers.append(Server("daemon", [str(scripts / "dagster-daemon"), "run", *code], dagster))
         self.waiting, self._trouble = set(self._answers), ""
 
@@ -220,6 +223,10 @@ class _Platform:
         address = f"http://127.0.0.1:{self._ports.status}"
         return f"what needs somebody is at {address}" if listens(self._ports.status) else ""
 
+    def _registry(self) -> str:
+        address = f"http://127.0.0.1:{self._ports.registry}"
+        return f"the schema registry answers at {address}" if listens(self._ports.registry) else ""
+
     def _http(self) -> str:
         address = f"http://127.0.0.1:{self._ports.services}"
         return f"HTTP services answer at {address}" if listens(self._ports.services) else ""
@@ -230,6 +237,13 @@ class _Platform:
             return []
         self._answers["services"] = self._http
         return [Server("services", services.command(self._settings.home / http.FOLDER, port=self._ports.services))]
+
+    def _own_pages(self, variables: Mapping[str, str]) -> list[Server]:
+        """Return the servers of the status page and of the schema registry."""
+        home, ports_ = self._settings.home, self._ports
+        page = status_server.command(home / status_server.FOLDER, port=ports_.status)
+        schemas = registry.command(home / registry.FOLDER, port=ports_.registry)
+        return [Server("status", page, variables), Server("registry", schemas, variables)]
 
     def _database(self) -> str:
         """Create the database with the first rows; return the readiness message, empty if not ready."""
@@ -285,6 +299,7 @@ def _engine_server(settings: Settings, port: int) -> Server:
 def _wanted(settings: Settings, ports_: Ports) -> dict[str, int]:
     wanted = {"the Spark engine (--engine-port)": ports_.engine, "the webserver (--port)": ports_.web}
     wanted["the status page (--status-port)"] = ports_.status
+    wanted["the schema registry (--registry-port)"] = ports_.registry
     if settings.kafka is None:
         wanted |= {
             "Kafka (--kafka-port)": ports_.kafka,

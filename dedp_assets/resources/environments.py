@@ -19,6 +19,7 @@ variable               meaning                                                  
 ``DEDP_KAFKA``         ``host:port`` of a Kafka broker: visits come by its topic   empty: visits by files
 ``DEDP_KAFKA_TOPIC``   that topic                                                  ``visits``
 ``DEDP_SERVICES``      URL of the HTTP services                                    ones of ``$DEDP_HOME``
+``DEDP_REGISTRY``      where `dedp up` keeps schemas: ``file``, or ``postgres``   ``file``
 ``DEDP_WEB``           URL of Dagster's webserver, for triggers                    that of ``dedp up``
 ``DEDP_STATUS_PAGE``   URL of the status page, for links in Dagster's UI           that of ``dedp up``
 ``DEDP_ADS_TOPIC``     the topic of the ads that were shown                        ``ads``
@@ -134,6 +135,7 @@ class Settings:
     kafka: str | None = None
     kafka_topic: str = "visits"
     services: str | None = None
+    registry: Literal["file", "postgres"] = "file"
     web: str | None = None
     status_page: str | None = None
     ads_topic: str = "ads"
@@ -193,6 +195,7 @@ def settings() -> Settings:
         kafka=env.get("DEDP_KAFKA") or None,
         kafka_topic=env.get("DEDP_KAFKA_TOPIC") or "visits",
         services=env.get("DEDP_SERVICES") or None,
+        registry="postgres" if _choice(env, "DEDP_REGISTRY", ("file", "postgres")) == "postgres" else "file",
         web=env.get("DEDP_WEB") or None,
         status_page=(env.get("DEDP_STATUS_PAGE") or "").rstrip("/") or None,
         ads_topic=env.get("DEDP_ADS_TOPIC") or "ads",

@@ -44,6 +44,7 @@ SERVERS = {
     "database": "bin/postgres -D",
     "services": "sources.services:application",
     "status": "status_server:application",
+    "registry": "registry.app:application",
     # What `dagster code-server start` answers for; the first location is the project's own.
     **{
         f"code_{location.name}" if number else "code": f"info --location-name {location.name}"
@@ -79,7 +80,8 @@ def taken():
         yield listener.getsockname()[1]
 
 
-OPTIONS = ("--port", "--engine-port", "--database-port", "--kafka-port", "--services-port", "--status-port")
+ONES = ("--port", "--engine-port", "--services-port", "--status-port", "--registry-port")
+OPTIONS = (*ONES, "--database-port", "--kafka-port")
 
 
 @pytest.mark.parametrize("option", OPTIONS)
@@ -104,6 +106,7 @@ def test_ports_that_cannot_work_are_refused_before_anything_starts(here, capsys,
     free = str(free_port())
     ports = ["--port", web.replace("free", free), "--engine-port", spark.replace("free", free)]
     ports += ["--kafka-port", str(free_pair()), "--services-port", str(free_port()), "--status-port", str(free_port())]
+    ports += ["--registry-port", str(free_port())]
     assert main(["up", *ports]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 1
 
@@ -111,7 +114,7 @@ def test_ports_that_cannot_work_are_refused_before_anything_starts(here, capsys,
 @contextmanager
 def platform_up(folder):
     """`dedp up` in a session of its own; yields it once its page is there, with what it said, and leaves nothing."""
-    single = {name: free_port() for name in ("--port", "--engine-port", "--services-port", "--status-port")}
+    single = {name: free_port() for name in ONES}
     ports = {**single, "--kafka-port": free_pair()}
     said = folder / "said"
     with said.open("wb") as output:

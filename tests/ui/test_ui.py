@@ -232,6 +232,8 @@ def up(home, test_settings):
         str(free_port()),
         "--status-port",
         str(status_port),
+        "--registry-port",
+        str(free_port()),
     ]
     with (home / "up.log").open("wb") as log:
         running = subprocess.Popen([DEDP, "up", *ports], env=environment, stdout=log, stderr=log)

@@ -15,6 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from dedp_assets.patterns.connectors.parts import kafka_said, sentence
+from dedp_assets.patterns.connectors.schema_registry import SchemaRegistry, framed, latest_schema
 from dedp_assets.patterns.connectors.sinks import Answer, Outgoing
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.extras import optional
@@ -37,11 +38,14 @@ class TopicSink:
         client: settings of the client, ``bootstrap.servers`` among them.
         limit: the most records that one request may hold.
         give_up_seconds: how long a record is tried to be sent.
+        schemas: registry whose newest schema of ``<destination>-value`` each record names in a header of 5 bytes;
+            ``None`` sends records without a header.
     """
 
     client: Mapping[str, Any]
     limit: int = 500
     give_up_seconds: float = 10
+    schemas: SchemaRegistry | None = None
     _producer: confluent_kafka.Producer | None = field(default=None, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
@@ -58,11 +62,14 @@ class TopicSink:
     def send(self, destination: str, records: Sequence[Outgoing]) -> Sequence[Answer]:
         """Send records and wait for the broker's acknowledgements; requests never overlap."""
         answers = [_UNANSWERED] * len(records)
+        header = framed(latest_schema(self.schemas, f"{destination}-value").id, b"") if self.schemas else b""
         with self._lock:
             # A producer that failed, or gave up a record, takes no more of it.
             producer, self._producer = self._producer or self._started(), None
             for place, record in enumerate(records):
-                if untaken := self._enqueued(producer, destination, record, partial(_record_answer, answers, place)):
+                if untaken := self._enqueued(
+                    producer, destination, record, header, partial(_record_answer, answers, place)
+                ):
                     answers[place] = untaken
                     break
             producer.flush()
@@ -73,14 +80,21 @@ class TopicSink:
         return [*answers[: gap + 1], *[_UNANSWERED] * (len(answers) - gap - 1)]
 
     def _enqueued(
-        self, producer: confluent_kafka.Producer, topic: str, record: Outgoing, on_delivery: Callable[..., None]
+        self,
+        producer: confluent_kafka.Producer,
+        topic: str,
+        record: Outgoing,
+        header: bytes,
+        on_delivery: Callable[..., None],
     ) -> Answer | None:
         """Enqueue a record, waiting for room; return ``None``, or the answer for a rejected record."""
         headers: dict[str, str | bytes | None] = {"id": record.id}
         deadline = time.monotonic() + self.give_up_seconds
         while True:
             try:
-                producer.produce(topic, record.value, record.key, headers=headers, on_delivery=on_delivery)
+                producer.produce(
+                    topic, header + record.value.encode(), record.key, headers=headers, on_delivery=on_delivery
+                )
             except BufferError as error:
                 if time.monotonic() > deadline:
                     return Answer("failed", reason=str(error))

@@ -22,6 +22,7 @@ from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.partitions import misfit, quoted, stored_type, text
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.schema_changes import made_in_place
 from dedp_assets.patterns.core.sql_options import reason_of, truth
 from dedp_assets.patterns.delta.log.protocol import unwritable
 from dedp_assets.patterns.delta.log.table_state import TableState
@@ -95,6 +96,7 @@ def alterations(spec: TableSpec, location: str, state: TableState) -> Iterator[s
     for name, column in spec.columns.items():
         if name not in state.columns:
             yield f"ALTER TABLE {table} ADD COLUMNS ({identifier(name)} {column.type}{_comment(column.comment)})"
+    yield from (f"ALTER TABLE {table} {change.clause}" for change in made_in_place(spec, state.columns))
     for name, predicate in spec.checks.items():
         if f"{_PREFIX}{name}".lower() not in {key.lower() for key in state.properties}:
             yield f"ALTER TABLE {table} ADD CONSTRAINT {identifier(name)} CHECK ({predicate})"
@@ -267,11 +269,9 @@ def _refuse_migration(spec: TableSpec, state: TableState) -> None:
             f"{spec.name} is partitioned by {list(state.partition_columns)}, declared is {list(spec.partition_by)}: "
             "write a new table and move the rows"
         )
-    gone = [name for name in state.columns if name not in spec.columns]
-    if gone:
+    if gone := [name for name in state.columns if name not in spec.columns]:
         raise SchemaMismatch(f"{spec.name} has columns {gone} that are no longer declared: declare or migrate them")
-    required = [name for name, c in spec.columns.items() if c.required and name not in state.columns]
-    if required:
+    if required := [name for name, c in spec.columns.items() if c.required and name not in state.columns]:
         raise SchemaMismatch(f"{spec.name} cannot add required columns {required} to stored rows: add them as optional")
     if differing := list(_differences(spec, state)):
         raise SchemaMismatch(f"{spec.name}: {'; '.join(differing)}: this needs a migration")
@@ -279,11 +279,12 @@ def _refuse_migration(spec: TableSpec, state: TableState) -> None:
 
 def _differences(spec: TableSpec, state: TableState) -> Iterator[str]:
     """Describe the differences between stored and declared columns and constraints of the same name."""
+    widened = {change.path[0] for change in made_in_place(spec, state.columns)}
     for name in (name for name in spec.columns if name in state.columns):
         column, stored = spec.columns[name], state.columns[name]
         if column.required and stored["nullable"]:
             yield f"{name} is declared as required, the table allows NULL"
-        if stored_type(column.type) not in ("", stored["type"]):
+        if stored_type(column.type) not in ("", stored["type"]) and name not in widened:
             yield f"{name} is declared as {column.type}, the table has {stored['type']}"
     held = {key.lower(): rule for key, rule in state.properties.items()}
     for name, predicate in spec.checks.items():

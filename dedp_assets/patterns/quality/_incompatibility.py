@@ -1,0 +1,88 @@
+"""Obstacles to reading data of one schema by another, paths of fields, and pairs of types that are judged once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+__all__ = ["Pairs", "Problem", "at", "below", "settled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One obstacle to reading.
+
+    Attributes:
+        path: field, with dots between the names of nested fields; empty for the schema as a whole.
+        rule: broken rule, in snake case.
+        message: one sentence without the path.
+    """
+
+    path: str
+    rule: str
+    message: str
+
+
+_AGAIN = Problem("", "", "a type within itself that cannot be read, as said where it begins")
+
+
+class Pairs:
+    """Verdicts on pairs of types: each pair is looked at once, also where a type holds itself.
+
+    Args:
+        failing: pairs that an earlier walk found unreadable.
+    """
+
+    def __init__(self, failing: frozenset[tuple[int, int]] = frozenset()) -> None:
+        self._failing = failing
+        self._known: dict[tuple[int, int], list[Problem] | None] = {}
+        self._kept: list[object] = []  # an id is one object's own only as long as the object lives
+        self.assumed = False
+        """Whether the walk met a pair within itself and took it for readable."""
+
+    @property
+    def found(self) -> frozenset[tuple[int, int]]:
+        """Pairs that cannot be read."""
+        return frozenset(pair for pair, problems in self._known.items() if problems)
+
+    def judged(self, reader: object, writer: object, look: Callable[[], list[Problem]]) -> list[Problem]:
+        """Return the problems of a pair: all at the first time, one at a later time."""
+        pair = id(reader), id(writer)
+        if pair not in self._known:
+            self._kept += (reader, writer)
+            self._known[pair] = None
+            self._known[pair] = found = look()
+            return found
+        known = self._known[pair]
+        if known is not None:
+            return known[:1]
+        self.assumed = self.assumed or pair not in self._failing
+        return [_AGAIN] if pair in self._failing else []
+
+
+def settled(walk: Callable[[Pairs], list[Problem]]) -> list[Problem]:
+    """Return the problems that a walk finds once nothing taken for readable proves to be unreadable."""
+    pairs = Pairs()
+    found = walk(pairs)
+    while pairs.assumed and pairs.found:
+        before = pairs.found
+        pairs = Pairs(before)
+        found = walk(pairs)
+        if pairs.found == before:
+            break
+    return [problem for problem in found if problem.rule]
+
+
+def at(path: str, name: str) -> str:
+    """Return the path of a part: a field, ``[]`` for the items of an array, ``{}`` for the values of a map."""
+    joined = f"{path}{name}" if name.startswith(("[", "{")) else f"{path}.{name}"
+    return joined.strip(".")
+
+
+def below(name: str, found: Iterable[Problem]) -> list[Problem]:
+    """Return the problems of a part as problems of the whole."""
+    return [replace(problem, path=_joined(name, problem.path)) for problem in found]
+
+
+def _joined(name: str, path: str) -> str:
+    return at(name, path) if path else name

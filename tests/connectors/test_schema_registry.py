@@ -1,0 +1,162 @@
+"""A schema registry as topics use it: against the platform's own, and against one that answers anything."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from dedp_assets.local.registry.app import serve
+from dedp_assets.local.registry.store import FileStore
+from dedp_assets.patterns.connectors import topic_sink as topic_sinks
+from dedp_assets.patterns.connectors.schema_registry import (
+    SchemaRegistry,
+    decoded,
+    framed,
+    incompatibilities,
+    latest_schema,
+    register_schema,
+    schema_by_id,
+)
+from dedp_assets.patterns.connectors.sinks import Outgoing, send
+from dedp_assets.patterns.connectors.topic_sink import TopicSink
+from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
+from dedp_assets.patterns.quality.schema_compatibility_enforcer import judge_schema
+from tests.fixtures import answering
+
+V1 = json.dumps({"type": "record", "name": "Visit", "fields": [{"name": "page", "type": "string"}]})
+V2, V3 = V1.replace("]}", ', {"name": "n", "type": "int", "default": 0}]}'), V1.replace('"string"', '"int"')
+
+
+@pytest.fixture
+def registry(tmp_path):
+    """A registry over a file."""
+    with answering(serve(FileStore(tmp_path), judge_schema), lifespan="off") as url:
+        yield SchemaRegistry(url)
+
+
+def test_schemas_are_registered_and_found(registry):
+    """The newest of a subject, each by id; one that does not fit is refused with the field and the version."""
+    assert register_schema(registry, "a/b", V1) == register_schema(registry, "a/b", V1) == 1
+    assert incompatibilities(registry, "a/b", V2) == ()
+    assert register_schema(registry, "a/b", V2) == 2
+    (reason,) = incompatibilities(registry, "a/b", V3)
+    assert reason.startswith("BACKWARD, version 2: page: ")
+    with pytest.raises(ContractError, match=r"subject a/b does not take the schema: .*version 2: page"):
+        register_schema(registry, "a/b", V3)
+    newest = latest_schema(registry, "a/b")
+    assert (newest.id, newest.version, newest.dialect, json.loads(newest.text)) == (2, 2, "AVRO", json.loads(V2))
+    assert json.loads(schema_by_id(registry, 1).text) == json.loads(V1)
+    assert register_schema(registry, "j", '{"type": "object"}', dialect="JSON") == 3
+    assert schema_by_id(registry, 3).dialect == "JSON"
+    assert incompatibilities(registry, "nobody", V1) == ()
+
+
+def test_a_schema_is_asked_for_by_its_id_once(registry, monkeypatch):
+    """It never changes; the newest one of a subject may, and is asked for each time."""
+    register_schema(registry, "s", V1)
+    known = schema_by_id(registry, 1)
+    monkeypatch.setattr(SchemaRegistry, "ask", lambda *_: pytest.fail("it was asked for again"))
+    assert schema_by_id(registry, 1) is known
+
+
+def test_what_is_not_there_yet_may_come_and_what_is_wrong_does_not_pass(registry):
+    """A subject without a schema is waited for; an id that nobody gave, or a text that is no schema, is not."""
+    with pytest.raises(NotReady, match="subject none has no schema in the registry: register one first"):
+        latest_schema(registry, "none")
+    with pytest.raises(ContractError, match="the registry has no schema 99"):
+        schema_by_id(registry, 99)
+    for call in (register_schema, incompatibilities):
+        with pytest.raises(ContractError, match="finds the request wrong"):
+            call(registry, "s", '{"type": "nothing"}')
+    with pytest.raises(NotReady, match=r"the schema registry at http://127.0.0.1:1 does not answer"):
+        latest_schema(SchemaRegistry("http://127.0.0.1:1"), "s")
+    with pytest.raises(ConfigError, match="no address of a schema registry"):
+        SchemaRegistry("file:///etc/passwd")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error"),
+    [
+        (500, b"{}", NotReady),
+        (429, b"", NotReady),
+        (401, b"who are you", ConfigError),
+        (302, b"", ConfigError),
+        (200, b"<html>", ContractError),
+        (200, b"[]", ContractError),
+        (200, b'{"id": "1", "schema": ""}', ContractError),
+        (200, b'{"id": 1}', ContractError),
+    ],
+)
+def test_answers_that_nobody_expects_are_errors_of_the_library(status, body, error):
+    """Another server stands there, or a proxy speaks for it."""
+    from starlette.applications import Starlette
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+    def answer(_):
+        return Response(body, status, {"Location": "/elsewhere"} if status == 302 else {})
+
+    with answering(Starlette(routes=[Route("/{path:path}", answer)]), lifespan="off") as url, pytest.raises(error):
+        latest_schema(SchemaRegistry(url), "s")
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"\x00" * 9])
+@pytest.mark.parametrize("schema_id", [0, 1, 2**32 - 1])
+def test_a_header_is_taken_off_as_it_was_put_on(schema_id, body):
+    """Whatever the body is."""
+    assert decoded(framed(schema_id, body)) == (schema_id, body)
+
+
+@pytest.mark.parametrize("payload", [b"", b'{"a": 1}', b"\x00\x00\x00\x01", b"\x01" + b"\x00" * 16])
+def test_a_record_without_a_header_is_refused(payload):
+    """JSON, a record that is cut, and one that names its schema in another way."""
+    with pytest.raises(ContractError, match="a record must begin with a zero byte"):
+        decoded(payload)
+
+
+class Producer:
+    """A producer whose broker takes everything."""
+
+    def __init__(self):
+        self.taken, self.told = [], []
+
+    def produce(self, _topic, value, *_, on_delivery, **__):
+        self.taken.append(value)
+        self.told.append(on_delivery)
+
+    def flush(self):
+        for told in self.told:
+            told(None, SimpleNamespace(partition=lambda: 0, offset=lambda: 0))
+        self.told.clear()
+
+
+@pytest.fixture
+def producer(monkeypatch):
+    made = Producer()
+    monkeypatch.setattr(topic_sinks.confluent_kafka, "Producer", lambda _: made)
+    return made
+
+
+RECORDS = [Outgoing("1", "k", '{"page": "/é"}'), Outgoing("2", "k", "{}")]
+
+
+def test_records_go_out_with_the_id_of_their_schema_if_that_is_wanted(registry, producer):
+    """The newest one at that time; without a registry they go out as they are."""
+    sink = TopicSink({"bootstrap.servers": "b:1"}, schemas=registry)
+    for number, text in enumerate((V1, V2), start=1):
+        register_schema(registry, "visits-value", text)
+        assert {answer.outcome for answer in sink.send("visits", RECORDS)} == {"accepted"}
+        assert [decoded(value) for value in producer.taken] == [(number, one.value.encode()) for one in RECORDS]
+        producer.taken.clear()
+    TopicSink({"bootstrap.servers": "b:1"}).send("visits", RECORDS)
+    assert producer.taken == [one.value.encode() for one in RECORDS]
+
+
+def test_without_a_schema_nothing_is_sent(registry, producer):
+    """The delivery waits until somebody has registered one."""
+    sink = TopicSink({"bootstrap.servers": "b:1"}, schemas=registry)
+    with pytest.raises(NotReady, match="subject visits-value has no schema"):
+        send(sink, "visits", RECORDS, attempts=3, pause_seconds=0)
+    assert producer.taken == []
