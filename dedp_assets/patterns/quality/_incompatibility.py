@@ -23,7 +23,7 @@ class Problem:
     message: str
 
 
-_AGAIN = Problem("", "", "a type within itself that cannot be read, as said where it begins")
+_AGAIN = Problem("", "", "it holds a type that cannot be read, as said of that type")
 
 
 class Pairs:
@@ -55,7 +55,8 @@ class Pairs:
             return found
         known = self._known[pair]
         if known is not None:
-            return known[:1]
+            first = [problem for problem in known if problem.rule] or known
+            return [replace(problem, rule=problem.rule or "holds_unreadable_type") for problem in first[:1]]
         self.assumed = self.assumed or pair not in self._failing
         return [_AGAIN] if pair in self._failing else []
 
