@@ -61,6 +61,7 @@ class _Walk:
 
     def uncovered(self, reader: Any, writer: Any) -> list[Problem]:  # noqa: ANN401 - JSON
         """List what the writer's schema allows and the reader's does not."""
+        reader, writer = self.reader.resolved(reader, alone=True), self.writer.resolved(writer, alone=True)
         return self.pairs.judged(reader, writer, lambda: self._whole(reader, writer))
 
     def _whole(self, reader: Any, writer: Any) -> list[Problem]:  # noqa: ANN401 - JSON
@@ -76,6 +77,8 @@ class _Walk:
 
     def _part(self, part: Mapping[str, Any], given: Sequence[Any], writer: Any) -> list[Problem]:  # noqa: ANN401 - JSON
         """List the problems of one part of the reader with the part of the data's schema that comes nearest."""
+        if False in given:
+            return []
         if not given:
             return [Problem("", "restriction_added", f"the data may be anything, the reader asks for {_shown(part)}")]
         tried = [self._pair(part, each) for each in given]
@@ -119,7 +122,7 @@ class _Walk:
 
     def _typed(self, part: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[Problem]:
         if lost := types_of(given, spread=True) - types_of(part, spread=True):
-            rule = "type_narrowed" if types_of(given) & types_of(part) or lost == {"fraction"} else "type_changed"
+            rule = "type_narrowed" if types_of(given, spread=True) - lost else "type_changed"
             yield replace(_other_type(part, given), rule=rule)
             return
         yield from _limits(part, given)

@@ -59,10 +59,10 @@ class Document:
             self._parts[id(schema)] = list(self._of(schema))
         return self._parts[id(schema)]
 
-    def resolved(self, schema: Any) -> Any:  # noqa: ANN401 - JSON
-        """Follow the references of a schema to a schema without one."""
+    def resolved(self, schema: Any, *, alone: bool = False) -> Any:  # noqa: ANN401 - JSON
+        """Follow the references of a schema to one without; ``alone`` follows references with nothing beside them."""
         passed = set[str]()
-        while isinstance(schema, dict) and "$ref" in schema:
+        while isinstance(schema, dict) and "$ref" in schema and not (alone and len(schema) > 1):
             place = schema["$ref"]
             if place in passed:
                 return True
