@@ -94,6 +94,7 @@ def test_positional_is_data_and_options_are_keywords(pattern):
     shapes = ("DataFrame", "Table", "Target", "Split", "Iterable", "Mapping", "Sink", "Finding", "Access")
     # what detectors judge: records of logs and runs, at a time
     shapes += ("Activity", "Measured", "Sequence", "LineageGraph", "datetime")
+    shapes += ("SchemaText",)  # what registries hold
     assert data
     assert all(any(shape in str(p.annotation) for shape in shapes) for p in data), [str(p) for p in data]
 

@@ -9,6 +9,7 @@ from itertools import cycle, islice
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -218,7 +219,7 @@ def reads(rows, schema):
             *[f"CAST({name} AS {each.dataType.simpleString()}) AS c" for name, each in leaves(schema)]
         )
         held = found.collect()
-    except PySparkException:
+    except (PySparkException, Py4JJavaError):  # the embedded engine raises the latter for a file of another type
         return False
     required = [place for place, (_, each) in enumerate(leaves(schema)) if not each.nullable]
     return all(row[place] is not None for row in held for place in required)
@@ -368,9 +369,9 @@ def test_a_type_that_only_spark_reads_is_refused(visits):
 
 @pytest.fixture
 def stored(make_table):
-    """A table with one row, written by Spark, and a way to bring it to another declaration."""
-    table = make_table(replace(SPEC, properties=WIDENING))
-    write(table, "SELECT 1 AS id, '/a' AS page, named_struct('name', 'Ada') AS user")
+    """A table without rows, at hand for Spark."""
+    table = make_table(SPEC)
+    table.ensure()
     return table
 
 
@@ -392,8 +393,10 @@ def test_rows_with_other_columns_are_refused_before_they_are_written(stored):
     assert stored.ledger.version() == before
     fitting = stored.session.sql("SELECT named_struct('name', 'Bo') AS user, '/b' AS PAGE, CAST(2 AS SMALLINT) AS id")
     assert enforce_compatibility(fitting, stored, mode="FULL").figures == {"added": [], "widened": []}
-    wider = fitting.selectExpr("CAST(id AS BIGINT) AS id", "page", "user", "1 AS n")
-    assert enforce_compatibility(wider, stored, new_columns=True).figures == {"added": ["n"], "widened": ["id"]}
+    more = fitting.selectExpr("id", "page", "user", "1 AS n")
+    assert enforce_compatibility(more, stored, new_columns=True).figures == {"added": ["n"], "widened": []}
+    with pytest.raises(SchemaMismatch, match="id: integer cannot become long in the stored table without the property"):
+        enforce_compatibility(fitting.selectExpr("CAST(id AS BIGINT) AS id", "page", "user"), stored)
 
 
 @pytest.mark.spark
@@ -402,12 +405,12 @@ def test_an_accepted_change_keeps_old_rows_and_old_queries(stored, make_table):
 
     The rows of the table before the change are still there by their columns, at the version of that time.
     """
+    write(stored, "SELECT 1 AS id, '/a' AS page, named_struct('name', 'Ada') AS user")
     version = stored.ledger.version()
     query = "id", "page", "user.name"
     before = stored.read().select(*query).collect()
-    spec = declared(
-        stored.spec, id=Column("BIGINT", required=True), user="STRUCT<name: STRING, age: INT>", ad_id="STRING"
-    )
+    wider = {"id": Column("BIGINT", required=True), "user": "STRUCT<name: STRING, age: INT>", "ad_id": "STRING"}
+    spec = declared(properties=WIDENING, **wider)
     found = enforce_compatibility(spec, stored, new_columns=True)
     assert found.figures == {"added": ["user.age", "ad_id"], "widened": ["id"]}
     table = make_table(spec)
