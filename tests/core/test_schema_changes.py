@@ -102,7 +102,7 @@ def test_a_stored_table_is_widened_and_gets_nested_fields(altered):
     assert altered(user="STRUCT<age: BIGINT, `a b`: ARRAY<INT>>") == []
     assert altered(user="STRUCT<age: BIGINT, e_mail: ARRAY<INT>>") == [
         "ALTER TABLE delta.`/t` ALTER COLUMN `user`.`age` TYPE bigint",
-        "ALTER TABLE delta.`/t` ADD COLUMNS (`user`.`e_mail` array<int>)",
+        "ALTER TABLE delta.`/t` ADD COLUMNS (`user`.`e_mail` ARRAY<int>)",
     ]
 
 
