@@ -96,6 +96,7 @@ def test_positional_is_data_and_options_are_keywords(pattern):
     shapes += ("Activity", "Measured", "Sequence", "LineageGraph", "datetime")
     # what agreements are about: the records of their two sides
     shapes += ("Contract", "Expectation")
+    shapes += ("SchemaText",)  # what registries hold
     assert data
     assert all(any(shape in str(p.annotation) for shape in shapes) for p in data), [str(p) for p in data]
 

@@ -1,4 +1,4 @@
-"""Differences between two schemas of a table, and the changes of type that Delta makes without rewriting files."""
+"""Differences between two schemas of a table, and the changes that Delta makes in place."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class SchemaChange:
 def schema_changes(
     before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], path: tuple[str, ...] = ()
 ) -> Iterator[SchemaChange]:
-    """List the differences between two lists of fields, at every depth; neither case nor order of names counts.
+    """List the differences between two lists of fields, at every depth, without case and order.
 
     Args:
         before: fields of the earlier schema, in the form of the log's schema.
@@ -103,7 +103,7 @@ def schema_changes(
 
 
 def made_in_place(spec: TableSpec, columns: Mapping[str, Mapping[str, Any]]) -> Iterator[SchemaChange]:
-    """List the changes inside of stored columns that make them the declared ones: fields to add, types to widen.
+    """List the changes from stored columns to declared columns: fields to add, types to widen.
 
     Args:
         spec: the declaration; its property ``delta.enableTypeWidening`` allows the latter.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from dedp_assets.patterns.quality._incompatibility import Pairs, Problem, at, below, settled
+from dedp_assets.patterns.quality._incompatibility import Pairs, Problem, all_problems, at, below
 
 __all__ = ["Node", "problems", "read"]
 
@@ -42,7 +42,7 @@ _DEFAULTS: Mapping[str, Callable[[Any], bool]] = {
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """A type of a schema; a type with a name is one object wherever the schema names it.
+    """A type of a schema; each type with a name is one object.
 
     Attributes:
         kind: ``record``, ``union``, ``int`` and so on.
@@ -96,8 +96,8 @@ def read(text: str) -> Node:
 
 
 def problems(reader: Node, writer: Node, *, logical_types: bool = False) -> list[Problem]:
-    """List the obstacles to reading data of ``writer`` by ``reader``; with the own rule for logical types, if asked."""
-    return settled(lambda pairs: _Resolution(logical_types, pairs).unread(reader, writer))
+    """List the obstacles to reading data of ``writer`` by ``reader``, logical types included if asked."""
+    return all_problems(lambda pairs: _Resolution(logical_types, pairs).unread(reader, writer))
 
 
 @dataclass
@@ -157,7 +157,7 @@ class _Resolution:
         return [Problem("", "union_branch_missing", f"{writer.shown} is none of the reader's types ({names})")]
 
     def _other_unit(self, reader: Node, writer: Node) -> list[Problem]:
-        """List a logical type that a reader who goes by its own takes for other values."""
+        """List a difference of logical types by which a reader takes values for other values."""
         (mine, scale, digits), (theirs, written_scale, written_digits) = reader.logical, writer.logical
         same = mine == theirs and scale == written_scale and digits >= written_digits
         if not self.logical_types or same or not {mine, theirs} - _SAME_TEXTS - {""}:
@@ -281,7 +281,7 @@ def _is_default(node: Node, value: Any) -> bool:  # noqa: ANN401 - JSON
 
 
 def _logical(stated: Mapping[str, Any], node: Node) -> tuple[str, int, int]:
-    """Return a logical type with scale and precision; a reader ignores one that it does not know or that is unfit."""
+    """Return the logical type of a schema with scale and precision; nothing for an unfit logical type."""
     name, scale, digits = stated.get("logicalType"), stated.get("scale", 0), stated.get("precision", 0)
     if not isinstance(name, str) or not isinstance(scale, int) or not isinstance(digits, int):
         return node.logical

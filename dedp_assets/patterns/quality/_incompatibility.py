@@ -1,11 +1,11 @@
-"""Obstacles to reading data of one schema by another, paths of fields, and pairs of types that are judged once."""
+"""Obstacles to reading data of one schema by another, and pairs of types that are judged once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-__all__ = ["Pairs", "Problem", "at", "below", "settled"]
+__all__ = ["Pairs", "Problem", "at", "below", "all_problems"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Problem:
     message: str
 
 
-_AGAIN = Problem("", "", "a type within itself that cannot be read, as said where it begins")
+_AGAIN = Problem("", "", "it holds a type that cannot be read, as said of that type")
 
 
 class Pairs:
@@ -45,22 +45,23 @@ class Pairs:
         """Pairs that cannot be read."""
         return frozenset(pair for pair, problems in self._known.items() if problems)
 
-    def judged(self, reader: object, writer: object, look: Callable[[], list[Problem]]) -> list[Problem]:
+    def judged(self, reader: object, writer: object, compare: Callable[[], list[Problem]]) -> list[Problem]:
         """Return the problems of a pair: all at the first time, one at a later time."""
         pair = id(reader), id(writer)
         if pair not in self._known:
             self._kept += (reader, writer)
             self._known[pair] = None
-            self._known[pair] = found = look()
+            self._known[pair] = found = compare()
             return found
         known = self._known[pair]
         if known is not None:
-            return known[:1]
+            first = [problem for problem in known if problem.rule] or known
+            return [replace(problem, rule=problem.rule or "holds_unreadable_type") for problem in first[:1]]
         self.assumed = self.assumed or pair not in self._failing
         return [_AGAIN] if pair in self._failing else []
 
 
-def settled(walk: Callable[[Pairs], list[Problem]]) -> list[Problem]:
+def all_problems(walk: Callable[[Pairs], list[Problem]]) -> list[Problem]:
     """Return the problems that a walk finds once nothing taken for readable proves to be unreadable."""
     pairs = Pairs()
     found = walk(pairs)
@@ -74,7 +75,7 @@ def settled(walk: Callable[[Pairs], list[Problem]]) -> list[Problem]:
 
 
 def at(path: str, name: str) -> str:
-    """Return the path of a part: a field, ``[]`` for the items of an array, ``{}`` for the values of a map."""
+    """Return the path of a part: a field, ``[]`` for items of an array, ``{}`` for values of a map."""
     joined = f"{path}{name}" if name.startswith(("[", "{")) else f"{path}.{name}"
     return joined.strip(".")
 

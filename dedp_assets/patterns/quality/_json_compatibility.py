@@ -1,4 +1,4 @@
-"""JSON Schema: whether all that one schema allows is allowed by another, told from the keywords.
+"""JSON Schema: whether one schema allows all that another allows, by the keywords.
 
 A schema is the conjunction of parts: a type with the limits of the type, an enumeration, a choice (``oneOf``,
 ``anyOf``), a negation. Each part of the reader needs a part of the data's schema that is at least as strict.
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dedp_assets.patterns.quality._incompatibility import Pairs, Problem, at, below, settled
+from dedp_assets.patterns.quality._incompatibility import Pairs, Problem, all_problems, at, below
 from dedp_assets.patterns.quality._json_schemas import TYPE_OF_KEYWORD, Document, type_of, types_of
 
 __all__ = ["problems", "read"]
@@ -47,7 +47,7 @@ def read(text: str) -> Document:
 def problems(reader: Document, writer: Document, *, lenient: bool = False) -> list[Problem]:
     """List the obstacles to reading data of ``writer`` by ``reader``."""
     allowed = _LENIENT if lenient else frozenset()
-    return settled(lambda pairs: _Walk(reader, writer, pairs, allowed).uncovered(reader.root, writer.root))
+    return all_problems(lambda pairs: _Walk(reader, writer, pairs, allowed).uncovered(reader.root, writer.root))
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,8 @@ class _Walk:
     allowed: frozenset[str]
 
     def uncovered(self, reader: Any, writer: Any) -> list[Problem]:  # noqa: ANN401 - JSON
-        """List what the writer's schema allows and the reader's does not."""
+        """List the obstacles to reading data of one schema by another."""
+        reader, writer = self.reader.resolved(reader, alone=True), self.writer.resolved(writer, alone=True)
         return self.pairs.judged(reader, writer, lambda: self._whole(reader, writer))
 
     def _whole(self, reader: Any, writer: Any) -> list[Problem]:  # noqa: ANN401 - JSON
@@ -76,6 +77,8 @@ class _Walk:
 
     def _part(self, part: Mapping[str, Any], given: Sequence[Any], writer: Any) -> list[Problem]:  # noqa: ANN401 - JSON
         """List the problems of one part of the reader with the part of the data's schema that comes nearest."""
+        if False in given:
+            return []
         if not given:
             return [Problem("", "restriction_added", f"the data may be anything, the reader asks for {_shown(part)}")]
         tried = [self._pair(part, each) for each in given]
@@ -119,7 +122,7 @@ class _Walk:
 
     def _typed(self, part: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[Problem]:
         if lost := types_of(given, spread=True) - types_of(part, spread=True):
-            rule = "type_narrowed" if types_of(given) & types_of(part) or lost == {"fraction"} else "type_changed"
+            rule = "type_narrowed" if types_of(given, spread=True) - lost else "type_changed"
             yield replace(_other_type(part, given), rule=rule)
             return
         yield from _limits(part, given)
@@ -256,8 +259,8 @@ def _limits(part: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[Probl
     for name, mine in part.items():
         theirs = given.get(name)
         if TYPE_OF_KEYWORD.get(name) in kinds and _is_stricter(name, mine, theirs):
-            said = f"{name} is {json.dumps(mine)}, the data has {'none' if theirs is None else json.dumps(theirs)}"
-            yield Problem("", f"{name}_{'added' if theirs is None else 'changed'}", said)
+            message = f"{name} is {json.dumps(mine)}, the data has {'none' if theirs is None else json.dumps(theirs)}"
+            yield Problem("", f"{name}_{'added' if theirs is None else 'changed'}", message)
 
 
 def _is_stricter(name: str, mine: Any, theirs: Any) -> bool:  # noqa: ANN401 - JSON

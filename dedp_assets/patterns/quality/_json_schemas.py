@@ -59,10 +59,10 @@ class Document:
             self._parts[id(schema)] = list(self._of(schema))
         return self._parts[id(schema)]
 
-    def resolved(self, schema: Any) -> Any:  # noqa: ANN401 - JSON
-        """Follow the references of a schema to a schema without one."""
+    def resolved(self, schema: Any, *, alone: bool = False) -> Any:  # noqa: ANN401 - JSON
+        """Follow references to a schema without a reference, or (``alone``) to one with further keywords."""
         passed = set[str]()
-        while isinstance(schema, dict) and "$ref" in schema:
+        while isinstance(schema, dict) and "$ref" in schema and not (alone and len(schema) > 1):
             place = schema["$ref"]
             if place in passed:
                 return True
@@ -153,7 +153,7 @@ def type_of(value: Any) -> set[str]:  # noqa: ANN401 - JSON
 
 
 def _typed(schema: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """List the type of a schema with its limits; without a stated type, the one that the limits are about."""
+    """List the type of a schema with the limits; without a stated type, the type of the limits."""
     limits = {name: value for name, value in schema.items() if name in TYPE_OF_KEYWORD}
     kinds = schema.get("type") or sorted({TYPE_OF_KEYWORD[name] for name in limits})
     if not kinds:

@@ -1,4 +1,4 @@
-"""Tables: whether queries of one schema can read rows of another, and which changes a stored table can make.
+"""Tables: whether queries of one schema can read rows of another, and the changes of a stored table.
 
 Backward, the new columns are read from files of old rows, where an added column is NULL or its default. Forward, an old
 query reads a table with the new columns: a column that it names must still be there.
@@ -56,7 +56,7 @@ def forward(changes: Sequence[SchemaChange]) -> list[Problem]:
 
 
 def of_rows(changes: Iterable[SchemaChange]) -> Iterator[SchemaChange]:
-    """List the changes that rows ask of a table; a write casts narrower types, and counts NULL and long texts."""
+    """List the changes that rows ask of a table, without differences that a write casts."""
     for change in changes:
         if change.kind == "added":
             yield replace(change, required=False)
@@ -83,7 +83,7 @@ def in_place(changes: Sequence[SchemaChange], *, widens: bool, additions: bool, 
 
 
 def _renamed(changes: Sequence[SchemaChange]) -> dict[str, str]:
-    """Map removed fields to fields added beside them with the same type: most likely the new names."""
+    """Map removed fields to fields added in the same place with the same type: likely the new names."""
     added = [change for change in changes if change.kind == "added" and not change.has_default]
     pairs = dict[str, str]()
     for gone in (change for change in changes if change.kind == "removed"):
@@ -126,16 +126,16 @@ def _unknown(_: SchemaChange) -> _Broken:
 
 
 def _not_addable(change: SchemaChange) -> _Broken:
-    said = "stored rows have no value for it: add it as one that may be NULL"
-    return ("required_column_added", said) if change.required else None
+    message = "stored rows have no value for it: add it as one that may be NULL"
+    return ("required_column_added", message) if change.required else None
 
 
 def _not_widened(change: SchemaChange, *, widens: bool, fixed: Sequence[str]) -> _Broken:
     possible = is_widening(change.before, change.after) and change.path[0] not in fixed
     if possible and widens:
         return None
-    said = f"{_shown(change.before)} cannot become {_shown(change.after)} in the stored table"
-    return "type_changed", f"{said} without the property delta.enableTypeWidening=true" if possible else said
+    message = f"{_shown(change.before)} cannot become {_shown(change.after)} in the stored table"
+    return "type_changed", f"{message} without the property delta.enableTypeWidening=true" if possible else message
 
 
 def _shown(kind: Any) -> str:  # noqa: ANN401 - a type in Spark's JSON form

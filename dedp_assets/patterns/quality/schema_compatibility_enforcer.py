@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from pyspark.sql import DataFrame
 
@@ -29,6 +29,8 @@ from dedp_assets.patterns.quality._incompatibility import Problem
 
 __all__ = ["judge_schema", "enforce_compatibility"]
 
+SchemaText: TypeAlias = str
+"""Text of a schema in one of the dialects."""
 _DIRECTIONS: Mapping[str, tuple[str, ...]] = {
     "NONE": (),
     "BACKWARD": ("BACKWARD",),
@@ -40,8 +42,8 @@ _TRANSITIVE = "_TRANSITIVE"
 
 @typed
 def judge_schema(
-    new: str,
-    history: Sequence[str],
+    new: SchemaText,
+    history: Sequence[SchemaText],
     *,
     mode: str = "BACKWARD",
     dialect: Literal["AVRO", "JSON", "TABLE"] = "AVRO",
@@ -88,8 +90,8 @@ def judge_schema(
             problems = _problems(dialect, direction, new, old, **options)
             found += [_stated(problem, direction=direction, version=version) for problem in problems]
     figures = {"compared": len(compared), "incompatibilities": found}
-    said = (f"{each['direction']}, version {each['version']}: {_sentence(each)}" for each in found)
-    return Finding("new_schema_is_compatible", passed=not found, figures=figures, note="; ".join(said))
+    sentences = (f"{each['direction']}, version {each['version']}: {_sentence(each)}" for each in found)
+    return Finding("new_schema_is_compatible", passed=not found, figures=figures, note="; ".join(sentences))
 
 
 @typed
@@ -133,8 +135,8 @@ allows one that may be NULL (column_unknown): nothing was written
     for direction in directions:
         found += _TABLE_RULES[direction](changes)
     if found:
-        said = "; ".join(dict.fromkeys(_sentence(_stated(problem)) for problem in found))
-        raise SchemaMismatch(f"{table.name}: {said}: nothing was written")
+        sentences = "; ".join(dict.fromkeys(_sentence(_stated(problem)) for problem in found))
+        raise SchemaMismatch(f"{table.name}: {sentences}: nothing was written")
     names = {kind: [change.name for change in changes if change.kind == kind] for kind in ("added", "retyped")}
     return Finding(
         "columns_are_compatible", passed=True, figures={"added": names["added"], "widened": names["retyped"]}

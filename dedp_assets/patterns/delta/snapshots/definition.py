@@ -96,13 +96,12 @@ def alterations(spec: TableSpec, location: str, state: TableState) -> Iterator[s
     for name, column in spec.columns.items():
         if name not in state.columns:
             yield f"ALTER TABLE {table} ADD COLUMNS ({identifier(name)} {column.type}{_comment(column.comment)})"
-    yield from (f"ALTER TABLE {table} {change.clause}" for change in made_in_place(spec, state.columns))
     for name, predicate in spec.checks.items():
         if f"{_PREFIX}{name}".lower() not in {key.lower() for key in state.properties}:
             yield f"ALTER TABLE {table} ADD CONSTRAINT {identifier(name)} CHECK ({predicate})"
-    stale = {k: v for k, v in spec.table_properties().items() if state.properties.get(k) != v}
-    if stale:
+    if stale := {k: v for k, v in spec.table_properties().items() if state.properties.get(k) != v}:
         yield f"ALTER TABLE {table} SET TBLPROPERTIES ({_properties(stale)})"
+    yield from (f"ALTER TABLE {table} {change.clause}" for change in made_in_place(spec, state.columns))
 
 
 def constraints(table: str, state: TableState) -> dict[str, str]:
