@@ -101,7 +101,7 @@ class ColumnProfile:
 
     @property
     def distinct_count(self) -> float:
-        """Estimated number of distinct values, within :data:`DISTINCT_ERROR`; of a sample, of the sample's rows."""
+        """Estimated number of distinct values within :data:`DISTINCT_ERROR`, of the sampled rows."""
         return float(datasketches.hll_sketch.deserialize(self.distinct).get_estimate()) if self.distinct else 0.0
 
     def categories(self, *, scaled: bool = False) -> dict[str, int]:
@@ -118,7 +118,7 @@ class ColumnProfile:
 
     @property
     def category_error(self) -> int:
-        """Greatest error of a category's count, in rows: 0 as long as all values of the sketched rows are kept."""
+        """Greatest error of a category's count, in rows: 0 as long as all values are kept (up to 384)."""
         if not self.values:
             return 0
         found = _items(self.values)

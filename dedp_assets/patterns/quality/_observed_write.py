@@ -1,4 +1,4 @@
-"""Observed write: rows are staged under observation, and a fault of the observer is told from one of the rows."""
+"""Observed write: stage of rows under observation, with faults of the observer apart from other errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OBSERVED = "rows_are_profiled"
 
 @dataclass(slots=True)
 class ObservedWrite:
-    """Observation of one write, with its faults and its time.
+    """Observation of one write, with the faults and the time of the observer.
 
     Attributes:
         isolates: whether a fault is noted instead of raised.
@@ -50,7 +50,7 @@ class ObservedWrite:
 
     @property
     def finding(self) -> Finding:
-        """Whether the rows were profiled."""
+        """The verdict on the observation, as a finding of the write."""
         return Finding(_OBSERVED, passed=not self.fault, severity="warn", note=self.fault)
 
     def stage(
@@ -71,7 +71,7 @@ class ObservedWrite:
         return into.stage(rows, append=append)
 
     def note(self, staged: StagedWrite) -> StagedWrite:
-        """Read the figures, and note them in the record of the write."""
+        """Add the observed figures to the record of the write."""
         started = monotonic()
         try:
             if self._watch is not None:

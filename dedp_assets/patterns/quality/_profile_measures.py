@@ -82,20 +82,20 @@ class ProfiledColumn:
 
     @property
     def type(self) -> str:
-        """The type as text; of a nested type its kind alone."""
+        """The type as text; of a nested type the outer kind alone."""
         nested = {T.StructType: "STRUCT", T.ArrayType: "ARRAY", T.MapType: "MAP"}
         return nested.get(type(self.kind)) or self.kind.simpleString().upper()
 
 
 def profiled_columns(schema: T.StructType, personal: Collection[str] = ()) -> list[ProfiledColumn]:
-    """List the columns of a schema, and the fields within structs; fields of a personal column are personal."""
+    """List the columns of a schema and the fields within structs; fields of personal columns are personal."""
     hidden = {name.lower() for name in personal}
     tops = [ProfiledColumn(_part(f.name), identifier(f.name), f.dataType, f.name.lower() in hidden) for f in schema]
     return [each for top in tops for each in _with_fields(top)]
 
 
 def profile_expressions(columns: Sequence[ProfiledColumn], sampled: str = "true") -> dict[str, str]:
-    """Write the SQL aggregates of all columns' states: name of a figure -> aggregate without FILTER and DISTINCT.
+    """Write the SQL aggregates of all columns' states, by name of the figure.
 
     Args:
         columns: the columns.
@@ -111,7 +111,7 @@ def profile_expressions(columns: Sequence[ProfiledColumn], sampled: str = "true"
 
 
 def profile_of(columns: Sequence[ProfiledColumn], figures: Mapping[str, Any]) -> Profile:
-    """Make the profile of the figures measured by :func:`profile_expressions`; without figures, of no rows."""
+    """Make the profile of the figures of :func:`profile_expressions`; without figures, of no rows."""
     whole = {"rows": figures.get(ROWS, 0), "sampled": figures.get(_SAMPLED, 0)}
     states = [
         ColumnProfile(column=column.path, type=column.type, **whole, **_state(number, figures))

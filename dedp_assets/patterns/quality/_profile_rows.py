@@ -83,7 +83,7 @@ def ahead(table: str, run_id: str) -> dict[str, str]:
 
 
 def last_offline(profiles: Table, table: str) -> int:
-    """Return the newest version of ``table`` that was observed offline, by the log of the profiles; -1 without one."""
+    """Return the newest version of ``table`` observed offline, by the log of the profiles; -1 if none."""
     known = (dict(key) for key in profiles.ledger.state().statistics())
     names = [key["observation"] or "" for key in known if key["table_name"] == table]
     return max((int(name.removeprefix(_OFFLINE)) for name in names if name.startswith(_OFFLINE)), default=-1)
@@ -119,7 +119,7 @@ def write_profiles(
     version: int | None,
     since: int | None = None,
 ) -> WriteResult:
-    """Write the rows of one observation in one commit; an observation that is there stays as it is.
+    """Write the rows of one observation in one commit; a repeated observation changes nothing.
 
     Args:
         into: target of the profiles, without a partition.

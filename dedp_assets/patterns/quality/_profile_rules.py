@@ -1,4 +1,4 @@
-"""Rules of profiles: limits of the difference between a new profile and earlier ones, and rules for a write."""
+"""Rules of profiles: limits of the difference from earlier profiles, and rules for a write."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class ProfileRules:
 
 
 class _Judged(NamedTuple):
-    """Figure of a column beside its usual value and limit; ``value`` is ``None`` for one that cannot be judged."""
+    """Figure of a column with usual value and limits; ``value`` is ``None`` if nothing can be judged."""
 
     value: float | None
     usual: float | None = None

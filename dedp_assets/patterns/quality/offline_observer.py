@@ -1,4 +1,4 @@
-"""Offline Observer: stored partitions are profiled when they changed, apart from the producer.
+"""Offline Observer: changed partitions are profiled by a job apart from the producer.
 
 Problem: each row is valid, and yet the share of one country goes from 90 % to nothing. Rules that somebody wrote down
     see none of it, and a look at the data must not hold up the job that writes the data.
@@ -127,7 +127,7 @@ def judge_profile(
     partition: str = "",
     rules: ProfileRules = _RULES,
 ) -> Measured:
-    """Judge a profile against earlier ones: columns, NULL, distinct values, new categories, shares.
+    """Judge columns, NULL, distinct values, categories and shares of a profile by earlier profiles.
 
     A profile is never part of its own history. Leave out profiles of partitions that failed, or the fault is usual.
 
@@ -181,7 +181,7 @@ def _changed(ledger: Ledger, since: int, until: int) -> dict[Partition, int]:
 def _profiles(
     table: Table, keys: Collection[Partition], version: int, sample: float, sample_by: Sequence[str]
 ) -> Mapping[Partition, Profile]:
-    """Compute the profile of each partition in one pass over the rows of all of them."""
+    """Compute the profile of each partition in one pass over all rows."""
     kinds = table.ledger.state(version).kinds
     by = table.ledger.state(version).partition_columns
     rows, sampled = with_sample(table.read(*map(dict, keys), version=version), sample, sample_by)

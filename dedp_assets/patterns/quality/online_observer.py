@@ -126,7 +126,7 @@ def observe_ahead(
     sample: float = 1.0,
     sample_by: Sequence[str] = (),
 ) -> WriteResult:
-    """Profile rows beside their load, before anybody knows which of them are committed.
+    """Profile rows beside the load of the rows, before the commit.
 
     The profile is provisional until :func:`reconcile_profile` held it against the commit of the same run.
 
