@@ -1,4 +1,4 @@
-"""Observed write: stage of rows under observation, with faults of the observer apart from other errors."""
+"""Observed write: stage of rows under observation, with faults of the observer kept apart."""
 
 from __future__ import annotations
 
