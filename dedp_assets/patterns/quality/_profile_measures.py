@@ -26,8 +26,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from dedp_assets.patterns.core.columns import COMPARED, inside, require_columns
+from dedp_assets.patterns.core.columns import COMPARED, inside, require_columns, require_named
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.profiles import ColumnProfile, Profile
 from dedp_assets.patterns.core.rows import count_where
@@ -128,6 +129,8 @@ def require_sample(sample: float, sample_by: Sequence[str]) -> None:
     """
     if not 0 < sample <= 1:
         raise ConfigError(f"sample must be above 0 and at most 1, not {sample:g}")
+    require_named("sample_by", sample_by)
+    require_distinct("sample_by=", sample_by)
     if sample < 1 and not sample_by:
         raise ConfigError("sample_by must name the columns whose hash chooses the rows of a sample, not none")
 

@@ -81,7 +81,8 @@ def observe_offline(
         sample_by: columns whose hash chooses the rows of a sample, so that each run chooses the same rows.
 
     Raises:
-        ConfigError: for a share that is not above 0 and at most 1, or a table of profiles with other partitions.
+        ConfigError: for a share that is not above 0 and at most 1, a version that is not there, or a table of profiles
+            with other partitions.
         Conflict: if another run observed the table meanwhile.
         SchemaMismatch: if the table of profiles lacks a column.
 
@@ -93,14 +94,16 @@ def observe_offline(
         'profiled 2 partitions of visits at version 1'
         >>> observe_offline(visits, profiles.target(run)).reason
         'visits has no rows that changed after version 1'
-        >>> rows(profiles.read().filter("column = 'country'").select("data_partition", "rows", "nulls"))
-        [('day=mon', 1, 0), ('day=tue', 1, 1)]
+        >>> rows(profiles.read().select("data_partition", "column", "rows", "nulls"))[1:3]
+        [('day=mon', 'day', 1, 0), ('day=tue', 'country', 1, 1)]
     """
     into = into.by(_PATTERN, "audits")
     require_sample(sample, sample_by)
     require_profiles(into)
-    before = into.table.ledger.version()
-    pinned = table.ledger.version() if version is None else version
+    before, newest = into.table.ledger.version(), table.ledger.version()
+    pinned = newest if version is None else version
+    if not 0 <= pinned <= newest:
+        raise ConfigError(f"version must be one of {table.name}, 0 to {newest}, not {pinned}")
     since = table.ledger.resume(last_offline(into.table, table.name))
     changed = _changed(table.ledger, since, pinned)
     if not changed:

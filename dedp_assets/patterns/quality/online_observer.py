@@ -94,8 +94,8 @@ def observe_online(
         >>> result = observe_online(batch, visits.target(run), profiles.target(run))
         >>> visits.ledger.commit(result.version).record.notes["profile"]["zip"]["shapes"]
         {'digits 5': 1, 'letters and digits 5': 1}
-        >>> rows(profiles.read().filter("column = 'zip'").select("table_version", "run_id", "rows", "nulls"))
-        [(1, 'run-1', 3, 1)]
+        >>> rows(profiles.read().select("column", "table_version", "run_id", "rows", "nulls"))
+        [('id', 1, 'run-1', 3, 0), ('zip', 1, 'run-1', 3, 1)]
         >>> rows(visits)
         [(1, '12345'), (2, '1234X'), (3, None)]
     """

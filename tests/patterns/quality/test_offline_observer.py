@@ -23,6 +23,7 @@ from dedp_assets.patterns.quality.offline_observer import (
 )
 from tests.core.test_profiles import state
 from tests.helpers import NOW, a_run, read_back
+from tests.renaming import STORED, any_names
 
 PROFILES = TableSpec("quality/profiles", PROFILE, PROFILED_BY)
 HOURLY = TableSpec(
@@ -393,3 +394,16 @@ def test_a_table_that_holds_no_profiles_and_a_sample_of_nothing_are_refused(orde
     with pytest.raises(ConfigError, match="sample_by must name the columns"):
         observe_offline(orders, profiles.target(a_run("p")), sample=0.5)
     assert not profiles.ledger.exists()
+    orders.ensure()
+    with pytest.raises(ConfigError, match="version must be one of silver/orders, 0 to 0, not 7"):
+        observe_offline(orders, profiles.target(a_run("p")), version=7)
+
+
+@any_names(STORED, handed_on=["id", "country"])
+def profiled_under_any_name(names):
+    table = names.table("id INT, country STRING, day STRING", by=["day"])
+    rows = names.frame("id INT, country STRING, day STRING", (1, "USA", "mon"), (2, None, "tue"), (3, None, "tue"))
+    table.overwrite(rows, provenance=a_run())
+    profiles = names.make_table(replace(PROFILES, name=f"profiles/{table.name}"))
+    observe_offline(table, profiles.target(a_run()))
+    yield [{"rows": row["rows"], "nulls": row["nulls"]} for row in read_back(profiles)]

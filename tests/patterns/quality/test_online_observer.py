@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -20,6 +21,7 @@ from dedp_assets.patterns.quality.online_observer import (
     reconcile_profile,
 )
 from tests.helpers import a_run, job_group, jobs_of, read_back
+from tests.renaming import STORED, any_names
 
 pytestmark = pytest.mark.spark
 
@@ -237,3 +239,14 @@ def test_options_that_cannot_work_are_refused_and_not_isolated(addresses, profil
         observe_online(batch(1), into, profiles.target(a_run(run_id="another")))
     with pytest.raises(ConfigError, match="sequence"):
         observe_online(batch(1), into, about, append=True)
+
+
+@any_names(STORED, handed_on=["zip"])
+def observed_under_any_name(names):
+    table = names.table("id INT, zip STRING")
+    rows = names.frame("id INT, zip STRING", (1, "12345"), (2, None))
+    profiles = names.make_table(replace(PROFILES, name=f"profiles/{table.name}"))
+    sampled = {"sample": 0.5, "sample_by": names.all("id")}
+    observe_online(rows, table.target(a_run()), profiles.target(a_run()), on_fault="fail", **sampled)
+    yield table
+    yield [{"rows": row["rows"], "nulls": row["nulls"]} for row in read_back(profiles)]
