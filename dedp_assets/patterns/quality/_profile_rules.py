@@ -30,7 +30,8 @@ class ProfileRules:
     """Limits of the difference between a profile and earlier profiles.
 
     Attributes:
-        max_null_shift: greatest change of the share of NULL, in shares (0.1: 10 percentage points).
+        max_null_shift: greatest change of the share of NULL, and growth of that of NaN and infinity, in shares (0.1: 10
+            percentage points).
         max_distinct_ratio: greatest factor by which the number of distinct values may grow or shrink, both as such and
             for each row.
         max_new_categories: most values that no earlier profile has, of a column with categories.
@@ -148,6 +149,16 @@ def _null_share(state: ColumnProfile, earlier: Sequence[ColumnProfile], rules: P
     return _Judged(share, usual, low, high, "" if low <= share <= high else reason)
 
 
+def _not_finite(state: ColumnProfile, earlier: Sequence[ColumnProfile], rules: ProfileRules) -> _Judged | None:
+    if not state.type.startswith(("FLOAT", "DOUBLE")):
+        return None
+    share = (state.nans + state.infinities) / state.rows
+    usual = sum(each.nans + each.infinities for each in earlier) / sum(each.rows for each in earlier)
+    high = min(usual + rules.max_null_shift, 1.0)
+    reason = f"{state.column} is NaN or infinite in {share:.1%} of the rows, usual are {usual:.1%}"
+    return _Judged(share, usual, None, high, reason if share > high else "")
+
+
 def _distinct(state: ColumnProfile, earlier: Sequence[ColumnProfile], rules: ProfileRules) -> _Judged | None:
     known = [each for each in earlier if each.distinct and each.rows]
     if not state.distinct or not known:
@@ -202,6 +213,7 @@ def _categories(earlier: Sequence[ColumnProfile], rules: ProfileRules) -> Mappin
 
 _RULES: Mapping[str, Callable[[ColumnProfile, Sequence[ColumnProfile], ProfileRules], _Judged | None]] = {
     "null_share": _null_share,
+    "not_finite_share": _not_finite,
     "distinct_values": _distinct,
     "new_categories": _new_categories,
     "share_shift": _share_shift,

@@ -143,9 +143,9 @@ def judge_profile(
         rules: the limits.
 
     Returns:
-        ``schema_changes``, and for each column ``null_share.COLUMN``, ``distinct_values.COLUMN``, and where the column
-        has categories ``new_categories.COLUMN`` and ``share_shift.COLUMN``; ``unknown`` with too little history or too
-        few rows.
+        ``schema_changes``, and for each column ``null_share.COLUMN``, ``distinct_values.COLUMN``, of floating point
+        ``not_finite_share.COLUMN``, and where the column has categories ``new_categories.COLUMN`` and
+        ``share_shift.COLUMN``; ``unknown`` with too little history or too few rows.
     """
     schema = schema_measurement(profile, history, now, table, partition)
     return Measured((schema, *column_measurements(profile, history, rules, now, table, partition)))

@@ -94,6 +94,14 @@ def test_a_column_that_was_never_empty_and_is_now_in_part_is_an_alert():
     assert found.troubles[0].reason == "country is NULL in 40.0% of the rows, usual are 0.0%"
 
 
+def test_a_column_of_numbers_that_turns_to_nan_is_an_alert():
+    """No NULL, no new category, and nothing that one can add up."""
+    usual = Profile({"amount": state([1.0] * 1000)})
+    bad = Profile({"amount": replace(usual.columns["amount"], nans=300, infinities=50)})
+    assert [each.metric for each in judged(bad, [usual]).troubles] == ["not_finite_share.amount"]
+    assert not judged(usual, [bad]).troubles
+
+
 def test_a_key_may_grow_with_the_rows_and_a_category_may_not():
     """Ten times the rows have ten times the keys; 200 shops that become 20,000 are something else."""
     keys, more = (country([f"k{n}" for n in range(rows)]) for rows in (1000, 10_000))
