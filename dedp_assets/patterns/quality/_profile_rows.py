@@ -132,7 +132,7 @@ def write_profiles(
     seen = {} if version is None else {table: version}
     run = replace(into.run, inputs={**into.run.inputs, **seen}, sequence=None)
     about = {**owned, "table_version": version, "run_id": run.run_id, "observed_at": run.at}
-    held = [tuple({**about, **row}[name] for name in PROFILE) for row in rows]
+    held = [tuple({**row, **about}[name] for name in PROFILE) for row in rows]
     schema = ", ".join(f"{identifier(name)} {column.type}" for name, column in PROFILE.items())
     frame = into.table.session.createDataFrame(held, schema)
     staged = replace(into, partition=owned, run=run).stage(frame)

@@ -101,6 +101,8 @@ def observe_online(
     """
     into = into.by(_PATTERN, "partition", "execution", "audits", "rows_read")
     profiles = profiles and profiles.by(_PATTERN, "audits")
+    if append and into.run.sequence is None:
+        raise ConfigError(f"append must be False for {into.name} without a sequence, or a retry adds its rows twice")
     require_sample(sample, sample_by)
     with_sample(rows, sample, sample_by)  # a column that is not there is no fault of the observer
     if profiles is not None:
