@@ -183,9 +183,8 @@ def _measures(kind: T.DataType) -> dict[str, str]:
 def _measures_without_order(kind: T.DataType) -> dict[str, str]:
     if isinstance(kind, T.StringType):
         # Without the condition least() would give a NULL a length.
-        shapes = (
-            f"approx_top_k_accumulate(CASE WHEN {{sampled}} AND {{value}} IS NOT NULL THEN {_SHAPE} END, 384).sketch"
-        )
+        shape = f"CASE WHEN {{sampled}} AND {{value}} IS NOT NULL THEN {_SHAPE} END"
+        shapes = f"approx_top_k_accumulate({shape}, 384).sketch"
         # The beginning of the least text is the least beginning, and costs one text instead of one a row.
         bounds = {"minimum": "left(min({value}), 64)", "maximum": "left(max({value}), 64)"}
         return {**bounds, **_lengths("length({value})"), "distinct": _DISTINCT, "values": _VALUES, "shapes": shapes}

@@ -18,7 +18,7 @@ from typing import Literal
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import not_empty
-from dedp_assets.patterns.core.errors import NotReady
+from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.observing import Watch
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.profiles import Profile
