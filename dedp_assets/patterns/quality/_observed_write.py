@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.errors import AuditFailed, ContractError, PatternError
 from dedp_assets.patterns.core.metering import monotonic
+from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.observing import SPARK_ERRORS, Unmeasured, Watch
 from dedp_assets.patterns.core.profiles import Profile
 from dedp_assets.patterns.core.records import slice_name
@@ -62,7 +63,7 @@ class ObservedWrite:
             self._columns = profiled_columns(rows.schema, self.personal)
             measures = profile_expressions(self._columns, sampled)
             self._watch = Watch({ROWS: measures.pop(ROWS)}, measures)
-            return into.stage(self._watch.on(chosen).select(*rows.columns), append=append)
+            return into.stage(self._watch.on(chosen).select(*map(identifier, rows.columns)), append=append)
         except AuditFailed:
             raise
         except (PatternError, *SPARK_ERRORS) as error:
