@@ -53,6 +53,7 @@ NAMES = (
     "activity",
     "rounds",
     "declarations",
+    "observers",
 )
 COMMAND: list[str] = [sys.executable, "-m", "benchmarks"]
 

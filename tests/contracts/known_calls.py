@@ -22,6 +22,7 @@ from dedp_assets.patterns.core.column_lineage import ColumnInput, ColumnLineage,
 from dedp_assets.patterns.core.lineage import Dataset, LineageGraph, LineageJob
 from dedp_assets.patterns.core.masking import MaskingKey
 from dedp_assets.patterns.core.measurements import Measured, Measurement
+from dedp_assets.patterns.core.profiles import ColumnProfile, Profile
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.core.usual import Baseline
@@ -42,6 +43,7 @@ from dedp_assets.patterns.modeling.current_dimension import NEWEST, ChangeStream
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION
 from dedp_assets.patterns.observability.flow_interruption_detector import EndOffset
 from dedp_assets.patterns.observability.sla_misses_detector import BatchTimes
+from dedp_assets.patterns.quality.offline_observer import PROFILE, PROFILED_BY, ProfileRules
 from dedp_assets.patterns.value.dynamic_joiner import JoinTimes
 from dedp_assets.patterns.value.fifo_orderer import RecordColumns
 from dedp_assets.patterns.value.incremental_sessionizer import SessionRule
@@ -138,6 +140,33 @@ class Known:
             **self._skew(),
             **self._lineage(),
             **self._detectors(),
+            **self._profiles(),
+        }
+
+    def _profiles(self):
+        profiles = self.at(TableSpec("quality/profiles", PROFILE, PROFILED_BY))
+        profiles.ensure()
+        seen = ColumnProfile(column="id", type="INT", rows=1000, minimum="1", maximum="9")
+        profile = Profile({"id": seen})
+        return {
+            "observe_ahead": {
+                "rows": self.visits,
+                "table": self.daily,
+                "profiles": profiles.target(RUN),
+                "partition": "day=mon",
+                "sample": 0.5,
+                "sample_by": ["id"],
+            },
+            "reconcile_profile": {"table": self.daily, "profiles": profiles.target(RUN)},
+            "judge_profile": {
+                "profile": profile,
+                "history": [profile],
+                "now": NOW,
+                "table": "silver/daily",
+                "partition": "day=mon",
+                "rules": ProfileRules(),
+            },
+            "propose_rule": {"profile": profile, "column": "id", "rule": "bounds"},
         }
 
     def _detectors(self):

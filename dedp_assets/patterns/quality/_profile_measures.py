@@ -1,0 +1,214 @@
+"""Measures of a profile: SQL aggregates for the states of all columns, in one pass over the rows.
+
+=====================  =============================================================================================
+Type                   Measured beside nulls
+=====================  =============================================================================================
+whole number           bounds, distinct values, quantiles, frequent values
+DECIMAL, FLOAT, DOUBLE bounds, distinct values, quantiles; of floating point NaN and infinity, which have no quantile
+DATE, TIMESTAMP        bounds, distinct values, quantiles
+text                   bounds, distinct values, frequent values, empty texts, lengths, shapes
+BOOLEAN                distinct values, frequent values
+BINARY, ARRAY, MAP     distinct values (without MAP), empty ones, lengths; elements are not looked at
+STRUCT                 each field as a column of its own
+VARIANT, INTERVAL      nothing
+=====================  =============================================================================================
+
+Of personal columns no value is kept: neither bounds, quantiles nor frequent values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from dedp_assets.patterns.core.columns import COMPARED, inside, require_columns, require_named
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.keys import require_distinct
+from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.profiles import ColumnProfile, Profile
+from dedp_assets.patterns.core.rows import count_where
+
+__all__ = [
+    "ROWS",
+    "ProfiledColumn",
+    "profile_expressions",
+    "profile_of",
+    "profiled_columns",
+    "require_sample",
+    "with_sample",
+]
+
+ROWS, _SAMPLED = f"{RESERVED}rows", f"{RESERVED}sampled"
+_FIGURE = f"{RESERVED}profile_"
+_MILLION = 1_000_000
+
+_DISTINCT = "hll_sketch_agg(CASE WHEN {sampled} AND {value} IS NOT NULL THEN xxhash64({value}) END, 12)"
+_QUANTILES = "kll_sketch_agg_double(CASE WHEN {sampled} THEN CAST({value} AS DOUBLE) END, 400)"
+_VALUES = "approx_top_k_accumulate(CASE WHEN {sampled} THEN left(CAST({value} AS STRING), 64) END, 384).sketch"
+_BOUNDS = {"minimum": "CAST(min({value}) AS STRING)", "maximum": "CAST(max({value}) AS STRING)"}
+_FINITE = "CASE WHEN abs({value}) < double('Infinity') THEN {value} END"
+_SHAPE = r"""concat(CASE WHEN {value} RLIKE r'\A[0-9]+\z' THEN 'digits'
+    WHEN {value} RLIKE r'\A\p{{L}}+\z' THEN 'letters'
+    WHEN {value} RLIKE r'\A[\p{{L}}0-9]+\z' THEN 'letters and digits' WHEN trim({value}) = '' THEN 'blank' ELSE 'other'
+    END, ' ', least(length({value}), 64))"""
+_LENGTHS = {
+    "empties": count_where("{length} = 0"),
+    "shortest": "min({length})",
+    "longest": "max({length})",
+}
+_PERSONAL = ("nans", "infinities", "empties", "shortest", "longest", "distinct", "shapes")
+"""Figures that hold no value of a column."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledColumn:
+    """A column or field to profile.
+
+    Attributes:
+        path: name in the profile, ``address.city`` for a field.
+        value: SQL that reads the value.
+        kind: Spark type.
+        is_personal: whether no value of the column may be kept.
+    """
+
+    path: str
+    value: str
+    kind: T.DataType
+    is_personal: bool
+
+    @property
+    def type(self) -> str:
+        """The type as text; of a nested type the outer kind alone."""
+        nested = {T.StructType: "STRUCT", T.ArrayType: "ARRAY", T.MapType: "MAP"}
+        return nested.get(type(self.kind)) or self.kind.simpleString().upper()
+
+
+def profiled_columns(schema: T.StructType, personal: Collection[str] = ()) -> list[ProfiledColumn]:
+    """List the columns of a schema and the fields within structs; fields of personal columns are personal."""
+    hidden = {name.lower() for name in personal}
+    tops = [ProfiledColumn(_part(f.name), identifier(f.name), f.dataType, f.name.lower() in hidden) for f in schema]
+    return [each for top in tops for each in _with_fields(top)]
+
+
+def profile_expressions(columns: Sequence[ProfiledColumn], sampled: str = "true") -> dict[str, str]:
+    """Write the SQL aggregates of all columns' states, by name of the figure.
+
+    Args:
+        columns: the columns.
+        sampled: SQL predicate of the rows that sketches see; counts and bounds are always of all rows.
+    """
+    found = {ROWS: "count(1)", _SAMPLED: count_where(sampled)}
+    for number, column in enumerate(columns):
+        measures = {"nulls": count_where("{value} IS NULL"), **_measures(column.kind)}
+        for name, sql in measures.items():
+            if name == "nulls" or not column.is_personal or name in _PERSONAL:
+                found[f"{_FIGURE}{number}_{name}"] = sql.format(value=column.value, sampled=sampled)
+    return found
+
+
+def profile_of(columns: Sequence[ProfiledColumn], figures: Mapping[str, Any]) -> Profile:
+    """Make the profile of the figures of :func:`profile_expressions`; without figures, of no rows."""
+    whole = {"rows": figures.get(ROWS, 0), "sampled": figures.get(_SAMPLED, 0)}
+    states = [
+        ColumnProfile(column=column.path, type=column.type, **whole, **_state(number, figures))
+        for number, column in enumerate(columns)
+    ]
+    return Profile({state.column: state for state in states})
+
+
+def require_sample(sample: float, sample_by: Sequence[str]) -> None:
+    """Refuse a sample of nothing, and one without columns to choose by.
+
+    Raises:
+        ConfigError: names the option.
+    """
+    if not 0 < sample <= 1:
+        raise ConfigError(f"sample must be above 0 and at most 1, not {sample:g}")
+    require_named("sample_by", sample_by)
+    require_distinct("sample_by=", sample_by)
+    if sample < 1 and not sample_by:
+        raise ConfigError("sample_by must name the columns whose hash chooses the rows of a sample, not none")
+
+
+def with_sample(rows: DataFrame, sample: float, sample_by: Sequence[str]) -> tuple[DataFrame, str]:
+    """Return rows with a column that says which are sampled, and the predicate; lazy.
+
+    Raises:
+        ConfigError: for a column that is not there, or is of a type that has no hash.
+    """
+    require_columns(rows, sample_by, COMPARED)
+    if sample == 1:
+        return rows, "true"
+    # A seed of its own: a table that is laid out by the same hash would give whole files or nothing.
+    key = ", ".join(["'sample'", *map(identifier, sample_by)])
+    chosen = F.expr(f"pmod(xxhash64({key}), {_MILLION}) < {round(sample * _MILLION)}")
+    return rows.withColumn(_SAMPLED, chosen), _SAMPLED
+
+
+def _with_fields(column: ProfiledColumn) -> Iterator[ProfiledColumn]:
+    yield column
+    for field in column.kind.fields if isinstance(column.kind, T.StructType) else ():
+        path, value = f"{column.path}.{_part(field.name)}", f"{column.value}.{identifier(field.name)}"
+        yield from _with_fields(ProfiledColumn(path, value, field.dataType, column.is_personal))
+
+
+def _part(name: str) -> str:
+    return identifier(name) if {".", "`"} & {*name} else name
+
+
+def _measures(kind: T.DataType) -> dict[str, str]:
+    """Return the measures of a type, name of the state's field -> SQL template."""
+    if isinstance(kind, T.IntegralType):
+        return {**_BOUNDS, "distinct": _DISTINCT, "quantiles": _QUANTILES, "values": _VALUES}
+    if isinstance(kind, (T.FloatType, T.DoubleType)):
+        special = {
+            "nans": count_where("isnan({value})"),
+            "infinities": count_where("abs({value}) = double('Infinity')"),
+        }
+        return {**special, **_of(_FINITE, _BOUNDS), "distinct": _DISTINCT, **_of(_FINITE, {"quantiles": _QUANTILES})}
+    if isinstance(kind, (T.DecimalType, T.TimestampType)):
+        return {**_BOUNDS, "distinct": _DISTINCT, "quantiles": _QUANTILES}
+    if isinstance(kind, T.DateType):
+        return {**_BOUNDS, "distinct": _DISTINCT, **_of("unix_date({value})", {"quantiles": _QUANTILES})}
+    if isinstance(kind, T.TimestampNTZType):
+        return {**_BOUNDS, "distinct": _DISTINCT, **_of("CAST({value} AS TIMESTAMP)", {"quantiles": _QUANTILES})}
+    return _measures_without_order(kind)
+
+
+def _measures_without_order(kind: T.DataType) -> dict[str, str]:
+    if isinstance(kind, T.StringType):
+        # Without the condition least() would give a NULL a length.
+        shape = f"CASE WHEN {{sampled}} AND {{value}} IS NOT NULL THEN {_SHAPE} END"
+        shapes = f"approx_top_k_accumulate({shape}, 384).sketch"
+        # The beginning of the least text is the least beginning, and costs one text instead of one a row.
+        bounds = {"minimum": "left(min({value}), 64)", "maximum": "left(max({value}), 64)"}
+        return {**bounds, **_lengths("length({value})"), "distinct": _DISTINCT, "values": _VALUES, "shapes": shapes}
+    if isinstance(kind, T.BooleanType):
+        return {"distinct": _DISTINCT, "values": _VALUES}
+    if isinstance(kind, T.BinaryType):
+        return {**_lengths("length({value})"), "distinct": _DISTINCT}
+    if isinstance(kind, (T.ArrayType, T.MapType)):
+        hashed = not any(isinstance(each, (T.MapType, T.VariantType)) for each in inside(kind))
+        sizes = _lengths("CASE WHEN {value} IS NOT NULL THEN size({value}) END")
+        return {**sizes, **({"distinct": _DISTINCT} if hashed else {})}
+    return {}
+
+
+def _of(value: str, measures: Mapping[str, str]) -> dict[str, str]:
+    return {name: sql.replace("{value}", value) for name, sql in measures.items()}
+
+
+def _lengths(length: str) -> dict[str, str]:
+    return {name: sql.replace("{length}", length) for name, sql in _LENGTHS.items()}
+
+
+def _state(number: int, figures: Mapping[str, Any]) -> dict[str, Any]:
+    prefix = f"{_FIGURE}{number}_"
+    found = {name.removeprefix(prefix): value for name, value in figures.items() if name.startswith(prefix)}
+    sketched = {name: bytes(value) for name, value in found.items() if isinstance(value, (bytes, bytearray))}
+    return {**{name: value for name, value in found.items() if value is not None}, **sketched}
