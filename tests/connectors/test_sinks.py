@@ -112,7 +112,7 @@ class Producer:
     def __init__(self):
         self.given, self.waiting = [], []
 
-    def produce(self, topic, value, key, *, headers, on_delivery):
+    def produce(self, topic, *_, headers, on_delivery):
         self.given.append((topic, headers["id"]))
         self.waiting.append(on_delivery)
 

@@ -112,9 +112,9 @@ def send(
 
 
 def refusal(record: Outgoing, contract: RecordSchema | None) -> Answer | None:
-    """Return the answer for a record that breaks the contract of its destination, with every reason.
+    """Return the refusal of a record that breaks the contract of the destination; ``None`` otherwise.
 
-    A producer asks before a record is sent: what the table would refuse leaves nothing behind.
+    The answer has every reason. A producer asks before a record is sent: what the table would refuse leaves nothing.
     """
     faults = record_faults(record.value, contract) if contract else ()
     return Answer("refused", reason=f"{contract.table}: {'; '.join(faults)}") if contract and faults else None

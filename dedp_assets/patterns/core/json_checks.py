@@ -43,10 +43,11 @@ class _Unclear(Exception):
 
 
 def limits_of(check: str, kinds: Mapping[str, Any]) -> list[Limit] | None:
-    """Translate an SQL predicate into limits that all must hold; ``None`` for a predicate without a translation.
+    """Translate an SQL predicate into limits of columns; ``None`` without a translation.
 
-    Comparisons with a constant, BETWEEN, IN and IS NOT NULL, of a number, a text or a text's length, joined by AND. A
-    whole predicate about one column may begin with ``column IS NULL OR``: otherwise NULL does not satisfy it.
+    All limits must hold. Read are comparisons with a constant, BETWEEN, IN and IS NOT NULL, of a number, a text or the
+    length of a text, joined by AND. A whole predicate about one column may begin with ``column IS NULL OR``: otherwise
+    NULL does not satisfy it.
 
     Args:
         check: the predicate.

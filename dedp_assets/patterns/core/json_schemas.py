@@ -1,4 +1,4 @@
-"""JSON Schemas of records (2020-12), from the declaration of a table: what a producer checks before sending.
+"""JSON Schemas of records (2020-12) from the declaration of a table, for checks at the producer.
 
 A record is one JSON object with the columns of the table. The schema is closed: a key that is no column is refused.
 
@@ -184,7 +184,7 @@ def record_faults(record: str, contract: RecordSchema) -> tuple[str, ...]:
 
 
 def _kind(declared: Mapping[str, Any] | None) -> Any:  # noqa: ANN401 - a type in Spark's JSON form
-    """Return the stored type of a column for comparisons; empty for a text that is padded, or an unknown type."""
+    """Return the stored type of a column for comparisons; empty for a padded or unknown type."""
     padded = declared is not None and str(declared["metadata"].get(ddl.LENGTH, "")).startswith("char")
     return declared["type"] if declared and not padded else ""
 

@@ -8,15 +8,16 @@ from typing import Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from dedp_assets.patterns.core.columns import COMPARED, fields_of, require_columns, require_named, require_rows
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.meeting import equal
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import require_types
-from dedp_assets.patterns.core.rows import quoted
+from dedp_assets.patterns.core.partitions import literal, quoted, stored_type, text
 from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable, truth
-from dedp_assets.patterns.core.sql_types import nullable
+from dedp_assets.patterns.core.sql_types import spelled
 
 __all__ = ["References", "is_orphan", "is_unknown", "with_parents", "with_unknown"]
 
@@ -105,10 +106,13 @@ def is_unknown(reference: References) -> str:
 
 
 def with_unknown(rows: DataFrame, references: Sequence[References]) -> DataFrame:
-    """Replace the key of each orphan by the unknown member where that is the policy; lazy."""
+    """Replace the key of each orphan by the unknown member where that is the policy; lazy.
+
+    Raises:
+        ConfigError: for a member that is no value of the type of its column.
+    """
     for number, each in enumerate(references):
-        kinds = {f.name: nullable(f.dataType) for f in fields_of(rows, each.unknown)}
-        given = {c.lower(): f"CAST({quoted(str(value))} AS {kinds[c]})" for c, value in each.unknown.items()}
+        given = {f.name.lower(): _member(each, f) for f in fields_of(rows, each.unknown)}
         if given:
             orphan = is_orphan(number, each)
             shown = [
@@ -119,6 +123,16 @@ def with_unknown(rows: DataFrame, references: Sequence[References]) -> DataFrame
             ]
             rows = rows.selectExpr(*shown)
     return rows
+
+
+def _member(reference: References, column: T.StructField) -> str:
+    """Write SQL for the value of a column that stands for an unknown parent."""
+    value, kind = reference.unknown[column.name], stored_type(spelled(column.dataType))
+    try:
+        return literal(text(value, kind), kind)
+    except ValueError as error:
+        wanted = f"a value of {column.name}, a {spelled(column.dataType)}"
+        raise ConfigError(f"unknown of {reference.name} must be {wanted}, not {value!r}: {error}") from None
 
 
 def _found(number: int) -> str:

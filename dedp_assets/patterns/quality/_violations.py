@@ -1,7 +1,8 @@
-"""Violations: the rules of a table and of its foreign keys, and which of them each row breaks."""
+"""Violations: rules of a table and of foreign keys, and the broken rules of each row."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from dedp_assets.patterns.core.columns import require_free, require_rows
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.exact import exact, is_scalar
 from dedp_assets.patterns.core.meeting import as_held, fits
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, select_list
@@ -37,7 +39,7 @@ _SAMPLES = 3
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """Rows with the names of the rules that each of them breaks.
+    """Rows with the names of the broken rules of each row.
 
     Attributes:
         split: ``valid`` rows, and those with ``violations``.
@@ -56,7 +58,8 @@ def mark(
     """Mark each row with all rules of the table at ``state`` that the row breaks; lazy.
 
     Raises:
-        ConfigError: for a column named as one of :data:`VIOLATION`, or a rule that changes from pass to pass.
+        ConfigError: for a column named as one of :data:`VIOLATION`, two rules of one name, or a rule that says
+            something else each time.
         SchemaMismatch: for missing, unknown and differently typed columns.
     """
     require_rows(f"{table.name}: constraints", rows)
@@ -68,14 +71,15 @@ def mark(
     typed = with_unknown(with_parents(as_held(typed, held, table.name), references), references)
     rules = {**_types(converted), **_constraints(table.name, state, converted), **_keys(table.spec)}
     rules |= {f"lies_in_{c}={v}": f"NOT ({equals(c, v, state.kinds[c])})" for c, v in owned.items()}
+    _require_own_names(table.name, [*rules, *(each.name for each in references)])
     rules |= {each.name: is_orphan(number, each) for number, each in enumerate(references) if each.orphans != "unknown"}
     require_repeatable(typed, "constraint", rules)
-    names = tuple(state.columns)
+    columns = tuple(state.columns)
     found = ", ".join(f"if({broken}, {quoted(name)}, NULL)" for name, broken in rules.items())
     broken = f"array_compact(array({found}))" if rules else "CAST(array() AS ARRAY<STRING>)"
-    flagged = typed.selectExpr(*map(identifier, names), *select_list({"violations": broken, "misfits": _MISFITS}))
+    flagged = typed.selectExpr(*map(identifier, columns), *select_list({"violations": broken, "misfits": _MISFITS}))
     outcome = F.expr("if(size(violations) = 0, 'valid', 'violations')").alias(OUTCOME)
-    split = Split(flagged.select("*", outcome), {"valid": names, "violations": (*names, *VIOLATION)})
+    split = Split(flagged.select("*", outcome), {"valid": columns, "violations": (*columns, *VIOLATION)})
     return Marked(split, rules, {each.name: tuple(each.keys) for each in references})
 
 
@@ -101,6 +105,12 @@ def samples(refused: DataFrame, spec: TableSpec, shown: Mapping[str, Sequence[st
     for row in found:
         by_rule.setdefault(row["rule"], []).append(row["sample"])
     return "; ".join(f"{rule}: {', '.join(texts)}" for rule, texts in by_rule.items())
+
+
+def _require_own_names(table: str, names: Sequence[str]) -> None:
+    """Refuse rules of the same name, of which the rows would be counted together."""
+    if twice := [name for name, times in Counter(names).items() if times > 1]:
+        raise ConfigError(f"{table}: each reference must have a name of its own, not {', '.join(twice)}")
 
 
 def _converted(rows: DataFrame, held: T.StructType) -> dict[str, str]:
@@ -139,9 +149,9 @@ def _types(converted: Mapping[str, str]) -> dict[str, str]:
 
 
 def _constraints(table: str, state: TableState, converted: Mapping[str, str]) -> dict[str, str]:
-    """Return the table's constraints by name -> SQL predicate of the rows that break one; NULL does.
+    """Return the table's constraints: name -> SQL predicate of the rows that break the constraint.
 
-    A misfit became NULL: it breaks the rule of its type, and no rule because it is NULL.
+    NULL satisfies no constraint. A misfit became NULL: it breaks the rule of its type, and no rule because it is NULL.
     """
     misfit = {name: f"{_MISFITS}[{quoted(name)}] IS NOT NULL" for name in converted}
     found = {}

@@ -43,7 +43,7 @@ def enforce_constraints(
     *,
     allow_empty: bool = False,
 ) -> WriteResult:
-    """Publish a partition only if no row breaks a rule of the table or of its foreign keys.
+    """Publish a partition only if no row breaks a rule of the table or a foreign key.
 
     Args:
         rows: the rows of the partition, with the table's columns. A text for another scalar type is read exactly
@@ -99,7 +99,7 @@ def enforce_constraints(
 
 @typed
 def mark_violations(rows: DataFrame, table: Table, references: Sequence[References] = ()) -> Split:
-    """Split rows into ``valid`` and ``violations``, each of these with all rules that it breaks; lazy.
+    """Split rows into ``valid`` and ``violations``, the latter with all broken rules of a row; lazy.
 
     Args:
         rows: rows with the table's columns, new ones or its own: those that another writer put there are reported so.
@@ -166,7 +166,7 @@ def add_constraint(table: Table, *, name: str, check: str) -> WriteResult:
 
 
 def _require_used(references: Sequence[References], quarantine: Target | None) -> None:
-    """Refuse a quarantine table that no reference uses, and a reference without the table that it needs."""
+    """Refuse a quarantine without a reference that uses the table, and the other way round."""
     names = [each.name for each in references if each.orphans == "quarantine"]
     if bool(names) != (quarantine is not None):
         raise ConfigError(
@@ -183,7 +183,7 @@ def _aside(quarantine: Target, into: Target) -> Target:
 
 
 def _audits(marked: Marked, references: Sequence[References]) -> Iterator[Audit]:
-    """Make an audit of each rule: the number of rows that break it, measured in the pass that stages the rows."""
+    """Make an audit of each rule, over the number of rows that break the rule."""
     policies: Mapping[str, str] = {each.name: each.orphans for each in references}
     for name in marked.rules:
         refuses = policies.get(name, "refuse") == "refuse"
@@ -208,20 +208,19 @@ def _publish_both(
     staged: StagedWrite, aside: Target, *, since: tuple[int | None, int | None], allow_empty: bool
 ) -> WriteResult:
     """Publish the orphans into quarantine first, then the other rows: a crash in between loses no row."""
-    orphans = staged.part("violations") if staged.stage.session else None
-    held = aside.table.ledger.state().holds(aside.partition)
-    if staged.record.rows["read"] > staged.record.rows["written"] and orphans is not None:
-        put = aside.stage(orphans).publish(since=since[1])
-    elif held:
+    rows = staged.record.rows
+    if rows["filtered"]:
+        put = aside.stage(staged.part("violations")).publish(since=since[1])
+    elif aside.table.ledger.state().holds(aside.partition):
         # Parents have come: what was put aside before is in the target now.
         put = aside.table.clear(partition=aside.partition, provenance=aside.run, since=since[1])
     else:
         put = None
     beside = (put,) if put else ()
-    if not (staged.record.rows["written"] or allow_empty):
+    if not (rows["written"] or allow_empty):
         staged.stage.discard()
-        rows, version = staged.record.rows["read"], staged.table.ledger.version()
-        reason = f"all {rows} rows are orphans and went to {aside.name}"
+        version = staged.table.ledger.version()
+        reason = f"all {rows['filtered']} rows are orphans and went to {aside.name}"
         return WriteResult(staged.table.name, version, False, False, reason, findings=staged.findings, beside=beside)  # noqa: FBT003
     try:
         result = staged.publish(since=since[0])

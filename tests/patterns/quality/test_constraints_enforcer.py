@@ -418,10 +418,15 @@ def test_options_that_do_not_go_together_are_refused(visits, suspects, batch, pa
             enforce_constraints(batch(GOOD), into(visits), [References("odd", parent, keys)])
     with pytest.raises(SchemaMismatch, match=r"user \(and page_id\) is STRING in the rows and INT in the parent"):
         enforce_constraints(batch(GOOD), into(visits), [References("odd", parent, {"user": "page_id"})])
+    odd = References("odd", parent, {"page": "page_id"}, where="nope > 1")
     with pytest.raises(ConfigError, match="where of odd cannot be evaluated"):
-        enforce_constraints(
-            batch(GOOD), into(visits), [References("odd", parent, {"page": "page_id"}, where="nope > 1")]
-        )
+        enforce_constraints(batch(GOOD), into(visits), [odd])
+    for member in ("none", 1 << 40):
+        with pytest.raises(ConfigError, match=f"must be a value of page, a INT, not {member!r}"):
+            enforce_constraints(batch(GOOD), into(visits), [pages(orphans="unknown", unknown={"page": member})])
+    for name in ("seconds_are_positive", "every_visit_has_a_page"):
+        with pytest.raises(ConfigError, match=f"must have a name of its own, not {name}"):
+            enforce_constraints(batch(GOOD), into(visits), [pages(1), References(name, parent, {"page": "page_id"})])
     with pytest.raises(ConfigError, match="have a column violations, which this step adds"):
         enforce_constraints(batch(GOOD).selectExpr("*", "1 AS violations"), into(visits))
     assert not visits.ledger.exists() or read_back(visits) == []
