@@ -22,8 +22,6 @@ from dedp_assets.patterns.delta import constraints
 
 TYPES = {
     "tiny": "TINYINT",
-    "short": "SMALLINT",
-    "whole": "INT",
     "long": "BIGINT",
     "real": "FLOAT",
     "double": "DOUBLE",
@@ -123,28 +121,6 @@ def lenient_at_the_table(kind, value):
     return padded or (kind.startswith("TIMESTAMP") and not re.search(r"T.*(Z|:\d\d)$", held)) or kind == "TIMESTAMP"
 
 
-@pytest.mark.spark
-def test_producer_and_table_agree_on_every_class_of_wrong_values(spark, make_table):
-    """Each type with each class of values, and records of wrong shapes: more than a thousand verdicts.
-
-    Nothing that the table refuses is sent but what the module names, and nothing is refused but other spellings.
-    """
-    kinds = {**TYPES, **CHECKED}
-    cases = [(column, value, with_value(column, value)) for column in kinds for value in VALUES]
-    cases += [("", "", record) for record in RECORDS]
-    taken = table_takes(spark, make_table(TABLE), [record for *_, record in cases])
-    sent = [not faults(record) for *_, record in cases]
-    lax, strict = [], []
-    for (column, value, record), takes, sends in zip(cases, taken, sent, strict=True):
-        if sends and not takes and not (column and lenient_at_the_producer(kinds[column], value)):
-            lax.append((record, faults(record)))
-        if takes and not sends and not (column and lenient_at_the_table(kinds[column], value)):
-            strict.append((record, faults(record)))
-    assert (lax, strict) == ([], [])
-    assert len(cases) > 1_000
-    assert 200 < sum(sent) < len(cases) - 1_000
-
-
 def moments(zone):
     return st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31), timezones=zone)  # noqa: DTZ001 - the zone comes by zone
 
@@ -152,8 +128,6 @@ def moments(zone):
 OFFSETS = st.integers(-18 * 60, 18 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 PROPER = {
     "tiny": st.integers(-128, 127),
-    "short": st.integers(-(1 << 15), (1 << 15) - 1),
-    "whole": st.integers(-(1 << 31), (1 << 31) - 1),
     "long": st.integers(-(1 << 63), (1 << 63) - 1),
     "real": st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False),
     "double": st.floats(allow_nan=False, allow_infinity=False),
@@ -181,14 +155,46 @@ PROPER = {
 }
 
 
+def drawn():
+    """Records with a proper value in each column, of many kinds."""
+    found = []
+
+    @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[*HealthCheck])
+    @given(st.fixed_dictionaries({"id": st.integers(0, 9), **PROPER}))
+    def draw(record):
+        found.append(json.dumps(record))
+
+    draw()
+    return found
+
+
 @pytest.mark.spark
-@settings(max_examples=2, deadline=None, suppress_health_check=[*HealthCheck])
-@given(records=st.lists(st.fixed_dictionaries({"id": st.integers(0, 9), **PROPER}), min_size=40, max_size=60))
-def test_every_value_of_a_type_passes_at_both_ends(spark, make_table, records):
-    """Whatever a type holds has a form that the producer sends and the table takes."""
-    texts = [json.dumps(record) for record in records]
-    assert [faults(text) for text in texts] == [()] * len(texts)
-    assert all(table_takes(spark, make_table(TABLE), texts))
+def test_producer_and_table_agree_on_every_class_of_values(spark, make_table):
+    """Each type with each class of values, records of wrong shapes, and drawn ones: more than a thousand verdicts.
+
+    Nothing that the table refuses is sent but what the module names, and nothing is refused but other spellings.
+    """
+    kinds, proper = {**TYPES, **CHECKED}, drawn()
+    cases = [(column, value, with_value(column, value)) for column in kinds for value in VALUES]
+    cases += [("", "", record) for record in (*RECORDS, *proper)]
+    taken = table_takes(spark, make_table(TABLE), [record for *_, record in cases])
+    sent = [not faults(record) for *_, record in cases]
+    lax, strict = [], []
+    for (column, value, record), takes, sends in zip(cases, taken, sent, strict=True):
+        if sends and not takes and not (column and lenient_at_the_producer(kinds[column], value)):
+            lax.append(record)
+        if takes and not sends and not (column and lenient_at_the_table(kinds[column], value)):
+            strict.append((record, faults(record)))
+    assert (lax, strict) == ([], [])
+    assert taken[-len(proper) :] == [True] * len(proper)
+    assert len(cases) > 1_000
+    assert 200 < sum(sent) < len(cases) - 1_000
+
+
+@given(st.fixed_dictionaries({"id": st.integers(0, 9), **PROPER}))
+def test_every_value_of_a_type_has_a_form_that_is_sent(record):
+    """Whatever a column holds by its type and its constraints breaks no contract; the table is asked above."""
+    assert faults(json.dumps(record)) == ()
 
 
 # --- the schema alone

@@ -156,7 +156,6 @@ def record_schema_of(spec: TableSpec, *, columns: Sequence[str] = ()) -> RecordS
     return RecordSchema(spec.name, schema, {**unchecked, **dict(_of_the_table(spec, kinds))})
 
 
-@typed
 def record_faults(record: str, contract: RecordSchema) -> tuple[str, ...]:
     """List every reason for which a record breaks a contract, without any value of the record.
 
