@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from dedp_assets.patterns.core.columns import require_free, require_rows
+from dedp_assets.patterns.core.columns import require_free, require_rows, spelled_as
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.exact import exact, is_scalar
 from dedp_assets.patterns.core.meeting import as_held, fits
@@ -32,7 +32,7 @@ VIOLATION: Mapping[str, Column] = {
 }
 """Columns that a row with violations has in addition to those of its table."""
 
-_MISFITS, _VALUE = f"{RESERVED}misfits", f"{RESERVED}value"
+_MISFITS, _VALUE, _RULE = (f"{RESERVED}{name}" for name in ("misfits", "value", "rule"))
 _NO_TEXTS = "CAST(map() AS MAP<STRING, STRING>)"
 _SAMPLES = 3
 
@@ -95,10 +95,13 @@ def samples(refused: DataFrame, spec: TableSpec, shown: Mapping[str, Sequence[st
     """
     public = [name for name in spec.columns if name not in spec.personal]
     keys = [name for name in spec.key if name in public] or public
-    texts = {rule: _text([c for c in columns if c in public]) for rule, columns in shown.items()}
-    cases = " ".join(f"WHEN rule = {quoted(rule)} THEN {text}" for rule, text in texts.items())
+    texts = {
+        rule: _text([c for c in spelled_as(spec.columns, columns) if c in public]) for rule, columns in shown.items()
+    }
+    cases = " ".join(f"WHEN {_RULE} = {quoted(rule)} THEN {text}" for rule, text in texts.items())
     sample = f"CASE {cases} ELSE {_text(keys)} END" if cases else _text(keys)
-    each = refused.select("*", F.explode("violations").alias("rule")).selectExpr("rule", f"{sample} AS sample")
+    named = refused.select("*", F.explode("violations").alias(_RULE))
+    each = named.selectExpr(f"{_RULE} AS rule", f"{sample} AS sample")
     place = F.row_number().over(Window.partitionBy("rule").orderBy("sample")).alias("place")
     found = each.distinct().select("*", place).filter(f"place <= {_SAMPLES}").orderBy("rule", "place").collect()
     by_rule: dict[str, list[str]] = {}
