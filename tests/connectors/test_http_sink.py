@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from urllib.request import urlopen
 
 import pytest
@@ -11,6 +12,8 @@ from dedp_assets.patterns.connectors.http import Patience, Service
 from dedp_assets.patterns.connectors.http_sink import HttpSink
 from dedp_assets.patterns.connectors.sinks import Answer, Outgoing, send
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
+from dedp_assets.patterns.core.json_schemas import record_schema_of
+from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.sources.partner_inbox import MOST
 from tests.helpers import NOW
 
@@ -90,3 +93,16 @@ def test_an_answer_that_is_not_for_the_records_sent_is_refused(monkeypatch, sink
     monkeypatch.setattr(Service, "post", lambda *_: {"records": items})
     with pytest.raises(ContractError, match=said):
         sink.send("lies", RECORDS[:2])
+
+
+def test_a_record_that_breaks_its_contract_is_refused_before_the_service_has_it(services, sink):
+    """The others of the request are taken; without any there is no request."""
+    known = TableSpec("silver/numbers", {"n": Column("INT")}, checks={"few": "n BETWEEN 1 AND 2"})
+    held = replace(sink, contracts={"held": record_schema_of(known)})
+    answers = held.send("held", RECORDS[:4])
+    assert [answer.outcome for answer in answers] == ["refused", "accepted", "accepted", "refused"]
+    assert answers[3].reason == "silver/numbers: n: the value is greater than the maximum of 2"
+    assert inbox(services, "held") == ["1", "2"]
+    services.requests("partners")
+    assert [answer.outcome for answer in held.send("held", RECORDS[3:5])] == ["refused", "refused"]
+    assert services.requests("partners") == 0

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from dedp_assets.patterns.connectors import topic_sink as topic_sinks
 from dedp_assets.patterns.connectors.sinks import Answer, Outgoing, in_requests, send
+from dedp_assets.patterns.connectors.topic_sink import TopicSink
 from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.patterns.core.json_schemas import record_schema_of
+from dedp_assets.patterns.core.schema import Column, TableSpec
 from tests.sinks import Inbox, losing, refusing
 
 RECORDS = [Outgoing(str(n), f"entity {n}", "{}") for n in range(5)]
@@ -100,3 +104,54 @@ def test_pauses_double(monkeypatch):
 def test_records_are_cut_into_requests(count, limit, sizes):
     """None is empty and none is over the limit."""
     assert [len(request) for request in in_requests(range(count), limit)] == sizes
+
+
+class Producer:
+    """A producer of Kafka that remembers what it was given, and delivers it."""
+
+    def __init__(self):
+        self.given, self.waiting = [], []
+
+    def produce(self, topic, *_, headers, on_delivery):
+        self.given.append((topic, headers["id"]))
+        self.waiting.append(on_delivery)
+
+    def flush(self):
+        for number, report in enumerate(self.waiting):
+            report(None, Delivered(number))
+        self.waiting.clear()
+
+
+class Delivered:
+    """Where a record lies."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def partition(self):
+        return 0
+
+    def offset(self):
+        return self.number
+
+
+def test_a_record_that_breaks_its_contract_is_refused_before_a_topic_has_it(monkeypatch):
+    """With all reasons; nothing of it and nothing behind it is sent, and another topic has no such contract."""
+    producer = Producer()
+    monkeypatch.setattr(topic_sinks.confluent_kafka, "Producer", lambda _: producer)
+    orders = TableSpec("silver/orders", {"id": Column("INT", required=True)}, checks={"small": "id < 9"})
+    sink = TopicSink({"bootstrap.servers": "broker:9092"}, contracts={"orders": record_schema_of(orders)})
+    records = [
+        Outgoing("a", "k", '{"id": 1}'),
+        Outgoing("b", "k", '{"id": 10, "no": 1}'),
+        Outgoing("c", "k", '{"id": 2}'),
+    ]
+    first, second, third = sink.send("orders", records)
+    assert [answer.outcome for answer in (first, second, third)] == ["accepted", "refused", "failed"]
+    assert second.reason.startswith(
+        "silver/orders: id: the value is greater than or equal to the maximum of 9; the record"
+    )
+    assert "'no' was unexpected" in second.reason
+    assert producer.given == [("orders", "a")]
+    assert {answer.outcome for answer in sink.send("others", records[1:])} == {"accepted"}
+    assert producer.given[1:] == [("others", "b"), ("others", "c")]

@@ -43,6 +43,7 @@ from dedp_assets.patterns.modeling.current_dimension import NEWEST, ChangeStream
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION
 from dedp_assets.patterns.observability.flow_interruption_detector import EndOffset
 from dedp_assets.patterns.observability.sla_misses_detector import BatchTimes
+from dedp_assets.patterns.quality.constraints_enforcer import References
 from dedp_assets.patterns.quality.offline_observer import PROFILE, PROFILED_BY, ProfileRules
 from dedp_assets.patterns.value.dynamic_joiner import JoinTimes
 from dedp_assets.patterns.value.fifo_orderer import RecordColumns
@@ -481,6 +482,14 @@ class Known:
             },
             "require_pass": {"upstream": daily.ledger, "partitions": ({},), "version": 1, "audits": ["sound"]},
             "usual": {"ledger": daily.ledger, "figure": "visits", "partition": monday, "days": 7},
+            "enforce_constraints": {
+                "rows": self.visits,
+                "into": daily.target(RUN, partition=monday),
+                "references": [References("known", self.visits, {"page": "page"})],
+                "quarantine": None,
+            },
+            "mark_violations": {"rows": self.visits, "table": daily, "references": []},
+            "add_constraint": {"table": daily, "name": "positive", "check": "id > 0"},
         }
 
     def _value(self):

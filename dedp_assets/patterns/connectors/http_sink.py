@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from urllib.parse import quote, urlsplit
 
 from dedp_assets.patterns.connectors.http import Service, checked
 from dedp_assets.patterns.connectors.parts import sentence
-from dedp_assets.patterns.connectors.sinks import Answer, Outgoing
+from dedp_assets.patterns.connectors.sinks import Answer, Outgoing, refusal
 from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.patterns.core.json_schemas import RecordSchema
 
 __all__ = ["HttpSink"]
 
@@ -27,10 +28,12 @@ class HttpSink:
     Attributes:
         service: the service; a destination is a path below its URL.
         limit: the most records that one request may hold.
+        contracts: destination -> contract of its records: one that breaks it is refused and not sent.
     """
 
     service: Service
     limit: int = 500
+    contracts: Mapping[str, RecordSchema] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -43,12 +46,20 @@ class HttpSink:
         return True
 
     def send(self, destination: str, records: Sequence[Outgoing]) -> Sequence[Answer]:
-        """Send one request, and return the checked answer for each record.
+        """Send the records that keep their contract in one request, and return the answer for each record.
 
         Raises:
             ContractError: if an answer lacks records, has others, or an outcome that nobody knows.
             NotReady: if the service does not answer.
         """
+        contract = self.contracts.get(destination)
+        refused = {record.id: answer for record in records if (answer := refusal(record, contract))}
+        asked = [record for record in records if record.id not in refused]
+        answers = refused | (self._send(destination, asked) if asked else {})
+        return [answers[record.id] for record in records]
+
+    def _send(self, destination: str, records: Sequence[Outgoing]) -> dict[str, Answer]:
+        """Send one request, and return the checked answers by the ids of the records."""
         base = urlsplit(self.service.url)
         inbox = replace(self.service, url=base._replace(path=f"{base.path}/{quote(destination, safe='')}").geturl())
         asked = [{"id": record.id, "key": record.key, "value": record.value} for record in records]
@@ -56,9 +67,10 @@ class HttpSink:
         items = checked(answer, [record.id for record in records], answers="records", key="id", url=inbox.name)
         if strange := sorted({repr(item.get("outcome")) for item in items} - {*map(repr, _OUTCOMES)}):
             raise ContractError(f"{inbox.name} answers with outcomes that nobody knows: {sentence(', '.join(strange))}")
-        by_id = {str(item["id"]): item for item in items}
-        found = [by_id[record.id] for record in records]
-        return [Answer(one["outcome"], _text_of(one.get("position")), _text_of(one.get("reason"))) for one in found]
+        return {
+            str(item["id"]): Answer(item["outcome"], _text_of(item.get("position")), _text_of(item.get("reason")))
+            for item in items
+        }
 
 
 def _text_of(value: object) -> str:

