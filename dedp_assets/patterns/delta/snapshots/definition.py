@@ -21,7 +21,7 @@ from dedp_assets.patterns.core.meeting import as_held, held_problems
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.partitions import misfit, quoted, stored_type, text
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.schema import DROPPED, TableSpec
 from dedp_assets.patterns.core.sql_options import reason_of, truth
 from dedp_assets.patterns.delta.log.protocol import unwritable
 from dedp_assets.patterns.delta.log.table_state import TableState
@@ -41,6 +41,13 @@ __all__ = [
 ]
 
 _PREFIX = "delta.constraints."
+_WIDER = {
+    "byte": ("short", "integer", "long"),
+    "short": ("integer", "long"),
+    "integer": ("long", "double"),
+    "float": ("double",),
+}
+"""Stored type -> types that Delta's type widening makes of it, where every value stays what it is."""
 _LENGTH = re.compile(r"(?:var)?char\((\d+)\)")
 
 
@@ -101,6 +108,9 @@ def alterations(spec: TableSpec, location: str, state: TableState) -> Iterator[s
     stale = {k: v for k, v in spec.table_properties().items() if state.properties.get(k) != v}
     if stale:
         yield f"ALTER TABLE {table} SET TBLPROPERTIES ({_properties(stale)})"
+    for name in spec.columns:
+        if _is_widened(spec, state, name):
+            yield f"ALTER TABLE {table} ALTER COLUMN {identifier(name)} TYPE {spec.columns[name].type}"
 
 
 def constraints(table: str, state: TableState) -> dict[str, str]:
@@ -273,6 +283,12 @@ def _refuse_migration(spec: TableSpec, state: TableState) -> None:
     required = [name for name, c in spec.columns.items() if c.required and name not in state.columns]
     if required:
         raise SchemaMismatch(f"{spec.name} cannot add required columns {required} to stored rows: add them as optional")
+    spent = json.loads(state.properties.get(DROPPED, "[]"))
+    if again := [name for name in spec.columns if name not in state.columns and name.lower() in spent]:
+        raise SchemaMismatch(
+            f"{spec.name} cannot add {again} once more: its files still hold the dropped columns, whose values would "
+            "come back. Choose another name"
+        )
     if differing := list(_differences(spec, state)):
         raise SchemaMismatch(f"{spec.name}: {'; '.join(differing)}: this needs a migration")
 
@@ -283,13 +299,21 @@ def _differences(spec: TableSpec, state: TableState) -> Iterator[str]:
         column, stored = spec.columns[name], state.columns[name]
         if column.required and stored["nullable"]:
             yield f"{name} is declared as required, the table allows NULL"
-        if stored_type(column.type) not in ("", stored["type"]):
+        if stored_type(column.type) not in ("", stored["type"]) and not _is_widened(spec, state, name):
             yield f"{name} is declared as {column.type}, the table has {stored['type']}"
     held = {key.lower(): rule for key, rule in state.properties.items()}
     for name, predicate in spec.checks.items():
         rule = held.get(f"{_PREFIX}{name}".lower(), predicate)
         if rule != predicate:
             yield f"constraint {name} is declared as {predicate}, the table has {rule}"
+
+
+def _is_widened(spec: TableSpec, state: TableState, name: str) -> bool:
+    """Return whether a declared type is wider than the stored one, in a table with Delta's type widening."""
+    settings = {**state.properties, **spec.table_properties()}
+    kind = str(state.columns[name]["type"]) if name in state.columns else ""
+    wider = stored_type(spec.columns[name].type) in _WIDER.get(kind, ())
+    return wider and settings.get("delta.enableTypeWidening", "").lower() == "true"
 
 
 def _properties(properties: Mapping[str, str]) -> str:
