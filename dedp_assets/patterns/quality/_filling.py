@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, Conflict
-from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.names import RESERVED, identifier, select_list
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.delta import Table, TableState
@@ -31,7 +31,7 @@ class Compared:
         counts: ``rows``; rows that are ``incomplete`` (a form is missing), ``differing`` (both are there, and disagree)
             and ``refused`` (a value has no counterpart, which refuses it); ``unparsable`` values by column.
         incomplete: partitions with incomplete rows.
-        partitions: partitions to fill, which hold the incomplete rows: the table as a whole, if none can be named.
+        filled: the writes of partitions that lacked a form before.
     """
 
     version: int
@@ -82,17 +82,23 @@ def fill(table: Table, migration: Migration, run: Provenance, audits: Sequence[A
 
 def _compare(table: Table, state: TableState, migration: Migration) -> Compared:
     """Count rows by partition in one Spark job, over the columns of the moves alone."""
-    forms = [form for form in migration.forms if form.pairs]
+    forms, keys, flags = [form for form in migration.forms if form.pairs], list(state.partition_columns), {}
+    for number, form in enumerate(forms):
+        flags[f"{RESERVED}differs{number}"] = form.differs
+        flags[f"{RESERVED}alone{number}"] = f"({form.no_new}) OR ({form.no_old})"
+        flags[f"{RESERVED}unparsable{number}"] = form.unparsable or "false"
+    places = range(len(forms))
     sums = {
         "rows": "count(1)",
-        "incomplete": _count(f"({f.differs}) AND (({f.no_new}) OR ({f.no_old}))" for f in forms),
-        "differing": _count(f"({f.differs}) AND NOT (({f.no_new}) OR ({f.no_old}))" for f in forms),
-        "refused": _count(form.unparsable for form in forms if form.refuses),
-        **{form.label: _count([form.unparsable]) for form in forms if form.unparsable},
+        "incomplete": _count(f"{RESERVED}differs{n} AND {RESERVED}alone{n}" for n in places),
+        "differing": _count(f"{RESERVED}differs{n} AND NOT {RESERVED}alone{n}" for n in places),
+        "refused": _count(f"{RESERVED}unparsable{n}" for n in places if forms[n].refuses),
+        **{forms[n].label: _count([f"{RESERVED}unparsable{n}"]) for n in places if forms[n].unparsable},
     }
-    keys = list(state.partition_columns)
     measured = [F.expr(sql).alias(f"{RESERVED}{number}") for number, sql in enumerate(sums.values())]
-    grouped = table.read(version=state.version).groupBy(*map(identifier, keys)).agg(*measured).collect()
+    # Each flag is a column of its own, so that an expression is computed once and not in each sum.
+    flagged = table.read(version=state.version).selectExpr(*map(identifier, keys), *select_list(flags))
+    grouped = flagged.groupBy(*map(identifier, keys)).agg(*measured).collect()
     counts = {name: sum(row[len(keys) + number] for row in grouped) for number, name in enumerate(sums)}
     lacking = [dict(zip(keys, row, strict=False)) for row in grouped if row[len(keys) + 1]]
     return Compared(state.version, counts, tuple(sorted(lacking, key=str)))
@@ -107,6 +113,6 @@ def _fillable(
     return lacking if state.partition_columns and named and keyed else [{}]
 
 
-def _count(predicates: object) -> str:
-    found = " OR ".join(f"({each})" for each in predicates)  # type: ignore[attr-defined]
+def _count(predicates: Iterable[str]) -> str:
+    found = " OR ".join(f"({each})" for each in predicates)
     return f"count_if({found or 'false'})"

@@ -152,6 +152,7 @@ class _Steps:
         findings: what was judged on the way.
         figures: what was counted on the way.
         changed: whether a stored row changed.
+        applied: whether a phase was entered.
     """
 
     into: Target
@@ -210,7 +211,8 @@ class _Steps:
     def _fill(self, table: Table) -> int:
         seen = fill(table, self.migration, self.into.run, self.into.audits)
         self.findings += seen.findings
-        self.figures |= {**seen.counts, "filled_partitions": len(seen.filled)}
+        filled = self.figures.get("filled_partitions", 0) + len(seen.filled)
+        self.figures |= {**seen.counts, "filled_partitions": filled}
         self.changed |= any(each.changed for each in seen.filled)
         return seen.version
 
