@@ -40,6 +40,7 @@ from dedp_assets.patterns.modeling.current_dimension import NEWEST, ChangeStream
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION
 from dedp_assets.patterns.observability.flow_interruption_detector import EndOffset
 from dedp_assets.patterns.observability.sla_misses_detector import BatchTimes
+from dedp_assets.patterns.quality.schema_migrator import Migration
 from dedp_assets.patterns.value.dynamic_joiner import JoinTimes
 from dedp_assets.patterns.value.fifo_orderer import RecordColumns
 from dedp_assets.patterns.value.incremental_sessionizer import SessionRule
@@ -50,6 +51,7 @@ from tests.helpers import NOW, a_run
 from tests.sinks import Inbox
 
 RUN = a_run(sequence=1, at=NOW)
+_RENAMES = Migration(name="v2", rename={"page": "path"})
 LANDED, DAILY = Dataset("lake", "bronze/visits"), Dataset("lake", "silver/daily")
 
 
@@ -432,6 +434,8 @@ class Known:
             },
             "require_pass": {"upstream": daily.ledger, "partitions": ({},), "version": 1, "audits": ["sound"]},
             "usual": {"ledger": daily.ledger, "figure": "visits", "partition": monday, "days": 7},
+            "both_forms": {"rows": self.visits, "into": None, "migration": _RENAMES},
+            "as_version": {"rows": self.visits, "migration": _RENAMES, "version": "old"},
         }
 
     def _value(self):

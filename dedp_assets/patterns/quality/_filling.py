@@ -107,7 +107,7 @@ def _compare(table: Table, state: TableState, migration: Migration) -> Compared:
 def _fillable(
     table: Table, state: TableState, lacking: Sequence[Mapping[str, object]]
 ) -> Sequence[Mapping[str, object]]:
-    """List the partitions to write: the table as a whole, where a partition has no name or the key names none."""
+    """List the partitions to write; an empty mapping, the whole table, if no partition can be named."""
     named = all(value is not None for partition in lacking for value in partition.values())
     keyed = not table.spec.key or {*state.partition_columns} <= {*table.spec.key}
     return lacking if state.partition_columns and named and keyed else [{}]

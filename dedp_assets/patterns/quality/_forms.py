@@ -1,4 +1,4 @@
-"""Both forms of rows: each of a migration's columns is computed from the other form where it has no value."""
+"""Both forms of rows: a column without a value is computed from the other form."""
 
 from __future__ import annotations
 

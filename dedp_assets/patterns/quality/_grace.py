@@ -1,4 +1,4 @@
-"""The grace period of a migration: who still reads the old columns, how long it lasts, and what it costs."""
+"""The grace period of a migration: readers of the old columns, deadline, and price in bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FOOTERS = 16
 
 
 def nobody_reads(migration: Migration, readers: Mapping[str, Collection[str]]) -> Finding:
-    """Judge whether a consumer reads an old column, by its own word or as it was observed."""
+    """Judge whether a declared consumer or an observed reader reads an old column."""
     gone = [".".join(old).lower() for old in migration.old_columns]
     found = {
         who: sorted({column for column in columns if any(_overlap(column.lower(), old) for old in gone)})
@@ -42,7 +42,7 @@ def grace_is_over(known: Stored, now: datetime) -> Finding:
 def report(
     table: Table, state: TableState, migration: Migration, known: Stored, now: datetime, most_fields: int
 ) -> tuple[Finding, ...]:
-    """Report an overdue grace period, the bytes of the old columns, and too many fields; from the log and footers."""
+    """Report an overdue grace period, the bytes of the old columns, and too many fields, without a scan."""
     total = sum(file["size_bytes"] for file in state.files())
     figures = {"deadline": known.deadline, "extra_bytes": _bytes_of(table, state, migration), "bytes": total}
     over = known.days_over(now)

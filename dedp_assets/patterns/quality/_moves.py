@@ -1,4 +1,4 @@
-"""Moves of a schema migration: records that YAML can say, and the SQL between the old and the new form."""
+"""Moves of a schema migration: records for YAML, and the SQL between the old and the new form."""
 
 from __future__ import annotations
 

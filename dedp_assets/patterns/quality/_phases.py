@@ -1,4 +1,4 @@
-"""Phases of a schema migration, stored in the table: each is one commit of its schema and of what is known of it."""
+"""Phases of a schema migration, stored in the table: one commit of schema and state for each phase."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class Stored:
         return PHASES.index(self.phase)
 
     def days_over(self, now: datetime) -> float:
-        """Return the days since the deadline: below 0 before it, and without one."""
+        """Return the days since the deadline; below 0 before and without a deadline."""
         return (now - datetime.fromisoformat(self.deadline)) / timedelta(days=1) if self.deadline else -1.0
 
 
 def stored(table: str, state: TableState, migration: Migration) -> Stored | None:
-    """Read the state of a migration from the table; ``None`` before it was declared.
+    """Read the state of a migration from the table; ``None`` before the declaration.
 
     Raises:
         ConfigError: if the table knows another migration by this name.

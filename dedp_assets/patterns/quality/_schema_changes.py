@@ -65,7 +65,7 @@ def with_new(metadata: Mapping[str, Any], table: str, state: TableState, migrati
 
 
 def without_old(metadata: Mapping[str, Any], migration: Migration, rules: Collection[str] = ()) -> dict[str, Any]:
-    """Return the metadata of a table without the old columns, whose names are spent, and without some constraints."""
+    """Return the metadata of a table without the old columns and their constraints, and note the names."""
     schema = json.loads(metadata["schemaString"])
     fields = list(_left(schema["fields"], migration))
     gone = {each["name"].lower() for each in schema["fields"]} - {each["name"].lower() for each in fields}
@@ -139,7 +139,7 @@ def _require_movable(table: str, state: TableState, old: Path) -> None:
 
 
 def _scalars(kind: Any) -> Iterator[str]:  # noqa: ANN401 - a type in Spark's JSON form
-    """List the names of a type and of those inside."""
+    """List the names of a type and of all nested types."""
     if isinstance(kind, str):
         yield kind
         return
@@ -150,7 +150,7 @@ def _scalars(kind: Any) -> Iterator[str]:  # noqa: ANN401 - a type in Spark's JS
 
 
 def _left(fields: list[dict[str, Any]], migration: Migration) -> Iterator[dict[str, Any]]:
-    """List the fields that stay, without nested ones that go; a struct without fields goes as well."""
+    """List the fields that stay, without nested old fields; a struct without fields goes as well."""
     gone = {tuple(part.lower() for part in old) for old in migration.old_columns}
     for each in fields:
         name, kind = each["name"].lower(), each["type"]
@@ -177,7 +177,7 @@ def _without_statistics(properties: Mapping[str, str], gone: Collection[str]) ->
 def _redeclared(
     properties: Mapping[str, str], migration: Migration, gone: Collection[str] | None = None
 ) -> dict[str, str]:
-    """Return the properties with the tags of old columns on the new ones; once they are gone, without the old ones."""
+    """Return the properties with the tags of old columns on new columns; ``gone`` columns lose their tags."""
     if DECLARED not in properties:
         return dict(properties)
     ours, renamed = json.loads(properties[DECLARED]), {old.lower(): new for old, new in migration.rename.items()}
@@ -203,7 +203,7 @@ def _listed(named: str | Collection[str]) -> Collection[str]:
 
 
 def _others(state: TableState, migration: Migration) -> Iterator[tuple[str, str]]:
-    """List the further migrations of the table that are not over, each with its state."""
+    """List the further unfinished migrations of the table, each with the stored state."""
     for key, text in state.properties.items():
         name = key.removeprefix(STATE)
         if name not in (key, migration.name) and json.loads(text)["phase"] != "removed":

@@ -95,7 +95,7 @@ def migrate_schema(
 
 @typed
 def both_forms(rows: DataFrame, into: Target | None = None, *, migration: Migration) -> DataFrame:
-    """Give rows the columns of both forms, each computed from the other where it is missing; lazy.
+    """Give rows the columns of both forms, a missing form computed from the other; lazy.
 
     Args:
         rows: rows in the old form, in the new one, or in both.
@@ -122,7 +122,7 @@ def both_forms(rows: DataFrame, into: Target | None = None, *, migration: Migrat
 
 @typed
 def as_version(rows: DataFrame, *, migration: Migration, version: Literal["old", "new"]) -> DataFrame:
-    """Give rows the columns of one form, whatever form each was written in; lazy, and for a stream as well.
+    """Give rows the columns of one form, written in either form; lazy, and for a stream as well.
 
     Args:
         rows: rows of the table, in any phase.
@@ -166,12 +166,12 @@ class _Steps:
 
     @property
     def table(self) -> Table:
-        """The table as it is stored: the declaration at hand may be the one of another phase."""
+        """The table as stored: the declaration at hand may be the one of another phase."""
         given = self.into.table
         return Table.at(given.store.address, lambda: given.session, name=given.name)
 
     def take(self, phase: Phase) -> None:
-        """Take the step to a phase, unless the table has reached it."""
+        """Take the step to a phase, unless the table has reached the phase."""
         table, migration = self.table, self.migration
         state = table.ledger.state()
         known = stored(table.name, state, migration)
@@ -195,7 +195,7 @@ class _Steps:
         self.applied = True
 
     def result(self, most_fields: int) -> WriteResult:
-        """Return the state of the migration after the steps, with a report of it."""
+        """Return the state of the migration after the steps, with a report."""
         table = self.table
         state = table.ledger.state()
         known = stored(table.name, state, self.migration)
@@ -217,7 +217,7 @@ class _Steps:
         return seen.version
 
     def _rules(self, table: Table) -> tuple[str, ...]:
-        """List the constraints that name an old column, with a finding that warns of them."""
+        """List the constraints that name an old column, and note a warning."""
         state = table.ledger.state()
         left = as_version(table.read(version=state.version), migration=self.migration, version="new").schema
         # Over rows of its own: a filter after a selection would find the columns that the selection left out.
@@ -230,7 +230,7 @@ class _Steps:
         return gone
 
     def _require(self, judged: list[Finding]) -> None:
-        """Refuse a step while a finding stands against it."""
+        """Refuse a step while a finding stands against the step."""
         judged = list(overrule(judged, self.into.run.approval))
         if refused := [finding.note for finding in judged if finding.refuses]:
             raise NotReady(f"{self.into.name}: {self.migration.name} has to wait: {'; '.join(refused)}")
