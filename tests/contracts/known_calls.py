@@ -45,6 +45,7 @@ from dedp_assets.patterns.observability.flow_interruption_detector import EndOff
 from dedp_assets.patterns.observability.sla_misses_detector import BatchTimes
 from dedp_assets.patterns.quality.constraints_enforcer import References
 from dedp_assets.patterns.quality.offline_observer import PROFILE, PROFILED_BY, ProfileRules
+from dedp_assets.patterns.quality.schema_migrator import Migration
 from dedp_assets.patterns.value.dynamic_joiner import JoinTimes
 from dedp_assets.patterns.value.fifo_orderer import RecordColumns
 from dedp_assets.patterns.value.incremental_sessionizer import SessionRule
@@ -55,6 +56,7 @@ from tests.helpers import NOW, a_run
 from tests.sinks import Inbox
 
 RUN = a_run(sequence=1, at=NOW)
+_RENAMES = Migration(name="v2", rename={"page": "path"})
 LANDED, DAILY = Dataset("lake", "bronze/visits"), Dataset("lake", "silver/daily")
 
 
@@ -490,6 +492,8 @@ class Known:
             },
             "mark_violations": {"rows": self.visits, "table": daily, "references": []},
             "add_constraint": {"table": daily, "name": "positive", "check": "id > 0"},
+            "both_forms": {"rows": self.visits, "into": None, "migration": _RENAMES},
+            "as_version": {"rows": self.visits, "migration": _RENAMES, "version": "old"},
         }
 
     def _value(self):

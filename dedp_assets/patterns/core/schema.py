@@ -16,7 +16,7 @@ from dedp_assets.patterns.core.names import SUBSTITUTED, identifier, require_nam
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.partitions import is_possible, stored_type
 
-__all__ = ["DECLARED", "TAGS", "TIMES", "Column", "TableSpec", "require_declared", "require_holds", "shape"]
+__all__ = ["DECLARED", "DROPPED", "TAGS", "TIMES", "Column", "TableSpec", "require_declared", "require_holds", "shape"]
 
 _PROPERTIES = {
     "delta.checkpointInterval": "20",
@@ -25,6 +25,8 @@ _PROPERTIES = {
 }
 DECLARED = "dedp.declaration"
 """Table property with the parts of a declaration that Delta has no place for, as JSON."""
+DROPPED = "dedp.dropped"
+"""Table property with the names, in lower case, of dropped columns that data files may still hold, as a JSON list."""
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _STATED = ("key", "executed_by", "event_time", "one_channel_per")
 """Options of a table that Delta has no place for."""

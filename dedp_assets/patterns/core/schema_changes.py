@@ -102,14 +102,17 @@ def schema_changes(
             yield SchemaChange("added", (*path, each["name"]), kind, kind, required=required, has_default=stated)
 
 
-def made_in_place(spec: TableSpec, columns: Mapping[str, Mapping[str, Any]]) -> Iterator[SchemaChange]:
+def made_in_place(
+    spec: TableSpec, columns: Mapping[str, Mapping[str, Any]], properties: Mapping[str, str]
+) -> Iterator[SchemaChange]:
     """List the changes from stored columns to declared columns: fields to add, types to widen.
 
     Args:
-        spec: the declaration; its property ``delta.enableTypeWidening`` allows the latter.
+        spec: the declaration.
         columns: stored column -> each in the form of the log.
+        properties: stored properties; ``delta.enableTypeWidening`` there or in the declaration allows wider types.
     """
-    widens = spec.properties.get(WIDENING, "").lower() == "true"
+    widens = {**properties, **spec.properties}.get(WIDENING, "").lower() == "true"
     for name, column in spec.columns.items():
         stored = columns.get(name)
         if stored is None or stored["type"] == stored_type(column.type) or name in spec.partition_by:

@@ -21,7 +21,7 @@ from dedp_assets.patterns.core.meeting import as_held, held_problems
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.partitions import misfit, quoted, stored_type, text
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.schema import DROPPED, TableSpec
 from dedp_assets.patterns.core.schema_changes import made_in_place
 from dedp_assets.patterns.core.sql_options import reason_of, truth
 from dedp_assets.patterns.delta.log.protocol import unwritable
@@ -101,7 +101,8 @@ def alterations(spec: TableSpec, location: str, state: TableState) -> Iterator[s
             yield f"ALTER TABLE {table} ADD CONSTRAINT {identifier(name)} CHECK ({predicate})"
     if stale := {k: v for k, v in spec.table_properties().items() if state.properties.get(k) != v}:
         yield f"ALTER TABLE {table} SET TBLPROPERTIES ({_properties(stale)})"
-    yield from (f"ALTER TABLE {table} {change.clause}" for change in made_in_place(spec, state.columns))
+    changes = made_in_place(spec, state.columns, state.properties)
+    yield from (f"ALTER TABLE {table} {change.clause}" for change in changes)
 
 
 def constraints(table: str, state: TableState) -> dict[str, str]:
@@ -272,13 +273,19 @@ def _refuse_migration(spec: TableSpec, state: TableState) -> None:
         raise SchemaMismatch(f"{spec.name} has columns {gone} that are no longer declared: declare or migrate them")
     if required := [name for name, c in spec.columns.items() if c.required and name not in state.columns]:
         raise SchemaMismatch(f"{spec.name} cannot add required columns {required} to stored rows: add them as optional")
+    spent = json.loads(state.properties.get(DROPPED, "[]"))
+    if again := [name for name in spec.columns if name not in state.columns and name.lower() in spent]:
+        raise SchemaMismatch(
+            f"{spec.name} cannot add {again} once more: its files still hold the dropped columns, whose values would "
+            "come back. Choose another name"
+        )
     if differing := list(_differences(spec, state)):
         raise SchemaMismatch(f"{spec.name}: {'; '.join(differing)}: this needs a migration")
 
 
 def _differences(spec: TableSpec, state: TableState) -> Iterator[str]:
     """Describe the differences between stored and declared columns and constraints of the same name."""
-    widened = {change.path[0] for change in made_in_place(spec, state.columns)}
+    widened = {change.path[0] for change in made_in_place(spec, state.columns, state.properties)}
     for name in (name for name in spec.columns if name in state.columns):
         column, stored = spec.columns[name], state.columns[name]
         if column.required and stored["nullable"]:
