@@ -175,6 +175,7 @@ def record_faults(record: str, contract: RecordSchema) -> tuple[str, ...]:
         parsed = json.loads(
             record, object_pairs_hook=_without_repetitions, parse_float=_number, parse_constant=_refuse_constant
         )
+        _require_whole_characters(record, parsed)
         errors = [(list(error.instance_path), error.message) for error in validator.iter_errors(parsed)]
     except (ValueError, RecursionError) as error:
         why = str(error) if type(error) in (ValueError, json.JSONDecodeError) else type(error).__name__
@@ -259,6 +260,14 @@ def _without_repetitions(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         raise ValueError("a key is there twice")
     return found
+
+
+def _require_whole_characters(record: str, parsed: Any) -> None:  # noqa: ANN401 - JSON
+    """Refuse lone surrogates, which no encoding can store; only an escape can bring one that Python reads."""
+    try:
+        (json.dumps(parsed, ensure_ascii=False) if "\\u" in record else record).encode()
+    except UnicodeEncodeError:
+        raise ValueError("half of a character") from None
 
 
 def _number(text: str) -> float:

@@ -26,7 +26,10 @@ from dedp_assets.patterns.quality.constraints_enforcer import (
 from tests.helpers import NOW, a_run, read_back
 from tests.renaming import STORED, any_names
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.budget(65, "each refusal stages a batch; ALTER, RESTORE and other writers"),
+]
 
 DAY = {"event_date": "2026-01-05"}
 VISITS = TableSpec(
