@@ -53,6 +53,7 @@ NAMES = (
     "activity",
     "rounds",
     "declarations",
+    "drift",
 )
 COMMAND: list[str] = [sys.executable, "-m", "benchmarks"]
 

@@ -9,23 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean, variance
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.quality._two_samples import chi2, chi2_sf, holm, js, pooled, psi
 
-__all__ = [
-    "Drift",
-    "chi2_sf",
-    "correct",
-    "drift_of_bins",
-    "drift_of_categories",
-    "drift_of_distinct",
-    "drift_of_share",
-    "holm",
-]
+__all__ = ["Drift", "correct", "drift_of_bins", "drift_of_categories", "drift_of_distinct", "drift_of_share"]
 
 LEVEL = 0.005
 """Greatest p value of a drift. Half a percent, so that one percent also holds where chi-square only approximates."""
@@ -34,15 +24,12 @@ MIN_ROWS = 500
 MIN_PSI = 0.02
 """Least population stability index of a drift."""
 
-_EXPECTED = 5.0
-"""Least expected rows of a cell for which chi-square holds; smaller cells are pooled."""
 _SKETCH = 1.66
 """Rows of a sample with a rank error of 1 at 99 % confidence, as 2.576 squared over 4."""
-_REST = "all others"
+_REST = ("all others",)
+"""Name of the rows whose category is not named: no text, since a category may have any."""
 _NAMED = 3
 """Most cells that a reason names."""
-
-_Cells = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +81,15 @@ def drift_of_categories(
     Raises:
         ConfigError: for a count that is below 0 or no number.
     """
-    raise NotImplementedError
+    ours, theirs = _counts(new), _counts(base or {})
+    rows, all_base = _rows(new_rows, ours), _rows(base_rows, theirs)
+    if lacks := _lacks(rows, all_base, min_rows):
+        return Drift(verdict="unknown", reason=lacks)
+    filled, base_filled = _filled(ours, rows, theirs, all_base), _filled(theirs, all_base, ours, rows)
+    cells = {name: (filled[name] / rows, base_filled[name] / all_base) for name in sorted(filled, key=str)}
+    # Among the most frequent categories of a sample are those that chance favoured: the test is more often wrong.
+    doubt = 2 if filled[_REST] or base_filled[_REST] else 1
+    return _compared(cells, rows, all_base, min_psi=min_psi, level=level, doubt=doubt)
 
 
 def drift_of_bins(
@@ -122,7 +117,17 @@ def drift_of_bins(
     Raises:
         ConfigError: for a number of rows that is below 0 or no number, and for two numbers of bins.
     """
-    raise NotImplementedError
+    if base is not None and len(base) not in {0, len(new)}:
+        raise ConfigError(f"new and base must have the same bins, not {len(new)} and {len(base)}")
+    ours, theirs = _counts(dict(enumerate(new))), _counts(dict(enumerate(base or [])))
+    rows, all_base = _rows(None, ours), _rows(None, theirs)
+    if lacks := _lacks(rows, all_base, min_rows):
+        return Drift(verdict="unknown", reason=lacks)
+    most = _SKETCH / rank_error**2 if rank_error else math.inf
+    cells: dict[Hashable, tuple[float, float]] = {
+        f"bin {n + 1} of {len(new)}": (ours[n] / rows, theirs[n] / all_base) for n in range(len(new))
+    }
+    return _compared(cells, min(rows, most), min(all_base, most), min_psi=min_psi, level=level)
 
 
 def drift_of_share(
@@ -149,7 +154,24 @@ def drift_of_share(
     Raises:
         ConfigError: for a part that is not between 0 and its rows.
     """
-    raise NotImplementedError
+    _counts({"part": part, "rows": rows, "base_part": base_part, "base_rows": base_rows})
+    if part > rows or base_part > base_rows:
+        raise ConfigError(f"part must be at most its rows, not {part} of {rows} and {base_part} of {base_rows}")
+    if lacks := _lacks(rows, base_rows, min_rows):
+        return Drift(verdict="unknown", reason=lacks)
+    share, base_share = part / rows, base_part / base_rows
+    cells = [(share, base_share), (1 - share, 1 - base_share)]
+    statistic, difference = chi2(cells, rows, base_rows), abs(share - base_share)
+    p_value = chi2_sf(statistic, 1)
+    drifts = p_value <= level and difference >= min_difference
+    return Drift(
+        verdict="drift" if drifts else "ok",
+        reason=f"{base_share:.1%} -> {share:.1%}" if drifts else "",
+        statistic=statistic,
+        p_value=p_value,
+        effect=difference,
+        js=js(cells),
+    )
 
 
 def drift_of_distinct(
@@ -180,7 +202,24 @@ def drift_of_distinct(
     Raises:
         ConfigError: for a number that is below 0 or no number.
     """
-    raise NotImplementedError
+    _counts({"new": new, "rows": rows, **{f"base {n}": each for n, pair in enumerate(base) for each in pair}})
+    known = [pair for pair in base if pair[1]]
+    if lacks := _lacks(rows, fmean(each for _, each in known) if known else 0, min_rows):
+        return Drift(verdict="unknown", reason=lacks)
+    low = [values * min(rows / each, 1) for values, each in known]
+    high = [values * max(rows / each, 1) for values, each in known]
+    expected = min(max(new, fmean(low)), fmean(high))
+    history = max(variance(low), variance(high)) if len(known) > 1 else 0.0
+    # A number of distinct values varies by chance by no more than its root.
+    spread = new + expected + (error * new) ** 2 + (error * expected) ** 2 + history
+    distance = abs(new - expected)
+    statistic, change = distance**2 / spread if spread else 0.0, distance / max(expected, 1)
+    p_value = chi2_sf(statistic, 1)
+    drifts = p_value <= level and change >= min_change
+    reason = f"{new:,.0f} distinct values, expected were {expected:,.0f}" if drifts else ""
+    return Drift(
+        verdict="drift" if drifts else "ok", reason=reason, statistic=statistic, p_value=p_value, effect=change
+    )
 
 
 def correct(found: Mapping[str, Drift], *, level: float = LEVEL) -> dict[str, Drift]:
@@ -190,19 +229,84 @@ def correct(found: Mapping[str, Drift], *, level: float = LEVEL) -> dict[str, Dr
         found: verdicts by column or measure, of one table and day.
         level: greatest probability of one false alarm or more among all of them.
     """
-    raise NotImplementedError
+    kept = holm({name: each.p_value for name, each in found.items()}, level=level)
+    chance = f"a difference by chance: one of {len(found)} looked at"
+    return {
+        name: each if name in kept or each.verdict != "drift" else replace(each, verdict="ok", reason=chance)
+        for name, each in found.items()
+    }
 
 
-def holm(p_values: Mapping[str, float | None], *, level: float = LEVEL) -> frozenset[str]:
-    """Return the names of p values that are significant together, by Holm's correction.
+def _counts(given: Mapping[Hashable, float]) -> dict[Hashable, float]:
+    """Return counts by name, with one name for all NaN; a count that is below 0 or no number is refused."""
+    counts: dict[Hashable, float] = {}
+    for name, count in given.items():
+        if not (math.isfinite(count) and count >= 0):
+            raise ConfigError(f"the count of {name!r} must be 0 or more, not {count}")
+        one = "NaN" if isinstance(name, float) and math.isnan(name) else name
+        counts[one] = counts.get(one, 0.0) + float(count)
+    return counts
 
-    Args:
-        p_values: name -> p value; ``None`` and NaN are no tests and do not count.
-        level: greatest probability of one false name or more.
+
+def _rows(given: float | None, counts: Mapping[Hashable, float]) -> float:
+    """Return all rows of a sample; counts of a sketch may add up to a bit more."""
+    return max(given or 0.0, sum(counts.values()))
+
+
+def _lacks(rows: float, base_rows: float, min_rows: float) -> str:
+    """Return the reason for which two samples cannot be compared; empty for none."""
+    if not base_rows:
+        return "no baseline"
+    if rows < max(min_rows, 1):
+        return f"too few rows: {rows:,.0f} of {min_rows:,.0f}"
+    return f"too few rows in the baseline: {base_rows:,.0f} of {min_rows:,.0f}" if base_rows < min_rows else ""
+
+
+def _filled(
+    counts: Mapping[Hashable, float], rows: float, other: Mapping[Hashable, float], other_rows: float
+) -> dict[Hashable, float]:
+    """Return counts with those categories that only the other sample names, and all further rows as one more.
+
+    What is not named may still be there: as often as in the other sample, but no more often than the rarest named.
     """
-    raise NotImplementedError
+    rest, most = rows - sum(counts.values()), min(counts.values(), default=math.inf)
+    likely = {name: min(most, count / other_rows * rows) for name, count in other.items() if name not in counts}
+    total = sum(likely.values())
+    share = min(1.0, rest / total) if total else 0.0
+    hidden = {name: share * count for name, count in likely.items()}
+    return {**counts, **hidden, _REST: max(0.0, rest - share * total)}
 
 
-def chi2_sf(statistic: float, freedom: int) -> float:
-    """Return the probability of a chi-square above ``statistic`` with ``freedom`` degrees of freedom."""
-    raise NotImplementedError
+def _compared(
+    cells: Mapping[Hashable, tuple[float, float]],
+    rows: float,
+    base_rows: float,
+    *,
+    min_psi: float,
+    level: float,
+    doubt: float = 1.0,
+) -> Drift:
+    """Return the verdict on cells by their names; the p value is taken ``doubt`` times."""
+    tested = pooled(list(cells.values()), rows, base_rows)
+    statistic, effect = chi2(tested, rows, base_rows), psi(tested, rows, base_rows)
+    p_value = min(1.0, doubt * chi2_sf(statistic, len(tested) - 1))
+    drifts = p_value <= level and effect >= min_psi
+    return Drift(
+        verdict="drift" if drifts else "ok",
+        reason=_greatest(cells) if drifts else "",
+        statistic=statistic,
+        p_value=p_value,
+        effect=effect,
+        js=js(tested),
+    )
+
+
+def _greatest(cells: Mapping[Hashable, tuple[float, float]]) -> str:
+    """Return the cells with the greatest differences in words."""
+    ordered = sorted(cells.items(), key=lambda each: -abs(each[1][0] - each[1][1]))
+    changed = [(_label(name), *cell) for name, cell in ordered[:_NAMED] if cell[0] != cell[1]]
+    return "; ".join(f"{label}: {base:.1%} -> {new:.1%}" for label, new, base in changed)
+
+
+def _label(name: Hashable) -> str:
+    return _REST[0] if name is _REST else "NULL" if name is None else str(name)
