@@ -1,4 +1,4 @@
-"""Audits of landed files: size, format, columns and number of records, before an engine reads any of them."""
+"""Audits of landed files: size, format, columns and number of records, without an engine."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class _Faults:
 def audit_files(
     files: Sequence[Path], audit: FileAudit, *, announced: Mapping[str, int] | None = None
 ) -> tuple[Finding, ...]:
-    """Judge landed files by size, format, columns and number of records, in one pass of plain Python.
+    """Judge landed files by size, format, columns and number of records, in plain Python.
 
     The findings go to a write as verdicts on the input: ``into.reading(findings=...)``. All faults of all files are
     named at once. A file that is not of the format has neither columns nor records that could be judged. A plain CSV
@@ -141,7 +141,7 @@ def require_sound_files(
     announced: Mapping[str, int] | None = None,
     approval: Approval | None = None,
 ) -> tuple[Finding, ...]:
-    """Return the findings on landed files; refuse files with a fault before anything is computed or written.
+    """Return the findings on landed files; refuse files with a fault before any row is computed.
 
     Args:
         files: the files of a delivery.
@@ -160,12 +160,12 @@ def require_sound_files(
 
 
 def _judge_file(file: Path, audit: FileAudit, faults: _Faults) -> _Content:
-    """Return the content of a file, and note the faults that the file has on its own."""
+    """Return the content of a file, and note the faults of size, format and columns."""
     size_bytes = file.stat().st_size
     if size_bytes < audit.min_bytes:
         faults.add("files_are_large_enough", file.name, f"has {size_bytes} bytes, at least {audit.min_bytes} are usual")
     try:
-        content = _looking(audit.format)(file)
+        content = _content_of(audit.format)(file)
     except ContractError as error:
         content = _Content(fault=str(error).removeprefix(f"{file.name} "))
     if content.fault:
@@ -182,19 +182,19 @@ def _judge_records(name: str, records: int, audit: FileAudit, announced: int | N
         faults.add("no_record_is_missing", name, f"has {records} records, at least {audit.min_records} are usual")
 
 
-def _looking(made: Format) -> Callable[[Path], _Content]:
-    """Return the function that looks into a file of a format.
+def _content_of(made: Format) -> Callable[[Path], _Content]:
+    """Return the function that reads the content of a file.
 
-    It raises ``ContractError`` for a file that is damaged or called like another format.
+    That function raises ``ContractError`` for a file that is damaged or called like another format.
     """
     if isinstance(made, Csv):
-        return lambda file: _look_at_csv(file, made)
+        return lambda file: _csv_content(file, made)
     if isinstance(made, JsonLines):
-        return lambda file: _look_at_json(file, made)
-    return _look_at_avro if isinstance(made, Avro) else _look_at_parquet
+        return lambda file: _json_content(file, made)
+    return _avro_content if isinstance(made, Avro) else _parquet_content
 
 
-def _look_at_csv(file: Path, made: Csv) -> _Content:
+def _csv_content(file: Path, made: Csv) -> _Content:
     count_lines(file)
     header = header_of(file, made) if made.header else ()
     records, first, last = 0, len(header), len(header)
@@ -205,8 +205,8 @@ def _look_at_csv(file: Path, made: Csv) -> _Content:
     return _Content(records, header)
 
 
-def _look_at_json(file: Path, made: JsonLines) -> _Content:
-    """Look at the objects in the first lines, and at the last line; a line in between is a matter of its record."""
+def _json_content(file: Path, made: JsonLines) -> _Content:
+    """Read the columns from the first lines; a malformed line is a fault at the end of a file alone."""
     count_lines(file)
     records, columns, objects, last = 0, set[str](), 0, "{}"
     for line in _lines(file):
@@ -222,12 +222,12 @@ def _look_at_json(file: Path, made: JsonLines) -> _Content:
     return _Content(records, columns)
 
 
-def _look_at_parquet(file: Path) -> _Content:
+def _parquet_content(file: Path) -> _Content:
     opened = open_parquet(file)
     return _Content(opened.metadata.num_rows, opened.schema_arrow.names)
 
 
-def _look_at_avro(file: Path) -> _Content:
+def _avro_content(file: Path) -> _Content:
     opened = open_avro(file)
     return _Content(opened.records, opened.node.fields.keys())
 

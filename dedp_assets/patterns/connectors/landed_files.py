@@ -122,7 +122,7 @@ def _read_parquet(session: SparkSession, files: Sequence[Path]) -> Lines:
 
 
 def open_parquet(file: Path) -> Any:  # noqa: ANN401 - pyarrow has no types
-    """Open a Parquet file by its footer, without a row.
+    """Open a Parquet file, of which the footer is read and no row.
 
     Raises:
         ContractError: for a file that is called otherwise, or not whole.

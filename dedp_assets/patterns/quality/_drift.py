@@ -1,4 +1,4 @@
-"""Drift of a column: two samples are compared by a test of significance and by the size of the difference.
+"""Drift of a column: two samples compared by a test of significance and by size of the difference.
 
 A fixed limit of the population stability index (PSI) depends on the number of rows, and a test alone finds the smallest
 difference of many rows significant. A drift is both: more than chance, and large enough to matter.
@@ -17,8 +17,8 @@ from dedp_assets.patterns.quality._two_samples import chi2, chi2_sf, holm, js, p
 
 __all__ = ["Drift", "correct", "drift_of_bins", "drift_of_categories", "drift_of_distinct", "drift_of_share"]
 
-LEVEL = 0.005
-"""Greatest p value of a drift. Half a percent, so that one percent also holds where chi-square only approximates."""
+LEVEL = 0.003
+"""Greatest p value of a drift: low, so that 1 % of false alarms also holds where chi-square only approximates."""
 MIN_ROWS = 500
 """Fewest rows of either side. With fewer, a difference that matters and one by chance look the same."""
 MIN_PSI = 0.02
@@ -140,7 +140,7 @@ def drift_of_share(
     level: float = LEVEL,
     min_rows: float = MIN_ROWS,
 ) -> Drift:
-    """Compare the share of some rows, such as those with NULL, in two samples.
+    """Compare the share of some rows, such as rows with NULL, in two samples.
 
     Args:
         part: rows of the sample that count.
@@ -184,11 +184,11 @@ def drift_of_distinct(
     level: float = LEVEL,
     min_rows: float = MIN_ROWS,
 ) -> Drift:
-    """Compare a number of distinct values with those of earlier samples, of which each may have other numbers of rows.
+    """Compare a number of distinct values with the numbers of earlier samples.
 
-    More rows show at least as many distinct values, and at most as many more as there are more rows. Only what lies
-    beyond these two is a change. A history that never varied is judged like others, by chance of sampling, error of the
-    sketch, and relative change.
+    Each sample may have another number of rows. More rows show at least as many distinct values, and at most as many
+    more as there are more rows: only a number beyond these two is a change. A history that never varied is judged like
+    others, by chance of sampling, error of the sketch, and relative change.
 
     Args:
         new: distinct values of the sample.
@@ -265,7 +265,7 @@ def _lacks(rows: float, base_rows: float, min_rows: float) -> str:
 def _filled(
     counts: Mapping[Hashable, float], rows: float, other: Mapping[Hashable, float], other_rows: float
 ) -> dict[Hashable, float]:
-    """Return counts with those categories that only the other sample names, and all further rows as one more.
+    """Return counts with the categories that only the other sample names, and with all further rows.
 
     What is not named may still be there: as often as in the other sample, but no more often than the rarest named.
     """

@@ -1,4 +1,4 @@
-"""Two samples of the same cells: test of significance, sizes of the difference, and correction for many tests.
+"""Two samples of the same cells: test, sizes of the difference, and correction for many tests.
 
 A cell is a pair of shares: of the sample, and of the baseline.
 """
@@ -52,7 +52,7 @@ def psi(cells: Cells, rows: float, base_rows: float) -> float:
 
 
 def js(cells: Cells) -> float:
-    """Return the Jensen-Shannon divergence in bits: 0 for equal samples, 1 for disjoint ones."""
+    """Return the Jensen-Shannon divergence in bits: 0 for equal and 1 for disjoint samples."""
     parts = [share * math.log2(2 * share / (new + base)) for new, base in cells for share in (new, base) if share]
     return min(max(math.fsum(parts) / 2, 0.0), 1.0)
 

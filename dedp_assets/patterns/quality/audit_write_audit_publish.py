@@ -168,7 +168,7 @@ def _require_responses(
 
 
 def _softened(audits: Iterable[Audit], on_failure: Response, responses: Mapping[str, Response]) -> tuple[Audit, ...]:
-    """Return the audits, those answered by ``annotate`` as warnings."""
+    """Return the audits, with a warning in place of each refusal that ``annotate`` answers."""
     return tuple(
         _as_warning(audit) if responses.get(audit.name, on_failure) == "annotate" else audit for audit in audits
     )
