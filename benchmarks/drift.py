@@ -126,7 +126,7 @@ def _shapes() -> list[Shape]:
 
     def categories(name: str, weights: Numbers, judge: Judge = _categories) -> Shape:
         changed: Numbers = np.append(weights[:-1] * 0.9, 0.1 + weights[-1] * 0.9)
-        return Shape(f"{name}, one more has 10 %", _coded(weights), _coded(changed), judge, codes)
+        return Shape(f"{name}, 10 % move to the last", _coded(weights), _coded(changed), judge, codes)
 
     def numbers(name: str, draw: Draw) -> Shape:
         return Shape(f"{name}, 20 % more", draw, lambda random, n: 1.2 * draw(random, n), _bins, values)
