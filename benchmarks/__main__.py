@@ -54,6 +54,7 @@ NAMES = (
     "rounds",
     "declarations",
     "observers",
+    "drift",
 )
 COMMAND: list[str] = [sys.executable, "-m", "benchmarks"]
 

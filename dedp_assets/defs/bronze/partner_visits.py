@@ -19,6 +19,8 @@ from dedp_assets.graph.declare import (
 )
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, overwrite_partition, plan_ready
+from dedp_assets.patterns.connectors.file_audits import FileAudit, require_sound_files
+from dedp_assets.patterns.connectors.formats import JsonLines
 from dedp_assets.patterns.connectors.lines import read_lines
 from dedp_assets.patterns.core.conversion import exact
 from dedp_assets.resources.environments import RETENTION_DAYS
@@ -51,6 +53,8 @@ AUDITS = (
         name="lines_keep_their_numbers", of="numbers", sql="sum(line_number)", per="lines", fail_below=1, fail_above=1
     ),
 )
+WHOLE_FILES = FileAudit(format=JsonLines(), min_bytes=0, approvable=["files_have_their_format"])
+"""A partner without visits delivers an empty file. A malformed record is a dead letter, and no fault of its file."""
 FIGURES = {"numbers": Figure(kind="hidden"), "lines": Figure(kind="hidden")}
 
 
@@ -103,7 +107,9 @@ def delivered(request: Request, landing: Landing) -> Inputs:
 def partner_visits(step: Step, into: Target, landing: Landing) -> WriteResult:
     """Load one day's delivery, complete with a marker, in place of the day's former rows."""
     delivery = step.inputs.found
-    lines = read_lines(into.table.session, landing.paths(DATASET, delivery))
+    paths = landing.paths(DATASET, delivery)
+    judged = require_sound_files(paths, WHOLE_FILES, approval=into.run.approval)
+    lines = read_lines(into.table.session, paths)
     named = lines.rows.selectExpr(
         "raw AS line",
         "raw_bytes AS line_bytes",
@@ -114,6 +120,6 @@ def partner_visits(step: Step, into: Target, landing: Landing) -> WriteResult:
     )
     return overwrite_partition(
         named.selectExpr("*", f"if({_PLAUSIBLE}, to_date({_EVENT_TIME}), NULL) AS event_date"),
-        into.noting({"files": dict(lines.count)}).reading(figures={"lines": lines.checksum}),
+        into.noting({"files": dict(lines.count)}).reading(figures={"lines": lines.checksum}, findings=judged),
         allow_empty=not delivery.files,
     )

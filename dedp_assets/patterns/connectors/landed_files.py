@@ -24,7 +24,7 @@ from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.delta import literal_path
 
-__all__ = ["LINES_OF_RECORD", "read_landed", "spark_type"]
+__all__ = ["LINES_OF_RECORD", "open_parquet", "read_landed", "spark_type"]
 
 LINES_OF_RECORD = "char_length(raw) - char_length(replace(raw, '\\n', '')) + 1"
 """SQL for the number of lines that a landed record has."""
@@ -111,9 +111,7 @@ def _read_parquet(session: SparkSession, files: Sequence[Path]) -> Lines:
     kinds: dict[tuple[tuple[str, str], ...], list[Path]] = defaultdict(list)
     count: dict[str, int] = {}
     for file in files:
-        if reason := parquet_refusal(file):
-            raise ContractError(f"{file.name} {reason}")
-        opened = _opened(file)
+        opened = open_parquet(file)
         if opened.metadata.num_rows:
             count[file.name] = opened.metadata.num_rows
             kinds[tuple(_columns(file.name, opened.schema_arrow))].append(file)
@@ -123,7 +121,14 @@ def _read_parquet(session: SparkSession, files: Sequence[Path]) -> Lines:
     return Lines(reduce(DataFrame.unionAll, frames), count)
 
 
-def _opened(file: Path) -> Any:  # noqa: ANN401 - pyarrow has no types
+def open_parquet(file: Path) -> Any:  # noqa: ANN401 - pyarrow has no types
+    """Open a Parquet file, of which the footer is read and no row.
+
+    Raises:
+        ContractError: for a file that is called otherwise, or not whole.
+    """
+    if reason := parquet_refusal(file):
+        raise ContractError(f"{file.name} {reason}")
     try:
         return pq.ParquetFile(file)
     except (pa.ArrowException, OSError) as error:

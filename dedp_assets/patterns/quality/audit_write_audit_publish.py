@@ -12,7 +12,7 @@ Choose instead: Constraints Enforcer, if every rule is about a single row.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -29,7 +29,9 @@ from dedp_assets.patterns.quality._quarantine import dispatch, timed
 
 __all__ = ["audit_write_audit_publish", "require_pass", "usual"]
 
+Response = Literal["fail", "quarantine", "annotate"]
 _PATTERN = "quality.audit_write_audit_publish"
+_ALL_ALIKE: Mapping[str, Response] = {}
 
 
 @typed
@@ -38,7 +40,8 @@ def audit_write_audit_publish(
     into: Target,
     quarantine: Target | None = None,
     *,
-    on_failure: Literal["fail", "quarantine", "annotate"] = "fail",
+    on_failure: Response = "fail",
+    responses: Mapping[str, Response] = _ALL_ALIKE,
     allow_empty: bool = False,
 ) -> WriteResult:
     """Publish a partition only if the audits of input and result pass.
@@ -47,10 +50,12 @@ def audit_write_audit_publish(
         rows: the result, lazy: nothing is computed if the input fails.
         into: target of the write. An approval of its run may overrule approvable audits; its facts about the rows read
             hold verdicts on the input (:func:`require_pass`) and figures such as a baseline.
-        quarantine: target for the rows that are put aside, of the same run: a table with the same columns, for
-            ``on_failure="quarantine"``.
+        quarantine: target for the rows that are put aside, of the same run: a table with the same columns, for the
+            response ``quarantine``.
         on_failure: ``fail`` publishes nothing; ``quarantine`` publishes the rows that no failed audit names and puts
             the others (all, if an audit names none) into ``quarantine``; ``annotate`` publishes with a warning.
+        responses: audit -> response, of audits of the target with another one than ``on_failure``. If audits with
+            several responses fail, ``fail`` outweighs the others.
         allow_empty: whether no rows may replace the partition, with a warning; a source that delivers nothing is
             usually broken.
 
@@ -71,10 +76,7 @@ def audit_write_audit_publish(
         >>> rows(daily)
         [(45, 'mon'), (50, 'tue')]
     """
-    if (on_failure == "quarantine") != (quarantine is not None):
-        raise ConfigError(
-            f"on_failure={on_failure!r} and quarantine={quarantine}: a quarantine table goes with quarantine"
-        )
+    _require_responses(into, quarantine, on_failure, responses)
     into = into.by(_PATTERN, "partition", "audits", "rows_read")
     # Which rows are put aside is asked again, once it is known that there are some.
     require_repeatable(rows, "audit", {audit.name: audit.where for audit in into.audits if audit.where})
@@ -86,14 +88,14 @@ def audit_write_audit_publish(
     aside = quarantine and _aside(quarantine, into)
     # The rows of a run lie in two tables: another run in between would leave those of one run here, of the other there.
     kept, since = [_version(each.table) if aside else None for each in (aside or into, into)]
-    gated = into.with_audits(not_empty(allow_empty=allow_empty))
-    if on_failure == "annotate":
-        gated = replace(gated, audits=tuple(_as_warning(audit) for audit in gated.audits))
+    into = replace(into, audits=_softened(into.audits, on_failure, responses))
+    gated = into.with_audits(*_softened([not_empty(allow_empty=allow_empty)], on_failure, {}))
     try:
         staged = gated.stage(rows)
     except AuditFailed as error:
         refused = AuditFailed(str(error), findings=(*judged, *error.findings), stage=error.stage)
-        if aside is None:
+        answers = {responses.get(finding.name, on_failure) for finding in refused.findings if finding.refuses}
+        if aside is None or "fail" in answers:
             raise refused from None
         return dispatch(refused, into, aside, since=(since, kept), allow_empty=allow_empty)
     result = timed(staged.publish(since=since), staged)
@@ -151,6 +153,25 @@ def usual(ledger: Ledger, partition: Mapping[str, object], *, figure: str, days:
         return {figure: float(record.figures[figure])} if record and _is_measure(record, figure) else None
 
     return usual_values(ledger, partition, measure, last=days).get(figure)
+
+
+def _require_responses(
+    into: Target, quarantine: Target | None, on_failure: Response, responses: Mapping[str, Response]
+) -> None:
+    if ("quarantine" in {on_failure, *responses.values()}) != (quarantine is not None):
+        also = f", responses={dict(responses)}" if responses else ""
+        raise ConfigError(
+            f"on_failure={on_failure!r}{also} and quarantine={quarantine}: a quarantine table goes with quarantine"
+        )
+    if unknown := sorted(responses.keys() - {audit.name for audit in into.audits}):
+        raise ConfigError(f"responses must be of audits of {into.name}, not {', '.join(unknown)}")
+
+
+def _softened(audits: Iterable[Audit], on_failure: Response, responses: Mapping[str, Response]) -> tuple[Audit, ...]:
+    """Return the audits, with a warning in place of each refusal that ``annotate`` answers."""
+    return tuple(
+        _as_warning(audit) if responses.get(audit.name, on_failure) == "annotate" else audit for audit in audits
+    )
 
 
 def _version(table: Table) -> int:

@@ -9,6 +9,8 @@ from datetime import date
 
 import pytest
 
+from dedp_assets.patterns.connectors.file_audits import FileAudit, audit_files
+from dedp_assets.patterns.connectors.formats import Csv
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.records import Approval
@@ -55,7 +57,16 @@ def publish(events, batch):
     """Publish a batch of one day under both audits; usual are ten events."""
 
     def published(
-        rows, *, partition=DAY, quarantine=None, respond="fail", usually=10, findings=(), allow_empty=False, **fields
+        rows,
+        *,
+        partition=DAY,
+        quarantine=None,
+        respond="fail",
+        responses=None,
+        usually=10,
+        findings=(),
+        allow_empty=False,
+        **fields,
     ):
         return audit_write_audit_publish(
             rows,
@@ -67,6 +78,7 @@ def publish(events, batch):
             ),
             quarantine and quarantine.target(a_run(**fields), partition=partition),
             on_failure=respond,
+            responses=responses or {},
             allow_empty=allow_empty,
         )
 
@@ -123,6 +135,22 @@ def test_a_refused_input_computes_nothing(events, batch, publish, broken):
     assert refused.value.findings == (broken,)
     assert refused.value.stage is None
     assert not events.location.exists()
+
+
+def test_landed_files_with_faults_compute_nothing(events, batch, publish, tmp_path):
+    """All that is wrong with the files is named, and the published rows stay as they are."""
+    publish(batch(10))
+    before = (ids(events), events.ledger.version(), stages(events))
+    for name, data in {"a.csv": b"id,amount\n1,2", "b.csv": b"\x1f\x8bcut", "c.csv": b""}.items():
+        (tmp_path / name).write_bytes(data)
+    rules = FileAudit(format=Csv(), columns=["user_id"], min_bytes=10)
+    findings = audit_files(sorted(tmp_path.glob("*.csv")), rules, announced={"a.csv": 2})
+    explosive = batch(3).selectExpr("id", "string(raise_error('computed')) AS user_id", "amount", "event_date")
+    with pytest.raises(AuditFailed, match="nothing computed") as refused:
+        publish(explosive, findings=findings, inputs={"files": "2"})
+    for fault in ("c.csv has 0 bytes", "b.csv holds gzip", "a.csv has no column user_id", "a.csv has 1 of 2 announced"):
+        assert fault in str(refused.value)
+    assert (ids(events), events.ledger.version(), stages(events)) == before
 
 
 def test_a_missing_column_is_refused_before_anything_is_staged(events, batch, publish):
@@ -224,6 +252,32 @@ def test_what_the_gate_adds_to_a_windows_latency_is_measured(events, suspects, b
     assert result.figures["held_seconds"] >= 0.3
 
 
+def test_a_failing_micro_batch_of_a_stream_is_not_lost(spark, events, suspects, batch, publish, tmp_path):
+    """The stream stops at the micro-batch, shows nothing of it, and begins with it again; later ones come after."""
+    days = ["2026-01-05", "2026-01-06", "2026-01-07"]
+    for number, day in enumerate(days):
+        rows = batch(10, day=day, start=10 * number, nameless=2 * (number == 1))
+        rows.coalesce(1).write.mode("append").parquet(str(tmp_path / "source"))
+    published = []
+
+    def run(**answer):
+        def window(micro_batch, number):
+            day = {"event_date": days[number]}
+            published.append(publish(micro_batch, partition=day, inputs={"batch": number}, **answer))
+
+        stream = spark.readStream.schema(batch(1).schema).option("maxFilesPerTrigger", 1)
+        writer = stream.parquet(str(tmp_path / "source")).writeStream.foreachBatch(window)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    with pytest.raises(Exception, match="every_event_has_a_user"):
+        run()
+    assert ids(events) == list(range(10))
+    run(respond="quarantine", quarantine=suspects)
+    assert (ids(events), ids(suspects)) == ([*range(10), *range(12, 30)], [10, 11])
+    assert [result.figures["held_seconds"] >= 0 for result in published] == [True] * 3
+
+
 # --- the other two responses
 
 
@@ -251,6 +305,37 @@ def test_quarantine_publishes_the_good_rows_and_keeps_the_others_aside(events, s
         record = table.ledger.latest(DAY).record
         assert record.notes["quarantined_for"] == ["every_event_has_a_user"]
         assert record.run_id == "run-1"
+
+
+MIXED = {"volume_is_usual": "fail", "every_event_has_a_user": "quarantine"}
+
+
+def test_each_audit_may_have_a_response_of_its_own(events, suspects, batch, publish):
+    """Within one write: rows at fault go aside, a small volume only marks the rows, or stops all of them."""
+    annotated = {"volume_is_usual": "annotate"}
+    result = publish(batch(4, nameless=1), quarantine=suspects, respond="quarantine", responses=annotated)
+    assert (ids(events), ids(suspects)) == ([1, 2, 3], [0])
+    assert {f.name: f.severity for f in result.findings if not f.passed} == {
+        "every_event_has_a_user": "fail",
+        "volume_is_usual": "warn",
+    }
+    with pytest.raises(AuditFailed, match="volume_is_usual"):
+        publish(batch(3, nameless=1, start=50), quarantine=suspects, responses=MIXED, inputs={"bronze": 2})
+    assert (ids(events), ids(suspects)) == ([1, 2, 3], [0])
+    publish(batch(10, nameless=1, start=50), quarantine=suspects, responses=MIXED, inputs={"bronze": 3})
+    assert (ids(events), ids(suspects)) == (list(range(51, 60)), [50])
+
+
+def test_a_response_of_no_audit_is_refused(events, suspects, batch, publish):
+    """A misspelt audit would go on with the response of all others; a quarantine without a table has no rows' place."""
+    with pytest.raises(ConfigError, match="responses must be of audits of silver/events, not volume"):
+        publish(batch(10), responses={"volume": "annotate"})
+    with pytest.raises(ConfigError, match="a quarantine table goes with quarantine"):
+        publish(batch(10), responses=MIXED)
+    with pytest.raises(ConfigError, match="responses must be"):
+        publish(batch(10), responses={"volume_is_usual": "ignore"})
+    assert not events.ledger.exists()
+    assert not suspects.ledger.exists()
 
 
 def test_a_batch_without_faults_leaves_the_quarantine_alone(events, suspects, batch, publish):
