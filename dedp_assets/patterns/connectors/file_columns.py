@@ -69,10 +69,11 @@ def judge_file_columns(
     Raises:
         ContractError: for a file without a readable header or footer.
     """
-    told = []
-    for file in files:
-        if said := [*_differences(columns_of_file(file, csv), columns, may_lack, ordered=csv is not None)]:
-            told.append(f"{file.name}: {'; '.join(said)}")
+    found = {
+        file.name: [*_differences(columns_of_file(file, csv), columns, may_lack, ordered=csv is not None)]
+        for file in files
+    }
+    told = [f"{name}: {'; '.join(said)}" for name, said in found.items() if said]
     further = [f"and {len(told) - _NAMED} further files"] if len(told) > _NAMED else []
     figures = {"files": len(files), "files_with_other_columns": len(told)}
     return Finding(FILE_COLUMNS, not told, "warn", figures, ". ".join([*told[:_NAMED], *further]))

@@ -90,4 +90,5 @@ class Activity:
         arrivals = tuple(each for each in self.arrivals if each.at <= at)
         then = {key: size for key, size in self.partitions.items() if size.first_at is None or size.first_at <= at}
         version = self.version if arrivals or then else -1
-        return replace(self, version=version, arrivals=arrivals, partitions=then)
+        fields = {key: census for key, census in self.fields.items() if key in then or key not in self.partitions}
+        return replace(self, version=version, arrivals=arrivals, partitions=then, fields=fields)

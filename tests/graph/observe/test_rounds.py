@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 
 from dedp_assets.graph.declare import About, Baseline, Due, Expects, LakeTable, Reads, Runs, Step, lake_table, same
 from dedp_assets.graph.observe.rounds import Rounds
+from dedp_assets.patterns.core.field_census import CENSUS, FieldCensus, FieldFigures
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, Target
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
+from tests.helpers import a_record, write_log
 from tests.logs import LogOverTime
 
 BEGIN = datetime(2026, 1, 5, tzinfo=timezone.utc)
@@ -177,3 +179,23 @@ def test_a_consumer_of_the_night_may_stand_still_all_day(tmp_path):
         found[hour] = [each.metric for each in measured if each.table == "silver/clicks"]
     assert not any(found[hour] for hour in range(24))
     assert "lag_seconds" in found[28]
+
+
+def test_the_fields_of_the_newest_partition_are_measured(tmp_path):
+    """A table whose commits counted fields has figures of new and of changed ones; another table has none."""
+    usual = FieldCensus(100, declared={"id": FieldFigures({"integer": 100})})
+    changed = FieldCensus(
+        100, 0, 100, {"id": FieldFigures({"string": 100}, mistyped=100)}, {"mail": FieldFigures({"string": 100})}
+    )
+    records = [
+        a_record("silver/clicks", {"day": key}, figures={CENSUS: census.as_dict()})
+        for key, census in zip(KEYS, (usual, usual, changed), strict=False)
+    ]
+    columns = {"id": "long", "day": "string", "happened_at": "timestamp"}
+    write_log(tmp_path / "silver/clicks", columns, ["day"], [{"record": record} for record in records])
+    seen = Rounds(TABLES).judge(Lake(root=str(tmp_path), engine=SparkEngine()), BEGIN).measured.measurements
+    found = [each for each in seen if "fields" in each.metric]
+    assert {(each.metric, each.table, each.partition, each.verdict, each.value) for each in found} == {
+        ("records_with_new_fields", "silver/clicks", KEYS[2], "warn", 100),
+        ("changed_fields", "silver/clicks", KEYS[2], "warn", 1),
+    }
