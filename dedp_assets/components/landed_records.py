@@ -18,11 +18,11 @@ from dedp_assets.graph.declare import (
 from dedp_assets.patterns.connectors.formats import Avro, Csv, Parquet
 from dedp_assets.patterns.connectors.record_texts import BROKEN, LAYOUT, RECORD, as_records
 from dedp_assets.patterns.core.field_changes import audits_of_fields
-from dedp_assets.patterns.core.field_counting import CENSUS_MEASURES, count_fields
+from dedp_assets.patterns.core.field_counting import tally_fields
 from dedp_assets.patterns.core.instants import timestamp
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.results import Split, WriteResult
-from dedp_assets.patterns.core.rows import Measures, quoted, tally
+from dedp_assets.patterns.core.rows import quoted, tally
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table, audits_of_usual, earlier_fields
 from dedp_assets.patterns.error_management.dead_letter import Field, divert_unprocessable, route
@@ -32,7 +32,6 @@ from dedp_assets.patterns.error_management.windowed_deduplicator import deduplic
 __all__ = ["AS_USUAL", "Valid"]
 
 _TOLERANCE = 0.1
-_NOTHING: Measures = {}
 _OTHER_LAYOUT = "the columns are not as declared"
 AS_USUAL = "duplicates_are_as_usual"
 """Report that compares the share of duplicates with the partitions before."""
@@ -61,12 +60,13 @@ class Valid:
     @in_file
     def compute(self, landed: Pinned, into: Target, dead: Target) -> WriteResult:
         """Type, validate and deduplicate the records of one partition over all deliveries."""
-        rows, measures = as_records(landed.rows(), self.landed.format, self.landed.naming), _NOTHING
+        rows, identity = as_records(landed.rows(), self.landed.format, self.landed.naming), self.landed.identity
         if answer := self.landed.counts:
             types = {name: column.type for name, column in self.landed.columns.items()}
-            rows, measures = count_fields(rows, RECORD, types), CENSUS_MEASURES
+            rows, seen = tally_fields(rows, RECORD, types, identity=identity)
             into = into.with_audits(*audits_of_fields(answer, earlier_fields(into.table.ledger, into.partition)))
-        rows, seen = tally(rows, identity=self.landed.identity, measures=measures)
+        else:
+            rows, seen = tally(rows, identity=identity)
         if self.compares:
             usual = {AS_USUAL: "duplicates"}
             before = audits_of_usual(

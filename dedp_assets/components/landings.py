@@ -193,7 +193,7 @@ class Landed:
 
     @property
     def counts(self) -> Literal["report", "refuse"] | None:
-        """Answer to new columns where the fields of records are counted; ``None`` if they are not."""
+        """Answer to new columns where the fields of records are counted; ``None`` elsewhere."""
         answer = self.stated.new_columns
         return answer if answer in ("report", "refuse") else None
 

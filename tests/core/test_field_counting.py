@@ -11,9 +11,8 @@ import pytest
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.field_census import CENSUS, NEW_FIELDS, Declared, FieldCensus
 from dedp_assets.patterns.core.field_changes import audits_of_fields, with_new_columns
-from dedp_assets.patterns.core.field_counting import CENSUS_MEASURES, count_fields
+from dedp_assets.patterns.core.field_counting import tally_fields
 from dedp_assets.patterns.core.json_fields import census_of
-from dedp_assets.patterns.core.rows import tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, earlier_fields
 from dedp_assets.patterns.error_management.dead_letter import LETTER, Field, divert_unprocessable, route
@@ -75,8 +74,7 @@ def step(spark, make_table):
     def run(records, day, *, new_fields="report", schema=SCHEMA, rules=None, valid=None):
         valid = valid or tables.valid
         kinds = {name: kind for name, kind in schema.items() if isinstance(kind, str)}
-        counted = count_fields(lines(spark, records, day), "raw", kinds)
-        rows, seen = tally(counted, identity=["day", "line"], measures=CENSUS_MEASURES)
+        rows, seen = tally_fields(lines(spark, records, day), "raw", kinds, identity=["day", "line"])
         split = divert_unprocessable(rows, payload="raw", schema=schema, identity=["day", "line"], rules=rules)
         audits = audits_of_fields(new_fields, earlier_fields(valid.ledger, {"day": day}))
         provenance = a_run(VISITS.name, run_id=f"run-{day}")
@@ -200,7 +198,7 @@ def test_what_is_malformed_mistyped_or_missing_never_becomes_null_in_silence(ste
 def test_a_census_of_no_rows_is_empty(spark):
     """Partitions without a record, and a table without one, have fields of no record."""
     for rows in (lines(spark, [], "2026-01-05"), lines(spark, ["{}"], "2026-01-05").filter("line > 5")):
-        counted, seen = tally(count_fields(rows, "raw", SCHEMA), identity=["line"], measures=CENSUS_MEASURES)
+        counted, seen = tally_fields(rows, "raw", SCHEMA, identity=["line"])
         counted.write.format("noop").mode("overwrite").save()
         figures = seen.figures()
         assert (figures["read"], figures[NEW_FIELDS]) == (0, 0)
@@ -211,7 +209,7 @@ def test_what_cannot_be_counted_or_kept_is_refused(spark):
     """A payload that is no text, a rest without a payload or of another type, and two of them."""
     rows = spark.range(1).selectExpr("id AS line", "'{}' AS raw", "1 AS n")
     with pytest.raises(ConfigError, match="n"):
-        count_fields(rows, "n", SCHEMA)
+        tally_fields(rows, "n", SCHEMA, identity=["line"])
     with pytest.raises(ConfigError, match="payload must name a column whose rest rest takes, not none"):
         divert_unprocessable(rows, schema={"raw": "STRING", **REST}, identity=["line"])
     with pytest.raises(ConfigError, match="rest must be of a plain MAP<STRING,STRING>, not of STRING"):

@@ -21,10 +21,9 @@ from dedp_assets.patterns import (
     plan_late_partitions,
     replay_letters,
     route,
-    tally,
 )
 from dedp_assets.patterns.core.field_changes import audits_of_fields
-from dedp_assets.patterns.core.field_counting import CENSUS_MEASURES, count_fields
+from dedp_assets.patterns.core.field_counting import tally_fields
 from dedp_assets.patterns.delta import audits_of_usual, earlier_fields
 from dedp_assets.patterns.error_management.dead_letter import LETTER
 from dedp_assets.resources.environments import RETENTION_DAYS
@@ -153,8 +152,8 @@ def replay(into: Target, dead: Target) -> WriteResult:
 )
 def visits(landed: Pinned, into: Target, dead: Target) -> WriteResult:
     """Type, validate and deduplicate one event date over all landing days in bronze's newest snapshot."""
-    counted = count_fields(landed.rows(), "raw", {name: column.type for name, column in _EVENT.items()})
-    lines, seen = tally(counted, identity=IDENTITY, measures=CENSUS_MEASURES)
+    types = {name: column.type for name, column in _EVENT.items()}
+    lines, seen = tally_fields(landed.rows(), "raw", types, identity=IDENTITY)
     earlier = landed.related(dead.table, "landed_on")  # a letter moves between dates when a fix dates its record anew
     split = divert_unprocessable(lines, earlier, **RECORD)
     duplicates = audits_of_usual(

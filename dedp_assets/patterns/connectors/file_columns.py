@@ -1,4 +1,4 @@
-"""Columns of files by their headers and footers, held against the declared ones; no record is read.
+"""Columns of files by headers and footers, compared with the declared columns; no record is read.
 
 JSON lines have neither: their fields are counted as the records are read (``core/field_counting.py``).
 """
@@ -53,7 +53,7 @@ def columns_of_file(path: Path, csv: Csv | None = None) -> Mapping[str, str]:
 def judge_file_columns(
     files: Sequence[Path], *, columns: Mapping[str, str], may_lack: Sequence[str] = (), csv: Csv | None = None
 ) -> Finding:
-    """Judge the columns of each file: new, missing and reordered ones, and ones of another type.
+    """Judge the columns of each file: new, missing, reordered and retyped columns.
 
     Args:
         files: files of one format.
@@ -73,10 +73,10 @@ def judge_file_columns(
         file.name: [*_differences(columns_of_file(file, csv), columns, may_lack, ordered=csv is not None)]
         for file in files
     }
-    told = [f"{name}: {'; '.join(said)}" for name, said in found.items() if said]
-    further = [f"and {len(told) - _NAMED} further files"] if len(told) > _NAMED else []
-    figures = {"files": len(files), "files_with_other_columns": len(told)}
-    return Finding(FILE_COLUMNS, not told, "warn", figures, ". ".join([*told[:_NAMED], *further]))
+    differing = [f"{name}: {'; '.join(sentences)}" for name, sentences in found.items() if sentences]
+    further = [f"and {len(differing) - _NAMED} further files"] if len(differing) > _NAMED else []
+    figures = {"files": len(files), "files_with_other_columns": len(differing)}
+    return Finding(FILE_COLUMNS, not differing, "warn", figures, ". ".join([*differing[:_NAMED], *further]))
 
 
 def _differences(
@@ -100,7 +100,7 @@ def _fits(found: str, declared: str) -> bool:
 
 
 def _family(kind: str) -> str:
-    """Return the kind of values of a type, whatever their width."""
+    """Return the kind of values of a type, without the width."""
     word = kind.partition("(")[0].partition("<")[0].strip()
     return "INTEGER" if word in _INTEGERS else "NUMBER" if word in _NUMBERS else word.removesuffix("_NTZ")
 

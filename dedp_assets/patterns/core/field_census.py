@@ -1,4 +1,4 @@
-"""Census of the fields of JSON records: values by JSON type, declared or not, in bounded figures that add up.
+"""Census of the fields of JSON records: values by JSON type, in bounded figures that add up.
 
 A path names a field at its depth: ``device.type``, ``items[].sku`` for the elements of a list, ``prices.*`` for the
 values of a map; a name that is no plain word stands in backticks. Below an undeclared field nothing is counted apart.
@@ -25,7 +25,7 @@ _WORD = re.compile(r"[^\W\d]\w*")
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A declared field: its own JSON types and what is declared inside.
+    """A declared field: JSON types, and declared fields inside.
 
     Attributes:
         types: JSON types of a value that has the declared type.
@@ -40,7 +40,7 @@ class Declared:
     values: Declared | None = None
 
     def inside(self, path: str = "") -> Iterator[tuple[str, str | None, Declared]]:
-        """Yield path, path of the object around (``None`` for elements), and field, for each field at every depth."""
+        """Yield path, path of the object around (``None`` for elements), and field, at every depth."""
         for name, each in (self.fields or {}).items():
             here = joined(path, name)
             yield here, path, each
@@ -94,7 +94,7 @@ class FieldFigures:
 
 @dataclass(frozen=True, slots=True)
 class FieldCensus:
-    """Figures of all fields of a batch of records; those of two batches add up.
+    """Figures of all fields of a batch of records; figures of two batches add up.
 
     Attributes:
         records: JSON objects.
@@ -136,7 +136,7 @@ class FieldCensus:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> FieldCensus:
-        """Read what :meth:`as_dict` wrote."""
+        """Read the plain values of :meth:`as_dict`."""
         fields = {
             name: {path: FieldFigures(*of) for path, of in plain[name].items()} for name in ("declared", "undeclared")
         }
@@ -148,7 +148,7 @@ class FieldCensus:
 
     @classmethod
     def from_json(cls, text: str) -> FieldCensus:
-        """Read what :meth:`to_json` wrote."""
+        """Read the text of :meth:`to_json`."""
         return cls.from_dict(json.loads(text))
 
     @classmethod

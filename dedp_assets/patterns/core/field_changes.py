@@ -1,4 +1,4 @@
-"""Changes of the fields of a source: new ones, vanished ones, and ones of another type than in earlier partitions."""
+"""Changes of the fields of a source: new, vanished and retyped fields."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class _UsualFields(Audit):
 def audits_of_fields(new_fields: NewFields = "report", earlier: Sequence[FieldCensus] = ()) -> tuple[Audit, ...]:
     """Build the audits of a census of fields, for the target of the write.
 
-    The rows read are counted by ``tally(count_fields(rows, ...), measures=CENSUS_MEASURES, ...)``.
+    The fields of the rows read are counted by :func:`~dedp_assets.patterns.core.field_counting.tally_fields`.
 
     Args:
         new_fields: whether undeclared fields are ignored, a warning, or a reason to refuse the batch.
@@ -164,15 +164,17 @@ def _new(census: FieldCensus) -> str:
     """Write a sentence for each of the most frequent new fields."""
     known = {path.lower(): path for path in census.declared}
     ordered = sorted(census.undeclared, key=lambda path: (-census.undeclared[path].values, path))
-    said = []
+    sentences = list[str]()
     for path in ordered[:_NAMED]:
         figures, alike = census.undeclared[path], known.get(path.lower())
         sample = f" such as {figures.sample}" if figures.sample else ""
         case = f", which differs from {alike} in case only" if alike else ""
-        said.append(f"{path} is not declared{case}: {figures.values:,} values, {' or '.join(figures.types)}{sample}")
+        sentences.append(
+            f"{path} is not declared{case}: {figures.values:,} values, {' or '.join(figures.types)}{sample}"
+        )
     if further := len(ordered) - _NAMED:
-        said += [f"and {further} further fields"] if further > 0 else []
-    return "; ".join([*said, f"and {census.others:,} values of others"] if census.others else said)
+        sentences += [f"and {further} further fields"] if further > 0 else []
+    return "; ".join([*sentences, f"and {census.others:,} values of others"] if census.others else sentences)
 
 
 def _no_history(census: FieldCensus, earlier: Sequence[FieldCensus]) -> str:
@@ -182,7 +184,7 @@ def _no_history(census: FieldCensus, earlier: Sequence[FieldCensus]) -> str:
 
 
 def _changes(census: FieldCensus, earlier: Sequence[FieldCensus]) -> list[str]:
-    """Write a sentence for each declared field whose share of a type, or of objects without it, rose."""
+    """Write a sentence for each declared field with a higher share of a type or of absences."""
     found = []
     for path, figures in census.declared.items():
         before = [each.declared[path] for each in earlier if path in each.declared and each.declared[path].places]
@@ -195,8 +197,9 @@ def _changes(census: FieldCensus, earlier: Sequence[FieldCensus]) -> list[str]:
 
 
 def _chance(kind: str, figures: FieldFigures, before: Sequence[FieldFigures]) -> float:
-    """Return by how much chance alone may raise a share: four standard deviations of a difference, and two values.
+    """Return the rise of a share that chance alone may cause.
 
+    That is four standard deviations of a difference of two shares, and two values.
     The highest of several earlier shares may be one that was told and does not count; a share of 0 may be that of a
     value too few.
     """

@@ -1,8 +1,9 @@
-"""Census of fields in Spark: a column for the pass that reads the records, and undeclared fields as a map."""
+"""Census of fields in Spark, in the pass that reads the records, and undeclared fields as a map."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,29 +17,48 @@ from dedp_assets.patterns.core.exact import INTEGERS
 from dedp_assets.patterns.core.field_census import CENSUS, NEW_FIELDS, Declared, FieldCensus
 from dedp_assets.patterns.core.json_fields import census_of, undeclared
 from dedp_assets.patterns.core.names import RESERVED, identifier
-from dedp_assets.patterns.core.rows import Decoded
+from dedp_assets.patterns.core.rows import Decoded, Measures, Tally, tally
 from dedp_assets.patterns.core.sql_types import parsed_schema
 
-__all__ = ["CENSUS_MEASURES", "count_fields", "with_undeclared"]
+__all__ = ["tally_fields", "with_undeclared"]
 
 _COUNTED = f"{RESERVED}fields"
 _UNDECLARED = MapType(StringType(), StringType())
 _NUMBERS = ("float", "double", "decimal")
 
 
-def count_fields(rows: DataFrame, payload: str, schema: Mapping[str, str]) -> DataFrame:
-    """Add a column with the fields of JSON records, one census for each task; lazy.
-
-    :data:`CENSUS_MEASURES` are the figures of it for a ``tally`` of the rows, in the pass that reads them.
+def tally_fields(
+    rows: DataFrame,
+    payload: str,
+    schema: Mapping[str, str],
+    *,
+    identity: Sequence[str],
+    measures: Measures | None = None,
+) -> tuple[DataFrame, Tally]:
+    """Count JSON records and the fields of the records in the pass that reads the rows.
 
     Args:
         rows: records.
         payload: their STRING column.
         schema: declared field -> SQL type; what a STRUCT, an ARRAY or a MAP holds is counted, too.
+        identity: columns that identify one record.
+        measures: further figures, as of :func:`~dedp_assets.patterns.core.rows.tally`.
+
+    Returns:
+        The rows, and the tally with the figures :data:`~dedp_assets.patterns.core.field_census.CENSUS` and
+        :data:`~dedp_assets.patterns.core.field_census.NEW_FIELDS`, for the target of the write.
 
     Raises:
         ConfigError: for a payload that is no STRING column, or a type that no JSON value can become.
     """
+    figures = dict[str | tuple[str, ...], str]((measures or {}).items())
+    counted, seen = tally(_counted(rows, payload, schema), identity=identity, measures={**_MEASURES, **figures})
+    # What a write takes along is observed of the rows that it writes, which have no such column any more.
+    return counted.drop(_COUNTED), replace(seen, handed=None)
+
+
+def _counted(rows: DataFrame, payload: str, schema: Mapping[str, str]) -> DataFrame:
+    """Add a column with the fields of JSON records, one census for each task; lazy."""
     require_columns(rows, [payload], RECORD)
     require_free(rows, _COUNTED)
     declared = _declared(parsed_schema(schema))
@@ -82,10 +102,9 @@ def _figures(texts: str | None) -> Sequence[Any]:
     return found.as_dict(), found.strange
 
 
-CENSUS_MEASURES: Mapping[str | tuple[str, ...], str] = {
+_MEASURES: Mapping[str | tuple[str, ...], str] = {
     (CENSUS, NEW_FIELDS): Decoded(f"array_join(collect_list({_COUNTED}), '\\n')", _figures),
 }
-"""Figures of :func:`count_fields`, for a tally of its rows."""
 
 
 def _text(payload: str) -> Column:

@@ -145,7 +145,7 @@ class _Counting:
             self._nested(value[name], each, here)
 
     def _nested(self, value: Any, declared: Declared, path: str) -> None:  # noqa: ANN401 - any JSON
-        """Count what is declared inside a value."""
+        """Count the declared fields inside a value."""
         if isinstance(value, dict) and declared.fields is not None:
             self._object(value, declared, path)
             return
@@ -253,7 +253,7 @@ def _shape(value: Any) -> str:  # noqa: ANN401 - any JSON
 
 
 def _written(value: Any) -> str:  # noqa: ANN401 - any JSON
-    """Write JSON with numbers as they were."""
+    """Write JSON with numbers as in the record."""
     if isinstance(value, _Number):
         return str(value)
     if isinstance(value, dict):

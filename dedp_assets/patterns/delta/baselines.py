@@ -57,7 +57,7 @@ def usual_values(
 
 
 def earlier_fields(ledger: Ledger, partition: Mapping[str, object], *, last: int = 7) -> tuple[FieldCensus, ...]:
-    """Read the censuses of fields of the last partitions before a partition, or of the last writes of a whole table.
+    """Read the censuses of fields of earlier partitions, or of the last writes of a whole table.
 
     A partition never is part of its own history, nor is one that came later. A refused write made no commit.
 

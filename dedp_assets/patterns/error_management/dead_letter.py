@@ -92,7 +92,7 @@ def divert_unprocessable(
         schema: output column -> SQL type, or a :class:`Field` that says more of it. A value that is there but is not
             exactly a value of that type, at whatever depth, is a reason that names its path; STRING takes any JSON
             value as its text. What a text has to look like is listed in :mod:`~dedp_assets.patterns.core.exact`. Other
-            fields of the payload are left out unless a column takes the rest; ``count_fields`` counts them
+            fields of the payload are left out unless a column takes the rest; ``tally_fields`` counts them
             (:mod:`~dedp_assets.patterns.core.field_counting`).
         identity: columns that identify one record.
         payload: column that holds one JSON object per record; empty if ``rows`` has the schema's columns already.
@@ -174,7 +174,7 @@ def _require_usable(rows: DataFrame, identity: Sequence[str], payload: str, othe
 
 
 def _fields(schema: Mapping[str, str | Field]) -> tuple[dict[str, str], set[str], str, str]:
-    """Return the types and the lenient columns, and the columns of the event time and of the rest (empty if absent)."""
+    """Return types, lenient columns, event time column and column of the rest (empty if absent)."""
     fields = {name: each if isinstance(each, Field) else Field(each) for name, each in schema.items()}
     single = dict[str, str]()
     for option in ("event_time", "rest"):
