@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any, cast
 
 import dagster as dg
@@ -29,14 +30,15 @@ from dedp_assets.graph.declare import (
 )
 from dedp_assets.graph.run.history import watermark_of_landings
 from dedp_assets.graph.run.landings import LANDING_FIGURES, measures_of_landing
-from dedp_assets.patterns.connectors.formats import Csv
+from dedp_assets.patterns.connectors.file_columns import FILE_COLUMNS, judge_file_columns
+from dedp_assets.patterns.connectors.formats import Csv, JsonLines
 from dedp_assets.patterns.connectors.landed_files import LINES_OF_RECORD, read_landed
 from dedp_assets.patterns.connectors.record_texts import RECORD, as_records
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.conversion import exact
 from dedp_assets.patterns.core.json_texts import inner
 from dedp_assets.patterns.core.names import OUTCOME, identifier
-from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.rows import quoted, tally
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table
@@ -70,6 +72,7 @@ GROWTH = 100.0
 STATED = "stated_time"
 """Column with the text of a record's event time."""
 
+_FILE_COLUMNS = "Warns of files with new, missing or reordered columns, by their headers and footers."
 _LINES = Audit(
     name="lines_keep_their_numbers",
     of="numbers",
@@ -117,10 +120,25 @@ class Load:
         written, seen = self._landed(lines.rows, step)
         # The header of CSV is the first line of its file, and no record.
         headers = len(lines.count) if isinstance(landed.format, Csv) and landed.format.header else 0
-        into = into.noting({"files": dict(lines.count)}).reading(seen, figures={"lines": lines.checksum - headers})
+        into = into.noting({"files": dict(lines.count)}).reading(
+            seen, figures={"lines": lines.checksum - headers}, findings=self._columns(paths)
+        )
         if stated.partitions is None:
             return load_full(written, into, max_growth=GROWTH)
         return overwrite_partition(written, into, allow_empty=not delivery.files)
+
+    def _columns(self, paths: Sequence[Path]) -> list[Finding]:
+        """Judge the columns of the files by headers and footers, where new columns are reported."""
+        landed, csv = self.landed, None
+        if isinstance(landed.format, Csv):
+            csv = landed.format if landed.format.header else None
+        if not landed.counts or isinstance(landed.format, JsonLines) or (isinstance(landed.format, Csv) and not csv):
+            return []
+        called = {column.called or name: column for name, column in landed.columns.items()}
+        # A time that has a format of its own is a text or a number in the files.
+        types = {name: "STRING" if column.format else column.type for name, column in called.items()}
+        lacking = [name for name, column in called.items() if column.may_lack]
+        return [judge_file_columns(paths, columns=types, may_lack=lacking, csv=csv)]
 
     def declared(self, silver: TableSpec, dead: TableSpec) -> LakeTable[...]:
         """Declare the table of the records as landed.
@@ -149,6 +167,7 @@ class Load:
             gates=Gates(
                 (_LINES, *timed, *guard),
                 if_empty="" if whole_folder else "A delivery without a record is refused, unless its marker says so.",
+                reports={FILE_COLUMNS: _FILE_COLUMNS} if landed.counts else {},
             ),
             about=About(owner=stated.about.owner, figures=LANDING_FIGURES, expects=stated.bronze_expects),
             patterns=[load_full if whole_folder else overwrite_partition, plan_ready, *late],

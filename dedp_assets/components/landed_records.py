@@ -17,12 +17,14 @@ from dedp_assets.graph.declare import (
 )
 from dedp_assets.patterns.connectors.formats import Avro, Csv, Parquet
 from dedp_assets.patterns.connectors.record_texts import BROKEN, LAYOUT, RECORD, as_records
+from dedp_assets.patterns.core.field_changes import audits_of_fields
+from dedp_assets.patterns.core.field_counting import tally_fields
 from dedp_assets.patterns.core.instants import timestamp
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import quoted, tally
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta import Table, audits_of_usual
+from dedp_assets.patterns.delta import Table, audits_of_usual, earlier_fields
 from dedp_assets.patterns.error_management.dead_letter import Field, divert_unprocessable, route
 from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
@@ -58,7 +60,13 @@ class Valid:
     @in_file
     def compute(self, landed: Pinned, into: Target, dead: Target) -> WriteResult:
         """Type, validate and deduplicate the records of one partition over all deliveries."""
-        rows, seen = tally(landed.rows(), identity=self.landed.identity)
+        rows, identity = as_records(landed.rows(), self.landed.format, self.landed.naming), self.landed.identity
+        if answer := self.landed.counts:
+            types = {name: column.type for name, column in self.landed.columns.items()}
+            rows, seen = tally_fields(rows, RECORD, types, identity=identity)
+            into = into.with_audits(*audits_of_fields(answer, earlier_fields(into.table.ledger, into.partition)))
+        else:
+            rows, seen = tally(rows, identity=identity)
         if self.compares:
             usual = {AS_USUAL: "duplicates"}
             before = audits_of_usual(
@@ -73,6 +81,7 @@ class Valid:
         """Replay the dead letters of one partition by the present declaration."""
         since = dead.table.ledger.version()
         letters = open_letters(dead.table, filed_under=dead.partition, version=since)
+        letters = as_records(letters, self.landed.format, self.landed.naming)
         keys = self.landed.stated.keys or self.landed.identity
         return replay_letters(self._once(self._judged(letters)), into, dead, keys=list(keys), since=since)
 
@@ -87,7 +96,7 @@ class Valid:
         fields = {name: Field(landed.columns[name].type, event_time=name == landed.stated.event_time) for name in names}
         raw = ["raw", "raw_bytes", *(["header"] if isinstance(landed.format, Csv) else [])]
         found = divert_unprocessable(
-            as_records(rows, landed.format, landed.naming),
+            rows,
             letters,
             payload=RECORD,
             raw=raw,

@@ -13,7 +13,7 @@ from dedp_assets.graph.declare import (
     Runs,
     lake_table,
 )
-from dedp_assets.graph.run.landings import LETTER_FIGURES
+from dedp_assets.graph.run.landings import FIELD_CHECKS, FIELD_FIGURES, LETTER_FIGURES
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
@@ -57,13 +57,13 @@ def _silver(made: Valid, bronze: TableSpec, dead: TableSpec) -> LakeTable[...]:
             stated.gates,
             audits=(*own, *stated.gates.audits),
             if_empty=stated.gates.if_empty or "Warns of a partition without a valid record.",
-            reports={**usual, **stated.gates.reports},
+            reports={**usual, **(FIELD_CHECKS if landed.counts else {}), **stated.gates.reports},
         ),
         about=replace(
             stated.about,
             used_by=stated.about.used_by or f"whoever mends the source: the letters that wait are in {dead.name}",
             derived={**derived, **stated.about.derived},
-            figures={**LETTER_FIGURES, **stated.about.figures},
+            figures={**LETTER_FIGURES, **(FIELD_FIGURES if landed.counts else {}), **stated.about.figures},
         ),
         patterns=[*([deduplicate] if stated.keys else ()), divert_unprocessable, plan_late_partitions],
         code_version=landed.code_version,

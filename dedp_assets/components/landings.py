@@ -92,7 +92,10 @@ class Landing:
         order_by: columns that decide which of equal records comes first, before the order of landing.
         keep: the record of a key that stays.
         rules: reason -> SQL predicate over the columns that a valid record satisfies.
-        new_columns: what becomes of a record with columns that are not declared.
+        new_columns: what becomes of a record with columns that are not declared: it is a dead letter
+            (``quarantine``), or is taken without them: silently (``ignore``), with a warning that names them
+            (``report``), or only if no record of the partition has one (``refuse``). The last two warn of columns that
+            vanish or take another type, too.
         gates: rules that decide on a publish of the valid records, besides those on dead letters and duplicates.
         code_version: to be raised when all is to be computed again; the declaration's own changes count without.
     """
@@ -115,7 +118,7 @@ class Landing:
     order_by: Sequence[str] = ()
     keep: Literal["first", "last"] = "first"
     rules: Mapping[str, str] = field(default_factory=dict)
-    new_columns: Literal["quarantine", "ignore"] = "quarantine"
+    new_columns: Literal["quarantine", "ignore", "report", "refuse"] = "quarantine"
     gates: Gates = Gates()  # noqa: RUF009 - a record that nobody can change
     code_version: str = "1"
 
@@ -187,6 +190,12 @@ class Landed:
             always=tuple(name for name, column in each if not (column.may_lack or self.is_required(name))),
             strict=self.stated.new_columns == "quarantine",
         )
+
+    @property
+    def counts(self) -> Literal["report", "refuse"] | None:
+        """Answer to new columns where the fields of records are counted; ``None`` elsewhere."""
+        answer = self.stated.new_columns
+        return answer if answer in ("report", "refuse") else None
 
     @property
     def header(self) -> list[str]:

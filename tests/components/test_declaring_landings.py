@@ -142,7 +142,7 @@ WORDS = [
     ('escape: "|"', "escape: ;", "escape must be another character than delimiter"),
     ("encoding: windows-1252", "encoding: latin1", "encoding must be 'utf-8', 'iso-8859-1' or 'windows-1252'"),
     ("keep: last", "keep: lst", "keep must be 'first' or 'last', not 'lst': did you mean last?"),
-    ("new_columns: ignore", "new_columns: drop", "new_columns must be 'quarantine' or 'ignore', not 'drop'"),
+    ("new_columns: ignore", "new_columns: drop", "new_columns must be 'quarantine', 'ignore', 'report' or 'refuse'"),
     ("daily: {start: 2026-01-05}", "weekly: {}", "partitions must be daily or hourly, or be left out"),
     ("  partitions: {daily: {start: 2026-01-05}}\n", "", "event_time must be left out without partitions"),
     ("marker: _DONE", "marker: a/b", "marker must be the name of a file, not 'a/b'"),

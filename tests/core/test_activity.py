@@ -22,6 +22,7 @@ ACTIVITY = Activity(
     version=7,
     arrivals=tuple(Arrival(version=number, at=hours(number), rows=1) for number in range(3)),
     partitions={"a": size(hours(0), hours(2)), "b": size(hours(1), hours(1)), "unknown": size(None, None)},
+    fields={"a": {"records": 1}, "b": {"records": 2}, "emptied": {"records": 3}},
 )
 
 
@@ -30,6 +31,7 @@ def test_activity_as_of_a_time_lacks_the_rest():
     then = ACTIVITY.as_of(hours(0))
     assert [each.version for each in then.arrivals] == [0]
     assert {*then.partitions} == {"a", "unknown"}
+    assert {*then.fields} == {"a", "emptied"}
     assert then.version == 7
     assert ACTIVITY.as_of(hours(9)) == ACTIVITY
 

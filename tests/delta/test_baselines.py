@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.delta import Ledger, audits_of_usual, medians, newest_before, usual_values
+from dedp_assets.patterns.core.field_census import CENSUS, FieldCensus
+from dedp_assets.patterns.delta import (
+    ActivityLog,
+    Ledger,
+    audits_of_usual,
+    earlier_fields,
+    medians,
+    newest_before,
+    usual_values,
+)
 from tests.helpers import EVENTS, a_record, write_log
 
 DAY = {"event_date": "2026-01-12"}
@@ -93,3 +102,46 @@ def test_a_partition_that_is_rebuilt_needs_no_other_history(tmp_path):
     read = {"measure": lambda commit: {"read": commit.record.rows["read"]}, "last": 7}
     assert usual_values(ledger, {"event_date": "2026-01-12"}, **read) == {"read": 500}
     assert usual_values(ledger, {"event_date": "2026-01-13"}, **read) == {"read": 1000}
+
+
+def counted(location, *commits, partition_by=("event_date",)):
+    """The ledger of a table with ``(day, records)`` for each commit; ``None`` for a commit without a census."""
+    records = [
+        a_record(
+            EVENTS.name,
+            {"event_date": day} if partition_by else {},
+            figures={CENSUS: FieldCensus(number).as_dict()} if number is not None else {},
+        )
+        for day, number in commits
+    ]
+    columns = {"id": "long", "event_date": "date"}
+    write_log(location, columns, list(partition_by), [{"record": record} for record in records])
+    return Ledger(location, name=EVENTS.name)
+
+
+REWRITTEN = [("2026-01-09", 9), ("2026-01-10", 10), ("2026-01-11", None), ("2026-01-12", 12), ("2026-01-13", 13)]
+REWRITTEN += [("2026-01-09", 90)]
+
+
+def test_earlier_fields_are_those_of_the_partitions_before_by_their_last_write(tmp_path):
+    """Neither the partition itself nor a later one counts, nor one whose fields nobody counted."""
+    ledger = counted(tmp_path / "events", *REWRITTEN)
+    assert [each.records for each in earlier_fields(ledger, DAY)] == [10, 90]
+    assert [each.records for each in earlier_fields(ledger, DAY, last=1)] == [10]
+    assert earlier_fields(Ledger(tmp_path / "nothing"), DAY) == ()
+    with pytest.raises(ConfigError, match="partition must name one column"):
+        earlier_fields(ledger, {"a": "1", "b": "2"})
+
+
+def test_earlier_fields_of_a_whole_table_are_those_of_its_last_writes(tmp_path):
+    """Without partitions, each write before is history, the newest first."""
+    ledger = counted(tmp_path / "events", *REWRITTEN, partition_by=())
+    assert [each.records for each in earlier_fields(ledger, {}, last=3)] == [90, 13, 12]
+
+
+def test_the_activity_of_a_table_has_the_last_census_of_each_partition(tmp_path):
+    """What a detector of changed fields asks is read from the log with the rest."""
+    seen = ActivityLog(keyed_by=["event_date"]).poll(counted(tmp_path / "events", *REWRITTEN)).fields
+    assert {key: each["records"] for key, each in seen.items()} == {
+        "2026-01-09": 90, "2026-01-10": 10, "2026-01-12": 12, "2026-01-13": 13,
+    }  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 from dedp_assets.defs.bronze.visits import VISITS as LANDED
 from dedp_assets.defs.bronze.visits import VOLUME
 from dedp_assets.graph.declare import About, Expects, Gates, Pinned, Reads, Runs, by_event, lake_table
-from dedp_assets.graph.run.landings import LETTER_FIGURES
+from dedp_assets.graph.run.landings import FIELD_CHECKS, FIELD_FIGURES, LETTER_FIGURES
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns import (
     Audit,
@@ -21,9 +21,10 @@ from dedp_assets.patterns import (
     plan_late_partitions,
     replay_letters,
     route,
-    tally,
 )
-from dedp_assets.patterns.delta import audits_of_usual
+from dedp_assets.patterns.core.field_changes import audits_of_fields
+from dedp_assets.patterns.core.field_counting import tally_fields
+from dedp_assets.patterns.delta import audits_of_usual, earlier_fields
 from dedp_assets.patterns.error_management.dead_letter import LETTER
 from dedp_assets.resources.environments import RETENTION_DAYS
 
@@ -134,6 +135,7 @@ def replay(into: Target, dead: Target) -> WriteResult:
         reports={
             "duplicates_are_as_usual": f"Warns if the share of duplicates is more than {TOLERANCE:.0%} of all lines "
             "away from that of the days before.",
+            **FIELD_CHECKS,
         },
     ),
     about=About(
@@ -141,7 +143,7 @@ def replay(into: Target, dead: Target) -> WriteResult:
         used_by="whoever mends a source: the letters that wait are in silver/visits_dead_letter",
         fresh_hours=26,
         derived={**dict.fromkeys(_EVENT, ("raw",)), "event_date": ("raw",)},
-        figures=LETTER_FIGURES,
+        figures={**LETTER_FIGURES, **FIELD_FIGURES},
         # The reconciler asks within a minute: what waits for an hour waits for a person.
         expects=Expects(volume=VOLUME, lag_minutes=60),
     ),
@@ -150,7 +152,8 @@ def replay(into: Target, dead: Target) -> WriteResult:
 )
 def visits(landed: Pinned, into: Target, dead: Target) -> WriteResult:
     """Type, validate and deduplicate one event date over all landing days in bronze's newest snapshot."""
-    lines, seen = tally(landed.rows(), identity=IDENTITY)
+    types = {name: column.type for name, column in _EVENT.items()}
+    lines, seen = tally_fields(landed.rows(), "raw", types, identity=IDENTITY)
     earlier = landed.related(dead.table, "landed_on")  # a letter moves between dates when a fix dates its record anew
     split = divert_unprocessable(lines, earlier, **RECORD)
     duplicates = audits_of_usual(
@@ -160,9 +163,10 @@ def visits(landed: Pinned, into: Target, dead: Target) -> WriteResult:
         tolerance=TOLERANCE,
         severity="warn",
     )
+    fields = audits_of_fields("report", earlier_fields(into.table.ledger, into.partition))
     return route(
         deduplicate(split, keys=KEYS, order_by=IDENTITY),
-        into.with_audits(*duplicates).reading(seen),
+        into.with_audits(*duplicates, *fields).reading(seen),
         dead,
         allow_empty=True,
     )

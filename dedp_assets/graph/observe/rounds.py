@@ -19,8 +19,11 @@ from dedp_assets.graph.observe.lags import Known, lags
 from dedp_assets.graph.reconcile.overview import Overview
 from dedp_assets.patterns.core.activity import Activity
 from dedp_assets.patterns.core.errors import PatternError
+from dedp_assets.patterns.core.field_census import FieldCensus
+from dedp_assets.patterns.core.field_changes import measure_fields
 from dedp_assets.patterns.core.measurements import Measured
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.usual import newest_before
 from dedp_assets.patterns.delta import ActivityLog
 from dedp_assets.patterns.observability._lag_samples import keep_samples
 from dedp_assets.patterns.observability._volumes import next_completion
@@ -41,6 +44,7 @@ _WINDOW_SECONDS = 6 * 3600
 _STALL_SECONDS = 3_600.0
 _DEADLINE_DAYS = 3
 _END = datetime.max.replace(tzinfo=timezone.utc)
+_CENSUSES = 8
 _RECENT_HOURS = 1
 """How long a partition that was delivered late is still a trouble; objectives remember the miss."""
 Runs = Callable[[LakeTable[...]], Sequence[dg.RunRecord]]
@@ -229,10 +233,19 @@ def _silences(expects: Expects, samples: Sequence[LagSample], now: datetime) -> 
 
 
 def _volumes(table: LakeTable[...], activity: Activity, now: datetime) -> Measured:
-    """Judge the volumes of a table's partitions."""
+    """Judge the volumes of a table's partitions, and the fields of the records read for the newest."""
     expects, found = table.about.expects, Measured()
     if expects.volume is not None:
         found += detect_skew(activity, now, baseline=expects.volume)
     if expects.variation is not None:
         found += detect_partition_skew(activity, now, max_variation=expects.variation)
-    return found
+    return found + _fields(activity, now)
+
+
+def _fields(activity: Activity, now: datetime) -> Measured:
+    """Judge the fields of the newest partition that was counted by the partitions before."""
+    newest = max(activity.fields, default=None)
+    if newest is None:
+        return Measured()
+    census, *earlier = map(FieldCensus.from_dict, newest_before(activity.fields, f"{newest}~", last=_CENSUSES))
+    return measure_fields(activity.table, now, partition=newest, census=census, earlier=earlier)

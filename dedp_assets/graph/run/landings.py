@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dedp_assets.graph.catalogue.figures import Figure
+from dedp_assets.patterns.core.field_census import CENSUS, NEW_FIELDS
+from dedp_assets.patterns.core.field_changes import DECLARED_FIELDS, USUAL_FIELDS
 
-__all__ = ["LANDING_FIGURES", "LETTER_FIGURES", "measures_of_landing"]
+__all__ = ["FIELD_CHECKS", "FIELD_FIGURES", "LANDING_FIGURES", "LETTER_FIGURES", "measures_of_landing"]
 
 LANDING_FIGURES: Mapping[str, Figure] = {
     "newest": Figure("newest event time", "time"),
@@ -27,6 +29,15 @@ LETTER_FIGURES: Mapping[str, Figure] = {
     "classes": Figure(kind="hidden"),
 }
 """Figures of a commit of dead letters."""
+
+FIELD_FIGURES: Mapping[str, Figure] = {CENSUS: Figure(kind="hidden"), NEW_FIELDS: Figure("records with new fields")}
+"""Figures of a census of fields."""
+
+FIELD_CHECKS: Mapping[str, str] = {
+    DECLARED_FIELDS: "Tells of fields in the records that no schema names, with counts, types and shapes of values.",
+    USUAL_FIELDS: "Warns of fields that vanish, go null or take another type more often than in earlier partitions.",
+}
+"""Reports on a census of fields: name -> description."""
 
 
 def measures_of_landing(outcome: str) -> dict[str, str]:

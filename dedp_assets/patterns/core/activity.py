@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 __all__ = ["Activity", "Arrival", "PartitionSize"]
 
@@ -72,12 +73,14 @@ class Activity:
         version: newest version that was read; -1 for a table that does not exist.
         arrivals: retained arrivals, oldest first.
         partitions: partition key -> size, sorted by key; the key of a table without partitions is empty.
+        fields: partition key -> census of the fields of the records read, of writes that took one, oldest write first.
     """
 
     table: str
     version: int = -1
     arrivals: tuple[Arrival, ...] = ()
     partitions: Mapping[str, PartitionSize] = field(default_factory=dict)
+    fields: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def as_of(self, at: datetime) -> Activity:
         """Return the activity until a time: earlier arrivals, and partitions with commits by then.
@@ -87,4 +90,5 @@ class Activity:
         arrivals = tuple(each for each in self.arrivals if each.at <= at)
         then = {key: size for key, size in self.partitions.items() if size.first_at is None or size.first_at <= at}
         version = self.version if arrivals or then else -1
-        return replace(self, version=version, arrivals=arrivals, partitions=then)
+        fields = {key: census for key, census in self.fields.items() if key in then or key not in self.partitions}
+        return replace(self, version=version, arrivals=arrivals, partitions=then, fields=fields)

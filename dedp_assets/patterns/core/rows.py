@@ -48,12 +48,12 @@ class Decoded(str):
     """An SQL aggregate with several figures in a single value.
 
     Attributes:
-        figures: makes of that value as many numbers as there are names.
+        figures: makes of that value as many figures as there are names.
     """
 
-    figures: Callable[[Any], Sequence[int]]
+    figures: Callable[[Any], Sequence[Any]]
 
-    def __new__(cls, sql: str, figures: Callable[[Any], Sequence[int]]) -> Decoded:
+    def __new__(cls, sql: str, figures: Callable[[Any], Sequence[Any]]) -> Decoded:
         """Create the aggregate with the function that decodes the aggregate's value into figures."""
         made = super().__new__(cls, sql)
         made.figures = figures

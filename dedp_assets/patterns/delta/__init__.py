@@ -14,7 +14,13 @@ from dedp_assets.patterns.delta.faces import lazily
 if TYPE_CHECKING:
     from dedp_assets.patterns.delta.activity import ActivityLog
     from dedp_assets.patterns.delta.adoption import Adoption, adoption_of
-    from dedp_assets.patterns.delta.baselines import audits_of_usual, medians, newest_before, usual_values
+    from dedp_assets.patterns.delta.baselines import (
+        audits_of_usual,
+        earlier_fields,
+        medians,
+        newest_before,
+        usual_values,
+    )
     from dedp_assets.patterns.delta.commit.commits import Operation, commit_actions, read_actions
     from dedp_assets.patterns.delta.commit.file_exchange import serves
     from dedp_assets.patterns.delta.commit.idempotency import Decision, already_applied, other_rows, same_write
@@ -84,6 +90,7 @@ __all__ = [
     "already_applied",
     "as_folder",
     "audits_of_usual",
+    "earlier_fields",
     "medians",
     "newest_before",
     "broken_rules",

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from dedp_assets.patterns.core.activity import Activity, Arrival, PartitionSize
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.field_census import CENSUS
 from dedp_assets.patterns.core.partitions import NO_VALUE
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 from dedp_assets.patterns.delta.log.active_files import ActiveFiles, FileIdentity, Total, totals_of
@@ -82,6 +83,7 @@ class ActivityLog:
     _keys: dict[Any, str] = field(default_factory=dict, init=False)
     _arrivals: list[Arrival] = field(default_factory=list, init=False)
     _touched: dict[str, _Touch] = field(default_factory=dict, init=False)
+    _fields: dict[str, Mapping[str, Any]] = field(default_factory=dict, init=False)
     _files: ActiveFiles = field(default_factory=ActiveFiles, init=False)
     _sizes: dict[str, PartitionSize] = field(default_factory=dict, init=False)
     _stale: set[str] = field(default_factory=set, init=False)
@@ -210,6 +212,9 @@ class ActivityLog:
         if record and record.partition and changed <= {key := self._key(record.partition)}:
             changed = {key}
         verdict = record.verdict if record else ""
+        if record and (census := record.figures.get(CENSUS)):
+            self._fields.pop(owned := self._key(record.partition), None)
+            self._fields[owned] = census
         for key in changed:
             known = self._touched.get(key)
             self._touched[key] = _Touch(known.first_at if known else at, at, verdict)
@@ -245,6 +250,7 @@ class ActivityLog:
             version=self._version,
             arrivals=tuple(self._arrivals),
             partitions={key: self._sizes[key] for key in sorted(self._sizes)},
+            fields=dict(self._fields),
         )
 
     def _key_of(self, file: Mapping[str, Any]) -> str:
@@ -267,7 +273,7 @@ class ActivityLog:
         self._version, self._identity, self._activity = -1, None, None
         self._naming, self._event, self._files = {}, ("", ""), ActiveFiles()
         self._arrivals.clear()
-        for known in (self._keys, self._touched, self._sizes, self._stale):
+        for known in (self._keys, self._touched, self._fields, self._sizes, self._stale):
             known.clear()
 
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
+from typing import Any
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.field_census import CENSUS, FieldCensus
 from dedp_assets.patterns.core.results import Severity
 from dedp_assets.patterns.core.usual import medians, newest_before
 from dedp_assets.patterns.delta.log.commit_info import Commit
 from dedp_assets.patterns.delta.log.ledger import Ledger
 
-__all__ = ["audits_of_usual", "medians", "newest_before", "usual_values"]
+__all__ = ["audits_of_usual", "earlier_fields", "medians", "newest_before", "usual_values"]
 
 Measures = Mapping[str, float]
 """Name -> value of one partition or window."""
@@ -52,6 +54,34 @@ def usual_values(
             return measures
         seen[key] = measures
     return medians(newest_before(seen, value, last=last))
+
+
+def earlier_fields(ledger: Ledger, partition: Mapping[str, object], *, last: int = 7) -> tuple[FieldCensus, ...]:
+    """Read the censuses of fields of earlier partitions, or of the last writes of a whole table.
+
+    A partition never is part of its own history, nor is one that came later. A refused write made no commit.
+
+    Args:
+        ledger: the table's ledger.
+        partition: the partition about to be published, one column; empty for the whole table.
+        last: how many earlier partitions or writes to look at.
+
+    Raises:
+        ConfigError: for a partition of several columns.
+    """
+    if len(partition) > 1:
+        raise ConfigError(f"partition must name one column, not {', '.join(map(repr, partition))}")
+    if not ledger.exists():
+        return ()
+    column, value = next(iter(ledger.state().spelled(partition).items()), ("", ""))
+    seen: dict[str, Mapping[str, Any]] = {}
+    for commit in ledger.history():
+        record = commit.record
+        if record is not None and (census := record.figures.get(CENSUS)):
+            seen.setdefault(record.partition.get(column, "") if column else f"{commit.version:020}", census)
+    # Of a table without partitions, every write before this one counts, the newest first.
+    chosen = newest_before(seen, value or "~", last=last)
+    return tuple(map(FieldCensus.from_dict, chosen))
 
 
 def audits_of_usual(

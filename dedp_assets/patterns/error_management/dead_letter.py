@@ -11,7 +11,7 @@ Choose instead: failing fast, if a batch without these records is worth nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
@@ -21,6 +21,7 @@ from dedp_assets.patterns.core.audits import not_empty
 from dedp_assets.patterns.core.columns import COMPARED, RECORD, require_columns, require_free, spelled_as
 from dedp_assets.patterns.core.conversion import convert_columns, convert_json, texts_of
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.field_counting import with_undeclared
 from dedp_assets.patterns.core.json_texts import MICROSECONDS
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import OUTCOME, identifier, reserved, select_list
@@ -41,6 +42,7 @@ from dedp_assets.patterns.error_management._letters import (
 __all__ = ["divert_unprocessable", "route", "as_letters", "Field", "LETTER"]
 
 _PATTERN = "error_management.dead_letter"
+_REST = "MAP<STRING,STRING>"
 _ADDED = ("reason", "error_class", "error_stage", "occurred_at", "was_dead_lettered")
 
 
@@ -54,14 +56,20 @@ class Field:
             completed.
         event_time: whether the column says when the record happened: a dead letter keeps it as ``occurred_at``, where
             it can be read. A TIMESTAMP, of one column of a schema.
+        rest: whether the column takes the fields of the payload that the schema does not name, at any depth: path ->
+            text, or NULL if there are none. A MAP<STRING, STRING>, of one column of a schema. A rule such as
+            ``rest IS NULL`` makes dead letters of records that have such fields.
     """
 
     type: str
     lenient: bool = False
     event_time: bool = False
+    rest: bool = False
 
     def __post_init__(self) -> None:
         require_types(self)
+        if self.rest and (self.lenient or self.event_time or "".join(self.type.split()).upper() != _REST):
+            raise ConfigError(f"rest must be of a plain {_REST}, not of {self.type}")
 
 
 @typed
@@ -83,7 +91,9 @@ def divert_unprocessable(
         earlier: dead letters that these records may have been, so that a replay marks the records it saves.
         schema: output column -> SQL type, or a :class:`Field` that says more of it. A value that is there but is not
             exactly a value of that type, at whatever depth, is a reason that names its path; STRING takes any JSON
-            value as its text. What a text has to look like is listed in :mod:`~dedp_assets.patterns.core.exact`.
+            value as its text. What a text has to look like is listed in :mod:`~dedp_assets.patterns.core.exact`. Other
+            fields of the payload are left out unless a column takes the rest; ``tally_fields`` counts them
+            (:mod:`~dedp_assets.patterns.core.field_counting`).
         identity: columns that identify one record.
         payload: column that holds one JSON object per record; empty if ``rows`` has the schema's columns already.
         carry: further columns to hand on to both parts.
@@ -108,27 +118,22 @@ def divert_unprocessable(
         >>> rows(split["dead"].select("n", "line", "reason"))
         [(2, '{"id": "seven"}', 'id is not a BIGINT')]
     """
-    (kinds, lenient, event_time), rules = _fields(schema), rules or {}
+    (kinds, lenient, event_time, rest), rules = _fields(schema), rules or {}
     for option, names in (("identity=", identity), ("carry=", carry), ("raw=", raw), ("schema=", schema)):
         require_distinct(option, names)
-    _require_usable(rows, identity, payload, [*carry, *raw, *([] if payload else schema)])
+    _require_usable(rows, identity, payload, [*carry, *raw, *([] if payload else kinds)], rest)
     identity, carry, raw = (spelled_as(rows.columns, named) for named in (identity, carry, raw))
     handed = list(dict.fromkeys([*identity, *carry]))
     added = (*_ADDED, *([] if payload else ["raw"]))
     met = _named_twice([*handed, *raw, payload, *schema], [*added, *texts_of(kinds).values()])
-    if met or not schema or not identity:
+    if met or not kinds or not identity:
         raise ConfigError(
             "schema and identity must each name a column, each option others than are named elsewhere or added here, "
             f"and schema no column that is handed on: {met}"
         )
-    require_free(rows, *added)
-    if not payload:
-        payload = "raw"
-        record = F.to_json(F.struct(*[identifier(c) for c in rows.columns]), MICROSECONDS)
-        marked = mark_replayed(rows.withColumn(payload, record), earlier, identity, payload)
-        converted = convert_columns(marked, kinds, lenient=lenient)
-    else:
-        converted = convert_json(mark_replayed(rows, earlier, identity, payload), payload, kinds, lenient=lenient)
+    require_free(rows, *added, *([rest] if rest else []))
+    converted = _converted(rows, earlier, identity, payload, kinds, lenient, rest)
+    payload = payload or "raw"
     happened = identifier(event_time) if event_time else "NULL"
     found = {**judgement(rules), "occurred_at": f"if(reason IS NULL, NULL, CAST({happened} AS TIMESTAMP))"}
     # Only dead letters carry their raw input on: the others would pay for it in every later step.
@@ -140,21 +145,46 @@ def divert_unprocessable(
     return Split(flagged, parts, identity=tuple(identity))
 
 
-def _require_usable(rows: DataFrame, identity: Sequence[str], payload: str, others: Sequence[str]) -> None:
-    """Refuse missing columns, incomparable identities, and a payload column of an unfit type."""
+def _converted(
+    rows: DataFrame,
+    earlier: DataFrame | None,
+    identity: Sequence[str],
+    payload: str,
+    kinds: Mapping[str, str],
+    lenient: Collection[str],
+    rest: str,
+) -> DataFrame:
+    """Convert the payload, or the columns without one, in records with a mark of earlier dead letters."""
+    if payload:
+        marked = mark_replayed(rows, earlier, identity, payload)
+        marked = with_undeclared(marked, payload, kinds, rest) if rest else marked
+        return convert_json(marked, payload, kinds, lenient=lenient)
+    record = F.to_json(F.struct(*[identifier(c) for c in rows.columns]), MICROSECONDS)
+    marked = mark_replayed(rows.withColumn("raw", record), earlier, identity, "raw")
+    return convert_columns(marked, kinds, lenient=lenient)
+
+
+def _require_usable(rows: DataFrame, identity: Sequence[str], payload: str, others: Sequence[str], rest: str) -> None:
+    """Refuse missing columns, incomparable identities, an unfit payload column, and a rest of no payload."""
+    if rest and not payload:
+        raise ConfigError(f"payload must name a column whose rest {rest} takes, not none")
     require_columns(rows, others)
     require_columns(rows, identity, COMPARED)
     require_columns(rows, [payload], RECORD)
 
 
-def _fields(schema: Mapping[str, str | Field]) -> tuple[dict[str, str], set[str], str]:
-    """Return the columns' types, the lenient columns, and the event time column (empty if absent)."""
+def _fields(schema: Mapping[str, str | Field]) -> tuple[dict[str, str], set[str], str, str]:
+    """Return types, lenient columns, event time column and column of the rest (empty if absent)."""
     fields = {name: each if isinstance(each, Field) else Field(each) for name, each in schema.items()}
-    times = [name for name, each in fields.items() if each.event_time]
-    if len(times) > 1:
-        raise ConfigError(f"schema must have one event_time, not {', '.join(times)}")
+    single = dict[str, str]()
+    for option in ("event_time", "rest"):
+        found = [name for name, each in fields.items() if getattr(each, option)]
+        if len(found) > 1:
+            raise ConfigError(f"schema must have one {option}, not {', '.join(found)}")
+        single[option] = next(iter(found), "")
     lenient = {name for name, each in fields.items() if each.lenient}
-    return {name: each.type for name, each in fields.items()}, lenient, next(iter(times), "")
+    kinds = {name: each.type for name, each in fields.items() if not each.rest}
+    return kinds, lenient, single["event_time"], single["rest"]
 
 
 def _named_twice(named: Sequence[str], added: Sequence[str]) -> list[str]:

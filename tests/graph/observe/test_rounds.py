@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 
 from dedp_assets.graph.declare import About, Baseline, Due, Expects, LakeTable, Reads, Runs, Step, lake_table, same
 from dedp_assets.graph.observe.rounds import Rounds
+from dedp_assets.patterns.core.field_census import CENSUS, FieldCensus, FieldFigures
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, Target
 from dedp_assets.patterns.observability.lag_detector import LagSample
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
+from tests.helpers import a_record, write_log
 from tests.logs import LogOverTime
 
 BEGIN = datetime(2026, 1, 5, tzinfo=timezone.utc)
@@ -201,3 +203,23 @@ def test_a_partition_of_a_topic_that_is_silent_while_others_move_is_a_trouble(tm
     assert look(41, 41, 11) == [("1", "visits, partition 1: no record for 1,860 s, while others move")]
     assert look(50, 50, 12) == []
     assert look(120, 50, 12) == []
+
+
+def test_the_fields_of_the_newest_partition_are_measured(tmp_path):
+    """A table whose commits counted fields has figures of new and of changed ones; another table has none."""
+    usual = FieldCensus(100, declared={"id": FieldFigures({"integer": 100})})
+    changed = FieldCensus(
+        100, 0, 100, {"id": FieldFigures({"string": 100}, mistyped=100)}, {"mail": FieldFigures({"string": 100})}
+    )
+    records = [
+        a_record("silver/clicks", {"day": key}, figures={CENSUS: census.as_dict()})
+        for key, census in zip(KEYS, (usual, usual, changed), strict=False)
+    ]
+    columns = {"id": "long", "day": "string", "happened_at": "timestamp"}
+    write_log(tmp_path / "silver/clicks", columns, ["day"], [{"record": record} for record in records])
+    seen = Rounds(TABLES).judge(Lake(root=str(tmp_path), engine=SparkEngine()), BEGIN).measured.measurements
+    found = [each for each in seen if "fields" in each.metric]
+    assert {(each.metric, each.table, each.partition, each.verdict, each.value) for each in found} == {
+        ("records_with_new_fields", "silver/clicks", KEYS[2], "warn", 100),
+        ("changed_fields", "silver/clicks", KEYS[2], "warn", 1),
+    }
