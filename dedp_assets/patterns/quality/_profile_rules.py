@@ -18,7 +18,7 @@ from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.profiles import ColumnProfile, Profile
 
-__all__ = ["ProfileRules", "ProposedRule", "audit_of", "column_measurements", "schema_measurement"]
+__all__ = ["ProfileRules", "ProposedRule", "audit_of", "column_measurements", "schema_measurement", "too_little"]
 
 ProposedRule = Literal["not_null", "known_values", "bounds", "length"]
 
@@ -36,6 +36,7 @@ class ProfileRules:
             for each row.
         max_new_categories: most values that no earlier profile has, of a column with categories.
         max_share_shift: greatest change of a category's share, in shares.
+        min_psi: least population stability index of a drift of the distribution, which must be significant as well.
         max_categories: most values that are categories; a column with more has none.
         minimum_rows: rows of the new profile, and of the earlier ones together, below which no column is judged.
         minimum_history: earlier profiles below which nothing is judged.
@@ -48,6 +49,7 @@ class ProfileRules:
     max_distinct_ratio: float = 3.0
     max_new_categories: int = 5
     max_share_shift: float = 0.2
+    min_psi: float = 0.1
     max_categories: int = 100
     minimum_rows: int = 500
     minimum_history: int = 1
@@ -57,6 +59,8 @@ class ProfileRules:
         for name in ("max_null_shift", "max_share_shift"):
             if not 0 < getattr(self, name) <= 1:
                 raise ConfigError(f"{name} must be a share above 0 and at most 1, not {getattr(self, name):g}")
+        if not self.min_psi > 0:
+            raise ConfigError(f"min_psi must be above 0, not {self.min_psi:g}")
         if self.max_distinct_ratio <= 1:
             raise ConfigError(f"max_distinct_ratio must be above 1, not {self.max_distinct_ratio:g}")
         for name, least in {
@@ -116,7 +120,7 @@ def column_measurements(
         same = [each for each in earlier if each.type == state.type]
         if earlier and not same:
             continue  # the schema says so
-        lacking = _too_little(state, same, rules)
+        lacking = too_little(state, same, rules)
         for metric, measure in _RULES.items():
             judged = _Judged(None, reason=f"{name}: {lacking}") if lacking else measure(state, same, rules)
             if judged is None:
@@ -135,7 +139,8 @@ def column_measurements(
             )
 
 
-def _too_little(state: ColumnProfile, earlier: Sequence[ColumnProfile], rules: ProfileRules) -> str:
+def too_little(state: ColumnProfile, earlier: Sequence[ColumnProfile], rules: ProfileRules) -> str:
+    """Return the reason against a judgement of a column: too few profiles or rows; empty for none."""
     if len(earlier) < rules.minimum_history:
         return f"{len(earlier)} earlier profiles, {rules.minimum_history} or more are needed"
     fewest = min(state.rows, sum(each.rows for each in earlier))

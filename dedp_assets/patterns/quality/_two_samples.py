@@ -59,9 +59,9 @@ def js(cells: Cells) -> float:
 
 def chi2_sf(statistic: float, freedom: int) -> float:
     """Return the probability of a chi-square above ``statistic`` with ``freedom`` degrees of freedom."""
-    if freedom < 1 or statistic <= 0:
-        return 1.0
     half = statistic / 2
+    if freedom < 1 or half <= 0:  # also of a statistic so small that half of it is 0
+        return 1.0
     if math.isinf(half):
         return 0.0
     # Q(a + 1, x) = Q(a, x) + x^a e^-x / Gamma(a + 1), from Q(1, x) = e^-x or Q(1/2, x) = erfc(sqrt(x)).

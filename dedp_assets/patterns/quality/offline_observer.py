@@ -27,6 +27,7 @@ from dedp_assets.patterns.core.profiles import Profile
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Ledger, Partition, Table, Target
+from dedp_assets.patterns.quality._profile_drift import distribution_measurements
 from dedp_assets.patterns.quality._profile_measures import (
     profile_expressions,
     profile_of,
@@ -144,11 +145,13 @@ def judge_profile(
 
     Returns:
         ``schema_changes``, and for each column ``null_share.COLUMN``, ``distinct_values.COLUMN``, of floating point
-        ``not_finite_share.COLUMN``, and where the column has categories ``new_categories.COLUMN`` and
-        ``share_shift.COLUMN``; ``unknown`` with too little history or too few rows.
+        ``not_finite_share.COLUMN``, where the column has categories ``new_categories.COLUMN`` and
+        ``share_shift.COLUMN``, and of categories and numbers ``distribution.COLUMN``, the PSI, as a warning;
+        ``unknown`` with too little history or too few rows.
     """
+    judged = (profile, history, rules, now, table, partition)
     schema = schema_measurement(profile, history, now, table, partition)
-    return Measured((schema, *column_measurements(profile, history, rules, now, table, partition)))
+    return Measured((schema, *column_measurements(*judged), *distribution_measurements(*judged)))
 
 
 @typed

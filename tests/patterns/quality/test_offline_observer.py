@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from dataclasses import replace
 from decimal import Decimal
@@ -69,6 +70,7 @@ def test_another_share_of_a_valid_country_is_an_alert():
         "distinct_values.country": "ok",
         "new_categories.country": "ok",
         "share_shift.country": "fail",
+        "distribution.country": "warn",
     }
     assert found.troubles[0].reason == "country is Unknown in 90.9% of the values, usual are 0.0%"
 
@@ -100,6 +102,18 @@ def test_a_column_of_numbers_that_turns_to_nan_is_an_alert():
     bad = Profile({"amount": replace(usual.columns["amount"], nans=300, infinities=50)})
     assert [each.metric for each in judged(bad, [usual]).troubles] == ["not_finite_share.amount"]
     assert not judged(usual, [bad]).troubles
+
+
+def test_numbers_that_moved_are_a_drift_while_every_other_figure_is_usual():
+    """Within the same bounds, with as many distinct values and no NULL; the same numbers in another order are none."""
+    draw = random.Random(5)
+    usual = [Profile({"amount": state([draw.gauss(100, 20) for _ in range(2000)])}) for _ in range(3)]
+    same = Profile({"amount": state([draw.gauss(100, 20) for _ in range(2000)])})
+    moved = Profile({"amount": state([draw.gauss(115, 20) for _ in range(2000)])})
+    assert not judged(same, usual).troubles
+    (drift,) = judged(moved, usual).troubles
+    assert (drift.metric, drift.verdict, drift.at_most) == ("distribution.amount", "warn", 0.1)
+    assert 0.1 < drift.value < 1
 
 
 def test_a_key_may_grow_with_the_rows_and_a_category_may_not():
