@@ -450,7 +450,7 @@ def test_a_foreign_key_that_cannot_work_is_refused(visits, batch, pages):
     assert not visits.ledger.exists() or read_back(visits) == []
 
 
-@any_names(STORED)
+@any_names(STORED, handed_on=["id"])
 def constrained(n):
     table = n.table("id INT!, page INT, day STRING", by=["day"])
     pages = n.frame("number INT", (1,), (2,))
