@@ -113,7 +113,7 @@ def samples(refused: DataFrame, spec: TableSpec, shown: Mapping[str, Sequence[st
 def _require_own_names(table: str, names: Sequence[str]) -> None:
     """Refuse rules of the same name, of which the rows would be counted together."""
     if twice := [name for name, times in Counter(names).items() if times > 1]:
-        raise ConfigError(f"{table}: each reference must have a name of its own, not {', '.join(twice)}")
+        raise ConfigError(f"{table}: references must have names of their own, not {', '.join(twice)}")
 
 
 def _converted(rows: DataFrame, held: T.StructType) -> dict[str, str]:

@@ -445,12 +445,12 @@ def test_a_foreign_key_that_cannot_work_is_refused(visits, batch, pages):
         with pytest.raises(ConfigError, match=f"must be a value of page, a INT, not {member!r}"):
             enforce_constraints(batch(GOOD), into(visits), [pages(orphans="unknown", unknown={"page": member})])
     for name in ("seconds_are_positive", "every_visit_has_a_page"):
-        with pytest.raises(ConfigError, match=f"must have a name of its own, not {name}"):
+        with pytest.raises(ConfigError, match=f"references must have names of their own, not {name}"):
             enforce_constraints(batch(GOOD), into(visits), [pages(1), References(name, parent, {"page": "page_id"})])
     assert not visits.ledger.exists() or read_back(visits) == []
 
 
-@any_names(STORED)
+@any_names(STORED, handed_on=["id"])
 def constrained(n):
     table = n.table("id INT!, page INT, day STRING", by=["day"])
     pages = n.frame("number INT", (1,), (2,))
