@@ -6,8 +6,9 @@ also Kolmogorov-Smirnov of the values, p < 0.01. `false` is the share of samples
 which a drift is seen, `seen` the share of samples of the changed one; a share of 0 is left out.
 
 Fair, because all sides get the same samples; each run draws a baseline of 20,000 rows and both samples by a fixed seed.
-With fewer than 500 rows ours answers "too few rows". The goal is 1 % of false alarms at most, whatever the number of
-rows and the shape of the data; CPU time is that of the statistics alone.
+With fewer than 500 rows ours answers "too few rows". 20 % more in two fifths of the rows is less than the least PSI of
+0.02, and so no drift, however many rows there are. The goal is 1 % of false alarms at most, whatever the number of rows
+and the shape of the data; CPU time is that of the statistics alone.
 """
 
 from __future__ import annotations
