@@ -263,7 +263,7 @@ def _retyped(old: str, rule: Retype) -> Form:
     if rule.unparsable == "default":
         value = f"coalesce({parsed}, if({before} IS NULL, NULL, CAST({quoted(rule.default)} AS {rule.type})))"
     what = f"{old} becomes {rule.to}, a {rule.type}"
-    back = {(old,): rule.written(new)}
+    back: dict[Path, str] = {(old,): rule.written(new)}
     return Form(((old,),), {rule.to: value}, back, ((new, value),), what, unparsable, rule.unparsable == "refuse")
 
 
@@ -272,7 +272,7 @@ def _split(old: str, rule: SplitText) -> Form:
     news = {name: f"get({parts}, {place})" for place, name in enumerate(rule.into)}
     columns = [identifier(name) for name in rule.into]
     joined = f"concat_ws({quoted(rule.by)}, {', '.join(columns)})"
-    back = {(old,): f"if({' AND '.join(f'{each} IS NULL' for each in columns)}, NULL, {joined})"}
+    back: dict[Path, str] = {(old,): f"if({' AND '.join(f'{each} IS NULL' for each in columns)}, NULL, {joined})"}
     pairs = tuple((identifier(name), sql) for name, sql in news.items())
     return Form(((old,),), news, back, pairs, f"{old} is divided into {', '.join(rule.into)}")
 
@@ -280,7 +280,7 @@ def _split(old: str, rule: SplitText) -> Form:
 def _nested(struct: str, fields: Mapping[str, str]) -> Form:
     members = ", ".join(f"{quoted(name)}, {identifier(old)}" for name, old in fields.items())
     nothing = " AND ".join(f"{identifier(old)} IS NULL" for old in fields.values())
-    back = {(old,): sql_of((struct, name)) for name, old in fields.items()}
+    back: dict[Path, str] = {(old,): sql_of((struct, name)) for name, old in fields.items()}
     pairs = tuple((sql_of((struct, name)), identifier(old)) for name, old in fields.items())
     news = {struct: f"if({nothing}, NULL, named_struct({members}))"}
     what = f"{', '.join(fields.values())} move into {struct}"
