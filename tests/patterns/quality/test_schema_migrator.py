@@ -28,6 +28,8 @@ from dedp_assets.patterns.quality.schema_migrator import Migration, as_version, 
 from tests.faults.failpoints import dying
 from tests.helpers import NOW, a_run
 
+pytestmark = pytest.mark.budget(30, "a table in each phase of its migration, and a stream of it")
+
 OVER = NOW + timedelta(days=31)
 RENAME = Migration(name="v2", rename={"from_page": "referral"})
 
@@ -239,7 +241,7 @@ def plain(value):
     return value.asDict(recursive=True) if hasattr(value, "asDict") else value
 
 
-@settings(max_examples=5)
+@settings(max_examples=4)
 @given(rows=rows_of_moves(), kinds=st.sets(st.sampled_from(sorted(MOVES)), min_size=1))
 def test_rows_in_any_mixture_of_forms_have_both_and_each_alone(spark, rows, kinds):
     """Whichever moves there are and whichever form each row was written in, as a model in plain Python has it."""
@@ -280,6 +282,10 @@ def test_rows_of_one_form_alone_give_the_other(spark, frame):
     assert {*new.columns} == {"on", "os", "first", "last", "user"}
     back = as_version(new, migration=moves, version="old")
     assert values(back, *old.columns) == values(old, *old.columns)
+    shouted = Migration(name="v2", rename={"X": "Y"}, lift={"DEV.OS": "OS"})
+    both = both_forms(both_forms(old, migration=shouted), migration=shouted)
+    assert both.columns == [*old.columns, "Y", "OS"]
+    assert both.schema["dev"].dataType.names == ["os"]
     neither = frame("id INT", (1,))
     with pytest.raises(ConfigError, match="rows must have the old or the new columns of a move"):
         both_forms(neither, migration=moves)
@@ -400,12 +406,10 @@ def test_after_the_removal_the_old_query_fails_and_the_new_one_works(spark, grac
         "id LONG, day STRING, from_page STRING, "
         "amount STRING, login STRING, dev STRUCT<os: STRING, v: LONG>, gone LONG",
     )
-    into.stage(both_forms(old, into, migration=ALL)).publish()
-    without_drop = replace(MOVED_ON, drop=())
-    back = as_version(again(spark, orders).read(), migration=without_drop, version="old")
+    assert {*both_forms(old, into, migration=ALL).columns} == {*stranger.columns}
+    back = as_version(again(spark, orders).read(), migration=replace(MOVED_ON, drop=()), version="old")
     rows = [(*row[:3], row[4], plain(row[5])) for row in values(back, *OLD[:6])]
-    archived = [(*row[:3], row[4], plain(row[5])) for row in seen["archive"]]
-    assert rows == [*archived, (9, "wed", "/w", "eve", {"os": "y", "v": 4})]
+    assert rows == [(*row[:3], row[4], plain(row[5])) for row in seen["archive"]]
 
 
 def test_a_migration_that_dies_anywhere_goes_on_and_no_reader_notices(spark, tmp_path):
