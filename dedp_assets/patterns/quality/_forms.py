@@ -22,7 +22,9 @@ def completed(rows: DataFrame, migration: Migration) -> DataFrame:
         ConfigError: for rows with neither form of a move, or a field to lift from a column that is no struct.
     """
     for form in migration.forms:
-        rows = rows.withColumns(_completed(rows, form))
+        held = {name.lower(): name for name in rows.columns}
+        made = {held.get(name.lower(), name): column for name, column in _completed(rows, form).items()}
+        rows = rows.withColumns(made)
     return rows
 
 
@@ -41,7 +43,8 @@ def without_old(rows: DataFrame, migration: Migration) -> DataFrame:
         named = kind.names if isinstance(kind, StructType) and fields else []
         if left := [name for name in named if name.lower() not in fields]:
             leaving = [identifier(name) for name in named if name not in left]
-            rows = rows.withColumn(root, F.col(identifier(root)).dropFields(*leaving)) if leaving else rows
+            spelled = next(name for name in rows.columns if name.lower() == root.lower())
+            rows = rows.withColumn(spelled, F.col(identifier(root)).dropFields(*leaving)) if leaving else rows
         else:
             rows = _without(rows, [root])
     return rows
@@ -79,8 +82,9 @@ def _old_columns(kinds: Mapping[str, DataType], form: Form, *, has_old: bool) ->
     # A field of no struct is none: where the struct is NULL, one of NULL fields takes its place.
     empty = F.struct(*[F.lit(None).cast(each.dataType).alias(each.name) for each in kind.fields])
     made = F.when(stored.isNull(), empty).otherwise(stored)
+    named = {name.lower(): name for name in kind.names}
     for old, sql in form.back.items():
-        made = made.withField(identifier(old[1]), F.expr(sql))
+        made = made.withField(identifier(named.get(old[1].lower(), old[1])), F.expr(sql))
     if has_old:
         return {root: F.when(F.expr(f"({form.no_old}) AND NOT ({form.no_new})"), made).otherwise(stored)}
     return {root: F.when(stored.isNotNull() | F.expr(f"NOT ({form.no_new})"), made)}
