@@ -155,12 +155,12 @@ class Known:
             "observe_ahead": {
                 "rows": self.visits,
                 "table": self.daily,
-                "profiles": profiles.target(RUN),
+                "into": profiles.target(RUN),
                 "partition": "day=mon",
                 "sample": 0.5,
                 "sample_by": ["id"],
             },
-            "reconcile_profile": {"table": self.daily, "profiles": profiles.target(RUN)},
+            "reconcile_profile": {"table": self.daily, "into": profiles.target(RUN)},
             "judge_profile": {
                 "profile": profile,
                 "history": [profile],
@@ -487,10 +487,11 @@ class Known:
             "enforce_constraints": {
                 "rows": self.visits,
                 "into": daily.target(RUN, partition=monday),
-                "references": [References("known", self.visits, {"page": "page"})],
+                "parents": {"known": self.visits},
                 "quarantine": None,
+                "references": [References("known", {"page": "page"})],
             },
-            "mark_violations": {"rows": self.visits, "table": daily, "references": []},
+            "mark_violations": {"rows": self.visits, "table": daily, "parents": {}, "references": []},
             "add_constraint": {"table": daily, "name": "positive", "check": "id > 0"},
             "both_forms": {"rows": self.visits, "into": None, "migration": _RENAMES},
             "as_version": {"rows": self.visits, "migration": _RENAMES, "version": "old"},

@@ -157,7 +157,8 @@ def test_a_library_says_ranges_and_the_lock_says_versions(installed):
     assert needed
     assert not [line for line in needed if "==" in line.partition(";")[0]]
     assert set(re.findall(r"^Provides-Extra: (.*)$", text, re.MULTILINE)) == {
-        *("alerts", "all", "avro", "connect", "dagster", "history", "kafka", "lineage", "local", "postgres")
+        *("alerts", "all", "avro", "connect", "contracts", "dagster", "history", "kafka", "lineage", "local"),
+        *("postgres", "profiles"),
     }
 
 

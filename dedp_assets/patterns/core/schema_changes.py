@@ -16,7 +16,19 @@ from dedp_assets.patterns.core.partitions import stored_type
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.sql_types import nullable
 
-__all__ = ["WIDENING", "SchemaChange", "data_type", "is_widening", "made_in_place", "schema_changes"]
+__all__ = [
+    "CONSTRAINTS",
+    "WIDENING",
+    "SchemaChange",
+    "data_type",
+    "differences",
+    "is_widening",
+    "made_in_place",
+    "schema_changes",
+]
+
+CONSTRAINTS = "delta.constraints."
+"""Prefix of the table properties with CHECK constraints."""
 
 WIDENING = "delta.enableTypeWidening"
 """Table property that lets Delta widen types of stored columns."""
@@ -123,6 +135,30 @@ def made_in_place(
                 change.kind == "retyped" and widens and is_widening(change.before, change.after)
             ):
                 yield change
+
+
+def differences(
+    spec: TableSpec, columns: Mapping[str, Mapping[str, Any]], properties: Mapping[str, str]
+) -> Iterator[str]:
+    """Describe the differences of stored columns and constraints from the declared ones that no ALTER makes.
+
+    Args:
+        spec: the declaration.
+        columns: stored column -> each in the form of the log.
+        properties: stored properties, constraints among them.
+    """
+    widened = {change.path[0] for change in made_in_place(spec, columns, properties)}
+    for name in (name for name in spec.columns if name in columns):
+        column, stored = spec.columns[name], columns[name]
+        if column.required and stored["nullable"]:
+            yield f"{name} is declared as required, the table allows NULL"
+        if stored_type(column.type) not in ("", stored["type"]) and name not in widened:
+            yield f"{name} is declared as {column.type}, the table has {stored['type']}"
+    held = {key.lower(): rule for key, rule in properties.items()}
+    for name, predicate in spec.checks.items():
+        rule = held.get(f"{CONSTRAINTS}{name}".lower(), predicate)
+        if rule != predicate:
+            yield f"constraint {name} is declared as {predicate}, the table has {rule}"
 
 
 def data_type(kind: Any) -> DataType:  # noqa: ANN401 - a type in Spark's JSON form

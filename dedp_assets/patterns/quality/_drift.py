@@ -10,7 +10,7 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, variance
-from typing import Literal
+from typing import Any, Literal
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.quality._two_samples import chi2, chi2_sf, holm, js, pooled, psi
@@ -55,8 +55,8 @@ class Drift:
 
 
 def drift_of_categories(
-    new: Mapping[Hashable, float],
-    base: Mapping[Hashable, float] | None,
+    new: Mapping[Any, float],
+    base: Mapping[Any, float] | None,
     *,
     new_rows: float | None = None,
     base_rows: float | None = None,

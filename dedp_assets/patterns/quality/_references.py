@@ -19,7 +19,7 @@ from dedp_assets.patterns.core.partitions import literal, quoted, stored_type, t
 from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable, truth
 from dedp_assets.patterns.core.sql_types import spelled
 
-__all__ = ["References", "is_orphan", "is_unknown", "with_parents", "with_unknown"]
+__all__ = ["Bound", "References", "bound", "is_orphan", "is_unknown", "with_parents", "with_unknown"]
 
 _SIDES = ("the rows", "the parent")
 
@@ -32,7 +32,6 @@ class References:
 
     Attributes:
         name: a sentence that can be true, in snake case (``every_visit_has_a_page``).
-        parent: rows of the parent at a pinned version, of which the run names the version among its inputs.
         keys: column of the rows -> key column of the parent, of a type that holds its values.
         orphans: ``refuse`` the batch; put them into ``quarantine``; or publish them with the ``unknown`` member.
         unknown: column of the rows -> value that stands for a parent that is not known, for ``orphans="unknown"``.
@@ -43,7 +42,6 @@ class References:
     """
 
     name: str
-    parent: DataFrame
     keys: Mapping[str, str]
     orphans: Literal["refuse", "quarantine", "unknown"] = "refuse"
     unknown: Mapping[str, str | int] = field(default_factory=dict)
@@ -51,7 +49,6 @@ class References:
 
     def __post_init__(self) -> None:
         require_types(self)
-        require_rows(f"the parent of {self.name}", self.parent)
         require_named(f"keys of {self.name}", [*self.keys, *self.keys.values()])
         if not self.keys:
             raise ConfigError(f"keys of {self.name} must name a column and its key in the parent, not {self.keys}")
@@ -63,7 +60,35 @@ class References:
             )
 
 
-def with_parents(rows: DataFrame, references: Sequence[References]) -> DataFrame:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound(References):
+    """A foreign key with the rows of the parent.
+
+    Attributes:
+        parent: rows of the parent, with its key columns.
+    """
+
+    parent: DataFrame
+
+
+def bound(references: Sequence[References], parents: Mapping[str, DataFrame]) -> tuple[Bound, ...]:
+    """Return foreign keys with the rows of their parents.
+
+    Raises:
+        ConfigError: for a reference without parents, and parents without a reference.
+    """
+    names = [each.name for each in references]
+    if {*names} != {*parents}:
+        raise ConfigError(
+            f"parents must be rows for {', '.join(names) or 'no reference'}, not for {', '.join(parents) or 'none'}"
+        )
+    for name, rows in parents.items():
+        require_rows(f"the parent of {name}", rows)
+    stated = [{each: getattr(rule, each) for each in References.__dataclass_fields__} for rule in references]
+    return tuple(Bound(**each, parent=parents[each["name"]]) for each in stated)
+
+
+def with_parents(rows: DataFrame, references: Sequence[Bound]) -> DataFrame:
     """Add a column for each foreign key that is NULL where no parent has the row's key; lazy.
 
     The parents are joined by their distinct keys, so that the rows stay as many as they are.
@@ -105,7 +130,7 @@ def is_unknown(reference: References) -> str:
     return " AND ".join(same) or "false"
 
 
-def with_unknown(rows: DataFrame, references: Sequence[References]) -> DataFrame:
+def with_unknown(rows: DataFrame, references: Sequence[Bound]) -> DataFrame:
     """Replace the key of each orphan by the unknown member where that is the policy; lazy.
 
     Raises:

@@ -22,7 +22,7 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.core.sql_options import require_repeatable
 from dedp_assets.patterns.core.sql_types import spelled
 from dedp_assets.patterns.delta import Table, TableState, conformed, constraints, held_types
-from dedp_assets.patterns.quality._references import References, is_orphan, with_parents, with_unknown
+from dedp_assets.patterns.quality._references import Bound, is_orphan, with_parents, with_unknown
 
 __all__ = ["VIOLATION", "Marked", "mark", "samples"]
 
@@ -53,7 +53,7 @@ class Marked:
 
 
 def mark(
-    rows: DataFrame, table: Table, state: TableState, references: Sequence[References], owned: Mapping[str, str]
+    rows: DataFrame, table: Table, state: TableState, references: Sequence[Bound], owned: Mapping[str, str]
 ) -> Marked:
     """Mark each row with all rules of the table at ``state`` that the row breaks; lazy.
 

@@ -26,21 +26,23 @@ from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import counted, quoted
 from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable, truth
 from dedp_assets.patterns.delta import StagedWrite, Table, Target, require_partition, same_run
-from dedp_assets.patterns.quality._references import References, is_unknown
+from dedp_assets.patterns.quality._references import References, bound, is_unknown
 from dedp_assets.patterns.quality._violations import VIOLATION, Marked, mark, samples
 
 __all__ = ["enforce_constraints", "mark_violations", "add_constraint", "References", "VIOLATION"]
 
 _PATTERN = "quality.constraints_enforcer"
+_NONE: Mapping[str, DataFrame] = {}
 
 
 @typed
 def enforce_constraints(
     rows: DataFrame,
     into: Target,
-    references: Sequence[References] = (),
+    parents: Mapping[str, DataFrame] = _NONE,
     quarantine: Target | None = None,
     *,
+    references: Sequence[References] = (),
     allow_empty: bool = False,
 ) -> WriteResult:
     """Publish a partition only if no row breaks a rule of the table or a foreign key.
@@ -49,9 +51,10 @@ def enforce_constraints(
         rows: the rows of the partition, with the table's columns. A text for another scalar type is read exactly
             (:mod:`~dedp_assets.patterns.core.exact`), so that ``ABC`` for an INT is a violation and no lost value.
         into: target of the write; its audits may judge the figure of a foreign key, by its name.
-        references: the foreign keys.
+        parents: name of a foreign key -> rows of the parent at a pinned version, which the run names among its inputs.
         quarantine: target for the orphans of references with ``orphans="quarantine"``, of the same run: a table with
             the same columns and those of :data:`VIOLATION`. Each run replaces its partition.
+        references: the foreign keys.
         allow_empty: whether no rows may replace the partition, with a warning; if orphans are all there is, the
             partition stays as it was unless this is true.
 
@@ -70,23 +73,26 @@ def enforce_constraints(
     Example:
         >>> from dedp_assets.patterns.core.schema import Column
         >>> pages = frame("page INT", (1,), (2,))
-        >>> known = References("every_visit_has_a_page", pages, keys={"page": "page"})
+        >>> known = References("every_visit_has_a_page", keys={"page": "page"})
+        >>> parents = {known.name: pages}
         >>> visits = table("visits", {"id": Column("INT", required=True), "page": Column("INT")}, (1, 2))
-        >>> enforce_constraints(frame("id INT, page INT", (1, 1), (None, 2), (3, 9)), visits.target(run), [known])
+        >>> wrong, right = frame("id INT, page INT", (None, 2), (3, 9)), frame("id INT, page INT", (1, 1), (3, None))
+        >>> enforce_constraints(wrong, visits.target(run), parents, references=[known])
         Traceback (most recent call last):
         dedp_assets.patterns.core.errors.AuditFailed: visits all: nothing published. id_is_not_null: above 0 ...
-        >>> enforce_constraints(frame("id INT, page INT", (1, 1), (3, None)), visits.target(run), [known]).reason
+        >>> enforce_constraints(right, visits.target(run), parents, references=[known]).reason
         '2 rows published'
         >>> rows(visits)
         [(1, 1), (3, None)]
     """
     _require_used(references, quarantine)
+    keys = bound(references, parents)
     into = into.by(_PATTERN, "partition", "audits", "rows_read")
     aside = quarantine and _aside(quarantine, into)
     state = into.table.ensure()
     # The rows of a run lie in two tables: another run in between would leave those of one run here, of the other there.
     since = (state.version, aside.table.ensure().version) if aside else (None, None)
-    marked = mark(rows, into.table, state, references, require_partition(into.name, state, into.owned))
+    marked = mark(rows, into.table, state, keys, require_partition(into.name, state, into.owned))
     audits = (*_audits(marked, references), not_empty("read", allow_empty=allow_empty))
     try:
         staged = into.with_audits(*audits).stage(marked.split, also=("violations",))
@@ -98,12 +104,19 @@ def enforce_constraints(
 
 
 @typed
-def mark_violations(rows: DataFrame, table: Table, references: Sequence[References] = ()) -> Split:
+def mark_violations(
+    rows: DataFrame,
+    table: Table,
+    parents: Mapping[str, DataFrame] = _NONE,
+    *,
+    references: Sequence[References] = (),
+) -> Split:
     """Split rows into ``valid`` and ``violations``, the latter with all broken rules of a row; lazy.
 
     Args:
         rows: rows with the table's columns, new ones or its own: those that another writer put there are reported so.
         table: the table, which has to exist.
+        parents: name of a foreign key -> rows of the parent.
         references: the foreign keys; an orphan gets the unknown member where that is the policy.
 
     Returns:
@@ -120,7 +133,7 @@ def mark_violations(rows: DataFrame, table: Table, references: Sequence[Referenc
         >>> rows(split["valid"]), rows(split["violations"].select("violations"))
         ([(1, 2)], [(['page_is_a_INT', 'id_is_not_null'],)])
     """
-    return mark(rows, table, table.ledger.state(), references, {}).split
+    return mark(rows, table, table.ledger.state(), bound(references, parents), {}).split
 
 
 @typed
@@ -160,7 +173,7 @@ def add_constraint(table: Table, *, name: str, check: str) -> WriteResult:
             findings=(Audit(name=name, of=name, fail_above=0).judge({name: offenders}),),
         )
     spec = replace(table.spec, checks={**table.spec.checks, name: check})
-    after = Table(spec, table.location, table.session).ensure().version
+    after = Table(spec, table.store, table.session).ensure().version
     reason = f"{name} holds for all rows" if after > before else f"{name} is there already"
     return WriteResult(table.name, after, applied=after > before, changed=False, reason=reason)
 

@@ -126,9 +126,9 @@ def judge_profile(
     profile: Profile,
     history: Sequence[Profile],
     now: datetime,
+    partition: str = "",
     *,
     table: str,
-    partition: str = "",
     rules: ProfileRules = _RULES,
 ) -> Measured:
     """Judge columns, NULL, distinct values, categories and shares of a profile by earlier profiles.
@@ -139,8 +139,8 @@ def judge_profile(
         profile: the new profile.
         history: earlier profiles, oldest first, of parts of about the same size.
         now: current time, with time zone.
-        table: name of the observed table.
         partition: partition of the new profile; empty for the whole table.
+        table: name of the observed table.
         rules: the limits.
 
     Returns:

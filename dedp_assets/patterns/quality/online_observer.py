@@ -121,10 +121,10 @@ def observe_online(
 @typed
 def observe_ahead(
     rows: DataFrame,
+    into: Target,
     table: Table,
-    profiles: Target,
-    *,
     partition: str = "all",
+    *,
     sample: float = 1.0,
     sample_by: Sequence[str] = (),
 ) -> WriteResult:
@@ -134,29 +134,29 @@ def observe_ahead(
 
     Args:
         rows: the rows that the run loads; they are computed once more here.
+        into: target of the profile, of the run that loads.
         table: the table that they are loaded into.
-        profiles: target of the profile, of the run that loads.
         partition: name of the loaded partition, such as ``day=2026-01-05``.
         sample: as for :func:`observe_online`.
         sample_by: as for :func:`observe_online`.
     """
-    profiles = profiles.by(_PATTERN, "audits")
+    into = into.by(_PATTERN, "audits")
     require_sample(sample, sample_by)
-    require_profiles(profiles)
+    require_profiles(into)
     columns = profiled_columns(rows.schema, table.spec.personal)
     chosen, sampled = with_sample(rows, sample, sample_by)
     figures = Watch(profile_expressions(columns, sampled)).completed(chosen, {})
     stored = rows_of(profile_of(columns, figures), partition, data_version=None, status="provisional")
-    return write_profiles(profiles, stored, ahead(table.name, profiles.run.run_id), version=None)
+    return write_profiles(into, stored, ahead(table.name, into.run.run_id), version=None)
 
 
 @typed
-def reconcile_profile(table: Table, profiles: Target) -> WriteResult:
+def reconcile_profile(table: Table, into: Target) -> WriteResult:
     """Hold the provisional profile of a run against the commit of the same run.
 
     Args:
         table: the table that the run wrote.
-        profiles: target of the profiles, of the run that observed.
+        into: target of the profiles, of the run that observed.
 
     Returns:
         The write of the profile with the commit's version and the status ``final``, or ``differs`` if other numbers of
@@ -165,17 +165,17 @@ def reconcile_profile(table: Table, profiles: Target) -> WriteResult:
     Raises:
         NotReady: if the run has not committed, or has no provisional profile.
     """
-    profiles = profiles.by(_PATTERN, "audits")
-    run = profiles.run.run_id
+    into = into.by(_PATTERN, "audits")
+    run = into.run.run_id
     commit = _commit_of(table, run)
     owned = ahead(table.name, run)
-    if not (profiles.table.ledger.exists() and profiles.table.ledger.state().holds(owned)):
+    if not (into.table.ledger.exists() and into.table.ledger.state().holds(owned)):
         raise NotReady(f"run {run} has no provisional profile of {table.name}: observe its rows first")
-    found = [row.asDict() for row in profiles.table.read(owned).collect()]
+    found = [row.asDict() for row in into.table.read(owned).collect()]
     observed, committed = Profile.of_rows(found).rows, commit.record.rows["written"] if commit.record else 0
     status: Status = "final" if observed == committed else "differs"
     stored = [{**row, "data_version": commit.version, "status": status} for row in found]
-    written = write_profiles(profiles, stored, owned, version=commit.version)
+    written = write_profiles(into, stored, owned, version=commit.version)
     finding = Finding(
         "profile_is_of_the_committed_rows",
         passed=status == "final",

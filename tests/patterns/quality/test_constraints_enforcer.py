@@ -78,9 +78,21 @@ def pages(spark):
 
     def known(*ids, **options):
         parent = spark.createDataFrame([(each,) for each in ids], "page_id INT")
-        return References("every_visit_has_a_page", parent, {"page": "page_id"}, **options)
+        return References("every_visit_has_a_page", {"page": "page_id"}, **options), parent
 
     return known
+
+
+def enforce(rows, into, keys=(), quarantine=None, **options):
+    """Enforce foreign keys that are pairs of a rule and the rows of its parent."""
+    parents = {rule.name: parent for rule, parent in keys}
+    return enforce_constraints(rows, into, parents, quarantine, references=[rule for rule, _ in keys], **options)
+
+
+def marked(rows, table, keys=()):
+    """Mark the violations of foreign keys that are such pairs."""
+    parents = {rule.name: parent for rule, parent in keys}
+    return mark_violations(rows, table, parents, references=[rule for rule, _ in keys])
 
 
 def into(table, run="run-1", **fields):
@@ -122,7 +134,7 @@ def test_a_row_that_breaks_a_rule_refuses_the_batch(visits, batch, pages, bad, s
     before = visits.ledger.version()
     good = (*GOOD[:3], "5" if seconds == "STRING" else 5)
     with pytest.raises(AuditFailed, match=rule) as refused:
-        enforce_constraints(batch(good, bad, seconds=seconds), into(visits, "run-2"), [pages(1)])
+        enforce(batch(good, bad, seconds=seconds), into(visits, "run-2"), [pages(1)])
     assert (visits.ledger.version(), ids(visits)) == (before, [1])
     assert "Bob" not in str(refused.value)
 
@@ -141,7 +153,7 @@ def test_all_broken_rules_of_a_large_batch_are_counted_at_once(spark, visits, pa
         )
     )
     with pytest.raises(AuditFailed) as refused:
-        enforce_constraints(rows, into(visits), [pages(1, 1, None)])
+        enforce(rows, into(visits), [pages(1, 1, None)])
     found = {finding.name: finding for finding in refused.value.findings}
     counts = {
         "id_is_not_null": 10,
@@ -164,16 +176,16 @@ def test_one_bad_row_of_many_lets_none_of_them_land(spark, visits):
         "id", "1 AS page", "'x' AS user", "if(id = 4711, 0, 1) AS seconds", "DATE '2026-01-05' AS event_date"
     )
     with pytest.raises(AuditFailed, match=r'{"id":4711,'):
-        enforce_constraints(rows, into(visits))
+        enforce(rows, into(visits))
     assert read_back(visits) == []
-    assert enforce_constraints(rows.filter("seconds > 0"), into(visits)).rows.written == 4_999
+    assert enforce(rows.filter("seconds > 0"), into(visits)).rows.written == 4_999
 
 
 def test_columns_of_another_shape_are_refused_together(visits, batch):
     """Missing, unknown and unfit columns by name, before any row is computed."""
     rows = batch(GOOD).selectExpr("string(id) AS id", "double(page) AS page", "user", "event_date", "1 AS more")
     with pytest.raises(SchemaMismatch) as refused:
-        enforce_constraints(rows, into(visits))
+        enforce(rows, into(visits))
     for column in ("seconds", "more", "page is DOUBLE"):
         assert column in str(refused.value)
 
@@ -182,17 +194,17 @@ def test_a_rule_that_cannot_be_computed_refuses_the_batch_once(make_table, spark
     """A division by zero is an error of the data: nothing lands, and no other rule is blamed."""
     table = make_table(TableSpec("silver/odd", {"id": Column("INT")}, checks={"inverse": "1 / id > 0"}))
     with pytest.raises(ContractError, match="DIVIDE_BY_ZERO"):
-        enforce_constraints(spark.createDataFrame([(1,), (0,)], "id INT"), table.target("run"))
+        enforce(spark.createDataFrame([(1,), (0,)], "id INT"), table.target("run"))
     assert read_back(table) == []
 
 
 def test_an_empty_batch_and_a_column_of_nulls_have_a_verdict(visits, batch):
     """No rows are refused unless they are allowed, and NULL everywhere is counted, not an exception."""
     with pytest.raises(AuditFailed, match="input_is_not_empty"):
-        enforce_constraints(batch(), into(visits))
+        enforce(batch(), into(visits))
     with pytest.raises(AuditFailed, match="seconds_are_positive=2"):
-        enforce_constraints(batch((1, 1, "x", None), (2, 1, "x", None)), into(visits))
-    assert enforce_constraints(batch(), into(visits), allow_empty=True).rows.written == 0
+        enforce(batch((1, 1, "x", None), (2, 1, "x", None)), into(visits))
+    assert enforce(batch(), into(visits), allow_empty=True).rows.written == 0
 
 
 def test_a_declared_key_and_the_partition_are_rules_like_others(make_table, spark):
@@ -202,7 +214,7 @@ def test_a_declared_key_and_the_partition_are_rules_like_others(make_table, spar
     )
     rows = spark.createDataFrame([("mon", 1), ("mon", -1), ("tue", 1), (None, 1)], "day STRING, n INT")
     with pytest.raises(AuditFailed) as refused:
-        enforce_constraints(rows, table.target("run", partition={"day": "mon"}))
+        enforce(rows, table.target("run", partition={"day": "mon"}))
     for rule in ("day_is_a_key=3", "n=1", "lies_in_day=mon=2"):
         assert f"({rule})" in str(refused.value)
 
@@ -216,7 +228,7 @@ def test_each_row_is_marked_with_exactly_the_rules_that_it_breaks(visits, batch,
     rows = [(n, page, str(n), seconds) for n, (_, page, seconds) in enumerate(values)]
     nameless = [(None, page, user, seconds) if n % 2 else (n, page, user, seconds) for n, page, user, seconds in rows]
     visits.ensure()
-    split = mark_violations(batch(*nameless, seconds="STRING"), visits, [pages(1)])
+    split = marked(batch(*nameless, seconds="STRING"), visits, [pages(1)])
 
     def judged(visit):
         key, page, _, seconds = visit
@@ -245,7 +257,7 @@ def test_a_decimal_that_is_too_long_breaks_the_rule_of_its_type(make_table, spar
     table = make_table(TableSpec("silver/prices", {"price": Column("DECIMAL(4, 2)")}))
     table.ensure()
     rows = spark.sql("SELECT * FROM VALUES (CAST(12.34 AS DECIMAL(10, 2))), (123.45) AS t(price)")
-    (row,) = mark_violations(rows, table)["violations"].collect()
+    (row,) = marked(rows, table)["violations"].collect()
     assert (row["violations"], row["misfits"]) == (["price_is_a_DECIMAL(4,2)"], {"price": "123.45"})
 
 
@@ -255,7 +267,7 @@ def test_null_satisfies_no_check_unless_the_check_says_so(make_table, spark):
     table = make_table(TableSpec("silver/nulls", {"a": Column("INT"), "b": Column("INT")}, checks=checks))
     table.ensure()
     rows = spark.createDataFrame([(None, None), (1, None), (1, -1)], "a INT, b INT")
-    found = [row["violations"] for row in mark_violations(rows, table)["violations"].orderBy("b").collect()]
+    found = [row["violations"] for row in marked(rows, table)["violations"].orderBy("b").collect()]
     assert found == [["strict"], ["lenient"]]
     with pytest.raises(SPARK_ERRORS, match="CHECK constraint strict"):
         rows.limit(1).write.format("delta").mode("append").save(str(table.location))
@@ -267,8 +279,8 @@ def test_the_time_of_the_write_is_what_now_means(make_table, spark):
     table = make_table(TableSpec("silver/times", columns, checks={"is_past": "at <= now()"}))
     rows = spark.createDataFrame([(NOW + timedelta(days=365 * years),) for years in (-50, 5_000)], "at TIMESTAMP")
     with pytest.raises(AuditFailed, match=r"is_past: above 0 \(is_past=1\)"):
-        enforce_constraints(rows, table.target("run"))
-    assert enforce_constraints(rows.filter("at <= now()"), table.target("run")).rows.written == 1
+        enforce(rows, table.target("run"))
+    assert enforce(rows.filter("at <= now()"), table.target("run")).rows.written == 1
     with pytest.raises(ConfigError, match=r"constraint lot must say the same of a row each time, not rand\(\) < 0.5"):
         add_constraint(table, name="lot", check="rand() < 0.5")
 
@@ -280,22 +292,22 @@ def test_a_null_in_a_key_refers_to_nothing_and_no_row_is_lost_or_doubled(visits,
     """NULL keys meet neither NULL parents nor none; parents that stand there twice count once."""
     visits.ensure()
     rows = batch(*[(n, page, "x", 1) for n, page in enumerate([1, 1, None, 9])])
-    split = mark_violations(rows, visits, [pages(1, 1, 1, None)])
+    split = marked(rows, visits, [pages(1, 1, 1, None)])
     assert [row["id"] for row in split["valid"].orderBy("id").collect()] == [0, 1, 2]
     assert [(row["id"], row["violations"]) for row in split["violations"].collect()] == [
         (3, ["every_visit_has_a_page"])
     ]
     pairs = spark.createDataFrame([(1, "Ada")], "page_id INT, name STRING")
-    both = References("each_is_a_pair", pairs, {"page": "page_id", "user": "name"})
+    both = (References("each_is_a_pair", {"page": "page_id", "user": "name"}), pairs)
     rows = batch((1, 1, "Ada", 1), (2, 1, "Bob", 1), (3, 1, None, 1), (4, None, "Bob", 1))
-    assert [row["id"] for row in mark_violations(rows, visits, [both])["violations"].collect()] == [2]
+    assert [row["id"] for row in marked(rows, visits, [both])["violations"].collect()] == [2]
 
 
 def test_the_filter_of_a_foreign_key_is_not_applied_to_the_parent(visits, batch, pages):
     """A predicate over the visits, even by a column that the parent has as well, leaves the parents as they are."""
     visits.ensure()
     rows = batch((1, 1, "x", 1), (2, 9, "x", 1), (3, 8, "x", 7))
-    split = mark_violations(rows, visits, [pages(1, where="seconds < 5 AND page > 1")])
+    split = marked(rows, visits, [pages(1, where="seconds < 5 AND page > 1")])
     assert [row["id"] for row in split["violations"].collect()] == [2]
 
 
@@ -309,9 +321,7 @@ def test_a_parent_that_comes_late_repairs_the_rows_at_the_next_run(visits, suspe
     def run(version, *known):
         foreign = pages(*known, orphans=policy, **({} if kept else {"unknown": {"page": -1}}))
         inputs = {"inputs": {"pages": version}}
-        result = enforce_constraints(
-            rows, into(visits, f"run-{version}", **inputs), [foreign], aside(f"run-{version}", **inputs)
-        )
+        result = enforce(rows, into(visits, f"run-{version}", **inputs), [foreign], aside(f"run-{version}", **inputs))
         held = {row["id"]: row["page"] for row in read_back(visits)}
         away = {row["id"]: row["violations"] for row in read_back(suspects)} if kept else None
         return held, away, result.figures[foreign.name], visits.ledger.commit(result.version).record.verdict
@@ -327,9 +337,7 @@ def test_a_parent_that_comes_late_repairs_the_rows_at_the_next_run(visits, suspe
 def test_orphans_alone_leave_the_partition_as_it_was(visits, suspects, batch, pages):
     """A parent that lost its rows empties no table; all rows are in quarantine, and the result says so."""
     publish(visits, GOOD)
-    result = enforce_constraints(
-        batch(GOOD), into(visits, "run-2"), [pages(orphans="quarantine")], into(suspects, "run-2")
-    )
+    result = enforce(batch(GOOD), into(visits, "run-2"), [pages(orphans="quarantine")], into(suspects, "run-2"))
     assert (result.applied, result.reason) == (False, "all 1 rows are orphans and went to silver/visits_quarantine")
     assert (ids(visits), ids(suspects)) == ([1], [1])
 
@@ -339,7 +347,7 @@ def test_an_audit_may_bound_the_orphans_that_a_policy_lets_pass(visits, suspects
     few = Audit(name="orphans_are_few", of="every_visit_has_a_page", per="read", fail_above=0.1)
     target = visits.target(a_run(), partition=DAY, audits=[few])
     with pytest.raises(AuditFailed, match=r"orphans_are_few: above 0\.1"):
-        enforce_constraints(batch(GOOD, (2, 9, "x", 1)), target, [pages(1, orphans="quarantine")], into(suspects))
+        enforce(batch(GOOD, (2, 9, "x", 1)), target, [pages(1, orphans="quarantine")], into(suspects))
     assert (read_back(visits), read_back(suspects)) == ([], [])
 
 
@@ -361,7 +369,7 @@ def test_a_constraint_is_added_only_to_rows_that_satisfy_it(visits, batch):
     with pytest.raises(SchemaMismatch, match="constraint id_is_small is declared as id < 99"):
         add_constraint(visits, name="id_is_small", check="id < 99")
     with pytest.raises(AuditFailed, match="id_is_small=1"):
-        enforce_constraints(batch((10, 1, "x", 1)), into(visits, "run-2"))
+        enforce(batch((10, 1, "x", 1)), into(visits, "run-2"))
 
 
 def test_constraints_survive_overwrite_evolution_and_restore(make_table, spark):
@@ -376,7 +384,7 @@ def test_constraints_survive_overwrite_evolution_and_restore(make_table, spark):
 
     def refuses(held, columns="id INT", row=(9,)):
         with pytest.raises(AuditFailed, match=r"small=1\)"):
-            enforce_constraints(spark.createDataFrame([row], columns), held.target("bad"))
+            enforce(spark.createDataFrame([row], columns), held.target("bad"))
 
     refuses(table)
     wider = make_table(replace(spec, columns={**spec.columns, "more": Column("STRING")}))
@@ -406,7 +414,7 @@ def test_what_another_writer_appends_is_refused_by_the_store_or_reported(make_ta
         write_deltalake(str(table.location), rows((9, 1)), mode="append")
     assert read_back(table) == []
     write_deltalake(str(table.location), rows((1, 1), (2, 9)), mode="append")
-    split = mark_violations(table.read(), table, [pages(1)])
+    split = marked(table.read(), table, [pages(1)])
     assert [row["id"] for row in split["violations"].collect()] == [2]
 
 
@@ -416,37 +424,39 @@ def test_what_another_writer_appends_is_refused_by_the_store_or_reported(make_ta
 def test_options_that_do_not_go_together_are_refused(visits, suspects, batch, pages):
     """In a sentence that names the option; nothing is written."""
     with pytest.raises(ConfigError, match="quarantine must be a target exactly if orphans are put there, not None"):
-        enforce_constraints(batch(GOOD), into(visits), [pages(1, orphans="quarantine")])
+        enforce(batch(GOOD), into(visits), [pages(1, orphans="quarantine")])
     with pytest.raises(ConfigError, match="not silver/visits_quarantine for no reference"):
-        enforce_constraints(batch(GOOD), into(visits), [pages(1)], into(suspects))
+        enforce(batch(GOOD), into(visits), [pages(1)], into(suspects))
     with pytest.raises(ConfigError, match=r"must have a value for page with orphans='unknown', not {}"):
         pages(1, orphans="unknown")
     with pytest.raises(ConfigError, match="must have a value for no column with orphans='refuse'"):
         pages(1, unknown={"page": -1})
     with pytest.raises(ConfigError, match="have a column violations, which this step adds"):
-        enforce_constraints(batch(GOOD).selectExpr("*", "1 AS violations"), into(visits))
+        enforce(batch(GOOD).selectExpr("*", "1 AS violations"), into(visits))
     assert not visits.ledger.exists() or read_back(visits) == []
 
 
 def test_a_foreign_key_that_cannot_work_is_refused(visits, batch, pages):
     """By a column that is not there, a type that never meets, a predicate, a member or a name; nothing is written."""
-    parent = pages(1).parent
+    parent = pages(1)[1]
     with pytest.raises(ConfigError, match="must name a column and its key"):
-        References("none", parent, {})
+        References("none", {})
     for keys in ({"nothing": "page_id"}, {"page": "nothing"}):
         with pytest.raises(ConfigError, match="no column nothing"):
-            enforce_constraints(batch(GOOD), into(visits), [References("odd", parent, keys)])
+            enforce(batch(GOOD), into(visits), [(References("odd", keys), parent)])
     with pytest.raises(SchemaMismatch, match=r"user \(and page_id\) is STRING in the rows and INT in the parent"):
-        enforce_constraints(batch(GOOD), into(visits), [References("odd", parent, {"user": "page_id"})])
-    odd = References("odd", parent, {"page": "page_id"}, where="nope > 1")
+        enforce(batch(GOOD), into(visits), [(References("odd", {"user": "page_id"}), parent)])
+    with pytest.raises(ConfigError, match="parents must be rows for no reference, not for odd"):
+        enforce_constraints(batch(GOOD), into(visits), {"odd": parent})
+    odd = (References("odd", {"page": "page_id"}, where="nope > 1"), parent)
     with pytest.raises(ConfigError, match="where of odd cannot be evaluated"):
-        enforce_constraints(batch(GOOD), into(visits), [odd])
+        enforce(batch(GOOD), into(visits), [odd])
     for member in ("none", 1 << 40):
         with pytest.raises(ConfigError, match=f"must be a value of page, a INT, not {member!r}"):
-            enforce_constraints(batch(GOOD), into(visits), [pages(orphans="unknown", unknown={"page": member})])
+            enforce(batch(GOOD), into(visits), [pages(orphans="unknown", unknown={"page": member})])
     for name in ("seconds_are_positive", "every_visit_has_a_page"):
         with pytest.raises(ConfigError, match=f"references must have names of their own, not {name}"):
-            enforce_constraints(batch(GOOD), into(visits), [pages(1), References(name, parent, {"page": "page_id"})])
+            enforce(batch(GOOD), into(visits), [pages(1), (References(name, {"page": "page_id"}), parent)])
     assert not visits.ledger.exists() or read_back(visits) == []
 
 
@@ -454,8 +464,8 @@ def test_a_foreign_key_that_cannot_work_is_refused(visits, batch, pages):
 def constrained(n):
     table = n.table("id INT!, page INT, day STRING", by=["day"])
     pages = n.frame("number INT", (1,), (2,))
-    known = References("known", pages, {n("page"): n("number")}, orphans="unknown", unknown={n("page"): -1})
+    known = References("known", {n("page"): n("number")}, orphans="unknown", unknown={n("page"): -1}), pages
     rows = n.frame("id INT, page INT, day STRING", (1, 1, "mon"), (2, 9, "mon"))
-    enforce_constraints(rows, table.target(a_run(), partition={n("day"): "mon"}), [known])
+    enforce(rows, table.target(a_run(), partition={n("day"): "mon"}), [known])
     yield table
-    yield mark_violations(rows, table, [References("known", pages, {n("page"): n("number")})])["valid"]
+    yield marked(rows, table, [(References("known", {n("page"): n("number")}), pages)])["valid"]

@@ -83,7 +83,7 @@ def test_the_run_that_wrote_the_rows_stores_their_profile_and_sees_a_wrong_forma
     }
     assert 0 < result.figures["observer_seconds"] < took
     assert finding(result).passed
-    observe_ahead(addresses.read(), addresses, profiles.target(a_run(run_id="recomputed")))
+    observe_ahead(addresses.read(), profiles.target(a_run(run_id="recomputed")), addresses)
     recomputed = [row for row in read_back(profiles) if row["run_id"] == "recomputed"]
     assert exact(Profile.of_rows(stored)) == exact(Profile.of_rows(recomputed))
 
@@ -173,7 +173,7 @@ def test_a_profile_beside_the_load_is_provisional_until_it_is_held_against_the_c
     """It is final if as many rows were committed, and says so if not; a second look changes nothing."""
     for number, (observed, status) in enumerate([(10, "final"), (12, "differs")]):
         into, about = targets(addresses, profiles, run_id=f"run-{number}", inputs={"file": number})
-        observe_ahead(batch(observed), addresses, about)
+        observe_ahead(batch(observed), about, addresses)
         mine = {"run_id": f"run-{number}"}
         assert {row["status"] for row in read_back(profiles) if mine.items() <= row.items()} == {"provisional"}
         with pytest.raises(NotReady, match="has not committed"):
@@ -200,7 +200,7 @@ def test_a_sample_is_the_same_each_time_and_estimates_what_is_not_rare(spark, ma
     sampled = {"sample": 0.1, "sample_by": ["id"]}
     for run in ("run-1", "run-2"):
         part = rows.repartition(3) if run == "run-2" else rows
-        observe_ahead(part, table, profiles.target(a_run(run_id=run)), **sampled)
+        observe_ahead(part, profiles.target(a_run(run_id=run)), table, **sampled)
     first, second = (
         Profile.of_rows(r for r in read_back(profiles) if r["run_id"] == run) for run in ("run-1", "run-2")
     )

@@ -19,10 +19,10 @@ from pyspark.sql.types import StructType
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.meeting import as_held, held_problems
 from dedp_assets.patterns.core.names import identifier
-from dedp_assets.patterns.core.partitions import misfit, quoted, stored_type, text
+from dedp_assets.patterns.core.partitions import misfit, quoted, text
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import DROPPED, TableSpec
-from dedp_assets.patterns.core.schema_changes import made_in_place
+from dedp_assets.patterns.core.schema_changes import CONSTRAINTS, differences, made_in_place
 from dedp_assets.patterns.core.sql_options import reason_of, truth
 from dedp_assets.patterns.delta.log.protocol import unwritable
 from dedp_assets.patterns.delta.log.table_state import TableState
@@ -41,7 +41,6 @@ __all__ = [
     "require_usable",
 ]
 
-_PREFIX = "delta.constraints."
 _LENGTH = re.compile(r"(?:var)?char\((\d+)\)")
 
 
@@ -97,7 +96,7 @@ def alterations(spec: TableSpec, location: str, state: TableState) -> Iterator[s
         if name not in state.columns:
             yield f"ALTER TABLE {table} ADD COLUMNS ({identifier(name)} {column.type}{_comment(column.comment)})"
     for name, predicate in spec.checks.items():
-        if f"{_PREFIX}{name}".lower() not in {key.lower() for key in state.properties}:
+        if f"{CONSTRAINTS}{name}".lower() not in {key.lower() for key in state.properties}:
             yield f"ALTER TABLE {table} ADD CONSTRAINT {identifier(name)} CHECK ({predicate})"
     if stale := {k: v for k, v in spec.table_properties().items() if state.properties.get(k) != v}:
         yield f"ALTER TABLE {table} SET TBLPROPERTIES ({_properties(stale)})"
@@ -124,7 +123,7 @@ def constraints(table: str, state: TableState) -> dict[str, str]:
     for column, kind in state.kinds.items():
         if unfit := misfit(column, kind):
             rules[f"{column}_is_a_partition_value"] = f"NOT {unfit}"
-    checks = {key[len(_PREFIX) :]: value for key, value in state.properties.items() if key.startswith(_PREFIX)}
+    checks = {key[len(CONSTRAINTS) :]: value for key, value in state.properties.items() if key.startswith(CONSTRAINTS)}
     both = {name: f"({rules[name]}) AND ({checks[name]})" for name in rules if name in checks}
     return {**rules, **checks, **both}
 
@@ -279,24 +278,8 @@ def _refuse_migration(spec: TableSpec, state: TableState) -> None:
             f"{spec.name} cannot add {again} once more: its files still hold the dropped columns, whose values would "
             "come back. Choose another name"
         )
-    if differing := list(_differences(spec, state)):
+    if differing := [*differences(spec, state.columns, state.properties)]:
         raise SchemaMismatch(f"{spec.name}: {'; '.join(differing)}: this needs a migration")
-
-
-def _differences(spec: TableSpec, state: TableState) -> Iterator[str]:
-    """Describe the differences between stored and declared columns and constraints of the same name."""
-    widened = {change.path[0] for change in made_in_place(spec, state.columns, state.properties)}
-    for name in (name for name in spec.columns if name in state.columns):
-        column, stored = spec.columns[name], state.columns[name]
-        if column.required and stored["nullable"]:
-            yield f"{name} is declared as required, the table allows NULL"
-        if stored_type(column.type) not in ("", stored["type"]) and name not in widened:
-            yield f"{name} is declared as {column.type}, the table has {stored['type']}"
-    held = {key.lower(): rule for key, rule in state.properties.items()}
-    for name, predicate in spec.checks.items():
-        rule = held.get(f"{_PREFIX}{name}".lower(), predicate)
-        if rule != predicate:
-            yield f"constraint {name} is declared as {predicate}, the table has {rule}"
 
 
 def _properties(properties: Mapping[str, str]) -> str:
