@@ -254,8 +254,10 @@ def _of_names(step: Step, operation: Operation, document: Document, known: Known
             return
         if isinstance(value, Beside) and value not in known.beside:
             yield Fault.at(document, (*path, name), unknown("table in beside", value, known.beside))
-        if isinstance(value, Earlier) and not known.has(value):
-            yield Fault.at(document, (*path, name), unknown("name", value, (*known.upstream, *known.named)))
+        for key, each in value.items() if isinstance(value, Mapping) else [("", value)]:
+            if isinstance(each, Earlier) and not known.has(each):
+                place = (*path, name, key) if key else (*path, name)
+                yield Fault.at(document, place, unknown("name", each, (*known.upstream, *known.named)))
         if operation.name == "account" and name == "read" and value not in known.upstream:
             yield Fault.at(document, (*path, name), unknown("upstream table", value, known.upstream))
         elif operation.name == "account" and name == "read" and known.tallied:

@@ -25,13 +25,17 @@ from dedp_assets.patterns.flow._branches import BranchState
 
 __all__ = ["Beside", "Earlier", "Operation", "account", "operations"]
 
-Role = Literal["rows", "table", "upstream", "branches", "into", "ledger", "beside", "earlier", "object"]
+Role = Literal["rows", "table", "upstream", "branches", "into", "ledger", "beside", "earlier", "frames", "object"]
 """Argument of a positional parameter: the rows of the step before, an upstream table, all upstream tables by name, the
 branches of an upstream table with a fan-in, the target, the log of the target, a further table to write, an earlier
 result by name, or a Python object."""
 
 
-_MAPPINGS: Mapping[Any, Role] = {(Mapping[str, Pinned],): "upstream", (Mapping[str, BranchState],): "branches"}
+_MAPPINGS: Mapping[Any, Role] = {
+    (Mapping[str, Pinned],): "upstream",
+    (Mapping[str, BranchState],): "branches",
+    (Mapping[str, DataFrame],): "frames",
+}
 
 
 class Earlier(Name):
@@ -93,7 +97,7 @@ class Operation:
     def over(self) -> Mapping[str, Role]:
         """Positional parameter -> role of the argument over one table, which stands for any table."""
         of_table: dict[str, Role] = {n: "table" for n in self.data if Table in _members(self._hints[n])}
-        given: dict[str, Role] = {n: "object" for n, role in self.data.items() if role == "branches"}
+        given: dict[str, Role] = {n: "object" for n, role in self.data.items() if role in ("branches", "frames")}
         return {**self.data, **of_table, **given}
 
     @cached_property
@@ -110,7 +114,12 @@ class Operation:
     @cached_property
     def model(self) -> type[Options]:
         """Model of the options, and of the data that a step names."""
-        named: dict[str, Any] = {"beside": Beside, "earlier": Earlier, "object": PythonName}
+        named: dict[str, Any] = {
+            "beside": Beside,
+            "earlier": Earlier,
+            "frames": Mapping[str, Earlier],
+            "object": PythonName,
+        }
         helps, hints = help_of(self.function), self._hints
         parameters = inspect.signature(self.function).parameters
         fields = {}

@@ -216,7 +216,7 @@ class _Run:
                 data[name] = pinned.table
                 options = {**_snapshot(pinned, operation), **options}
             else:
-                data[name] = options.pop(name, None)
+                data[name] = options.pop(name, {} if role == "frames" else None)
         return operation.function(*data.values(), **options)
 
     def _upstream(self, step: Step) -> Pinned:
@@ -225,6 +225,8 @@ class _Run:
     def _filled(self, value: Any) -> Any:  # noqa: ANN401 - any option
         if isinstance(value, Beside):
             return self._beside[value]
+        if isinstance(value, Mapping) and value and all(isinstance(each, Earlier) for each in value.values()):
+            return {name: self._value(each) for name, each in value.items()}
         return self._value(value) if isinstance(value, Earlier) else value
 
     def _target(self) -> Target:

@@ -16,7 +16,7 @@ from dedp_assets.patterns.core.results import Access
 from tests.contracts.test_interface import NOT_FROM_DATA, can_be_stated
 
 PATTERNS = list(patterns())
-NAMED = {"beside", "earlier", "object"}
+NAMED = {"beside", "earlier", "frames", "object"}
 """Roles of data that a step names; rows, upstream table and target come by themselves."""
 
 

@@ -71,6 +71,7 @@ NEEDS = {
             "alerts",
             "cost",
             "lineage",
+            "contract check",
             "letters",
             "verify",
             "versions x/y",

@@ -140,7 +140,7 @@ def made_in_place(
 def differences(
     spec: TableSpec, columns: Mapping[str, Mapping[str, Any]], properties: Mapping[str, str]
 ) -> Iterator[str]:
-    """Describe the differences of stored columns and constraints from the declared ones that no ALTER makes.
+    """Describe the differences from declared columns and constraints that no change in place removes.
 
     Args:
         spec: the declaration.
