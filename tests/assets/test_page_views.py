@@ -94,7 +94,7 @@ def test_20_of_24_hours_are_a_partial_day_that_says_so(partial):
 
 
 def test_each_published_hour_has_the_profile_of_its_rows_in_the_commit(partial):
-    """As many rows and pages as the hour has; a run of an hour that is current leaves record and verdict as they are."""
+    """As many rows and pages as the hour has; a run of a current hour leaves record and verdict as they are."""
     hour = hours(0)[0]
     commit = partial.last(BY_HOUR, hour=hour)
     profile = commit.record.notes["profile"]

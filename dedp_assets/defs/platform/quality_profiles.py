@@ -109,8 +109,8 @@ def quality_profiles(step: Step, visits: Pinned, into: Target) -> WriteResult:
     days = [*_judged(into.table, step.inputs.found)]
     found = sum(days, Measured())
     drifts = [each.value for each in found.measurements if each.metric.startswith(DRIFT) and each.value is not None]
-    told = Measured(found.troubles).finding(REPORT).figures
-    verdict = replace(found.finding(REPORT), severity="warn", figures=told)
+    unusual = Measured(found.troubles).finding(REPORT).figures
+    verdict = replace(found.finding(REPORT), severity="warn", figures=unusual)
     figures = {"greatest_drift": max(drifts, default=None), "troubles": len(found.troubles), "judged_days": len(days)}
     return replace(written, findings=(*written.findings, verdict), figures={**written.figures, **figures})
 
