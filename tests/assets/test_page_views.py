@@ -196,7 +196,6 @@ def test_a_fault_of_the_observer_costs_the_profile_and_no_row(complete, monkeypa
     monkeypatch.setattr(_observed_write, "profile_of", wrong)
     assert not world.compute(BY_HOUR, hour, **{FORCE: "true"}).failure
     assert world.rows(BY_HOUR, hour=hour) == before
-    assert "profile" not in world.last(BY_HOUR, hour=hour).record.notes
     judged = world.evaluation(BY_HOUR, "rows_are_profiled")
     assert (judged.passed, judged.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert "the observer is wrong" in judged.description
