@@ -12,7 +12,8 @@ from deltalake import DeltaTable
 
 from dedp_assets.graph.run.fan_in import NO_BRANCH
 from dedp_assets.graph.run.refusals import Refusal, Refusals
-from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY
+from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY, FORCE
+from dedp_assets.patterns.quality import _observed_write
 from dedp_assets.resources.alerting import outbox_of
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
@@ -90,6 +91,17 @@ def test_20_of_24_hours_are_a_partial_day_that_says_so(partial):
     assert (judged.passed, judged.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert all(hours(0)[hour] in judged.description for hour in REFUSED)
     assert not any(hours(0)[hour] in judged.description for hour in range(20))
+
+
+def test_each_published_hour_has_the_profile_of_its_rows_in_the_commit(partial):
+    """As many rows and pages as the hour has."""
+    profile = partial.last(BY_HOUR, hour=hours(0)[0]).record.notes["profile"]
+    assert {name: (each["rows"], each["distinct"]) for name, each in profile.items()} == {
+        "hour": (3, 1),
+        "page": (3, 3),
+        "views": (3, 1),
+    }
+    assert partial.checks(BY_HOUR)["rows_are_profiled"]
 
 
 def test_the_aligned_day_waits_and_status_says_for_which_hours(partial):
@@ -170,6 +182,27 @@ def test_an_hour_that_is_computed_again_makes_the_day_stale_and_the_rerun_replac
         assert sum(row["views"] for row in rows) == 73
         assert len({row["page"] for row in rows}) == len(rows)
     assert materializations(world, BY_HOUR) == Counter([*hours(0), hours(0)[3]])
+
+
+def test_a_fault_of_the_observer_costs_the_profile_and_no_row(complete, monkeypatch):
+    """The hour is written with the same rows; the check warns, also after a run that finds the hour current."""
+    world, _ = complete
+    hour = hours(0)[5]
+    before = world.rows(BY_HOUR, hour=hour)
+
+    def wrong(*_):
+        raise RuntimeError("the observer is wrong")
+
+    monkeypatch.setattr(_observed_write, "profile_of", wrong)
+    assert not world.compute(BY_HOUR, hour, **{FORCE: "true"}).failure
+    assert world.rows(BY_HOUR, hour=hour) == before
+    judged = world.evaluation(BY_HOUR, "rows_are_profiled")
+    assert (judged.passed, judged.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert "the observer is wrong" in judged.description
+    version = world.ledger(BY_HOUR).version()
+    assert not world.compute(BY_HOUR, hour).failure
+    assert world.ledger(BY_HOUR).version() == version
+    assert not world.checks(BY_HOUR)["rows_are_profiled"]
 
 
 def test_0_of_24_hours_write_nothing_and_raise_one_alert(tmp_path):

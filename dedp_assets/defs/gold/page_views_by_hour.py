@@ -15,7 +15,8 @@ from dedp_assets.graph.declare import (
     lake_table,
 )
 from dedp_assets.partitions import HOURLY
-from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, overwrite_partition, tally
+from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, tally
+from dedp_assets.patterns.quality.online_observer import observe_online
 
 PAGE_VIEWS_BY_HOUR = TableSpec(
     "gold/page_views_by_hour",
@@ -53,7 +54,11 @@ LOOKBACK_HOURS = 47
             'key:"gold/page_views_by_hour" or key:"platform/report_triggers"',
         ),
     ),
-    gates=Gates(AUDITS, if_empty="Warns of an hour without visits, which has no row."),
+    gates=Gates(
+        AUDITS,
+        if_empty="Warns of an hour without visits, which has no row.",
+        reports={"rows_are_profiled": "Warns if an hour was written without a profile, by a fault of the observer."},
+    ),
     about=About(
         owner="team:web-analytics",
         used_by="team:reporting, by contract",
@@ -63,13 +68,13 @@ LOOKBACK_HOURS = 47
             "completeness": "its schedule asks for each hour that is over",
         },
     ),
-    patterns=[overwrite_partition],
+    patterns=[observe_online],
     code_version="1",
 )
 def page_views_by_hour(step: Step, visits: Pinned, into: Target) -> WriteResult:
-    """Count one hour's views by page."""
+    """Count one hour's views by page, and profile the rows in the pass that writes them."""
     begins = f"to_timestamp('{step.key}', 'yyyy-MM-dd-HH')"
     of_hour = f"event_time >= {begins} AND event_time < {begins} + INTERVAL 1 HOUR"
     rows, seen = tally(taken(visits.rows(), rest=PAGE_VIEWS_BY_HOUR, where=of_hour), identity=["visit_id"])
     views = into.table.session.sql(QUERY, visits=rows).selectExpr(f"'{step.key}' AS hour", "*")
-    return overwrite_partition(views, into.reading(seen, represented="views"), allow_empty=True)
+    return observe_online(views, into.reading(seen, represented="views"), allow_empty=True)

@@ -7,7 +7,7 @@ partitions of the branch (the reconciler does), or read the status of the runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import dagster as dg
 
@@ -35,7 +35,13 @@ def observe_skipped(context: dg.AssetExecutionContext, tables: Iterable[Table], 
         context.log.info(f"{key} is skipped: it is of branch {choice.branch}, {choice.reason}")
 
 
-def unjudged(context: dg.AssetExecutionContext) -> Iterator[dg.Output[None]]:
-    """Yield the output of each check of a step without a verdict, which Dagster waits for."""
-    for name in context.assets_def.check_specs_by_output_name:
-        yield dg.Output(None, output_name=name)
+def unjudged(context: dg.AssetExecutionContext, judged: Collection[str] = ()) -> Iterator[dg.Output[None]]:
+    """Yield the output of each check of a step without a verdict, which Dagster waits for.
+
+    Args:
+        context: Dagster's.
+        judged: names of the checks with a verdict.
+    """
+    for output, check in context.assets_def.check_specs_by_output_name.items():
+        if check.name not in judged:
+            yield dg.Output(None, output_name=output)

@@ -52,7 +52,11 @@ def run(context: dg.AssetExecutionContext, work: Work, *, at: datetime) -> Itera
     _observe_failures(context, work.target.name, batch, failures)
     observe_skipped(context, work.tables, batch.skipped)
     if not (failures or batch.broken or batch.skipped):
-        yield from _checks(context, work.target, batch.done, batch.findings)
+        results = [*_checks(context, work.target, batch.done, batch.findings)]
+        yield from results
+        if all(did.unchanged is not None for did in batch.done.values()):
+            # A verdict that is no part of a commit, such as on the write itself, stands until the next write.
+            yield from unjudged(context, [result.check_name or "" for result in results])
         for table in work.tables:
             yield _materialization(context, work, table, batch.done)
         return
