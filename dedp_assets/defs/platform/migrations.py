@@ -155,7 +155,8 @@ def _advanced(run: dg.DagsterRun, config: MigrationConfig, lake: Lake, now: date
     readers = column_readers(config.table, tables, {name: each for name, each in lineages.items() if each})
     into = lake.stored(config.table).target(provenance_of(run, "/".join(KEY), code_version="1", at=now))
     done = migrate_schema(into, now, migration=migration, to=phase, readers=readers)
-    return {"table": config.table, "state": done.reason, "steps": migration.steps(config.table), **_told(done)}
+    steps = dg.MetadataValue.md(migration.steps(config.table))
+    return {"table": config.table, "state": done.reason, "steps": steps, **_told(done)}
 
 
 def _told(done: WriteResult) -> dict[str, Any]:
