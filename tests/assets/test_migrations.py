@@ -178,6 +178,17 @@ def test_readers_of_a_column_are_declared_or_observed(tmp_path):
     assert "silver/visits" not in found
 
 
+def test_declared_and_observed_readers_keep_the_old_columns(tmp_path):
+    """The refusal names tables that read them by declaration, and one whose plan filters by them."""
+    known(tmp_path, "both")
+    lineage = ColumnLineage({}, (Influence("silver/visits", "device_version", "FILTER"),))
+    held_ = json.dumps({"identity": "", "lineage": lineage.to_json()}).encode()
+    Lake(root=str(tmp_path), engine=SparkEngine()).column_lineage("gold/daily_visitors").put("columns.json", held_)
+    _, _, failure = run(tmp_path, DEVICES, OVER)
+    assert "silver/visits_enriched reads device_type" in failure
+    assert "gold/daily_visitors reads device_version" in failure
+
+
 def known(root, phase):
     """Hand-write a log of visits that knows the migration in a phase, without an engine."""
     folder = root / "silver/visits"

@@ -114,10 +114,10 @@ def schema_migrations(
     context: dg.AssetExecutionContext, config: MigrationConfig, lake: Lake, clock: Clock
 ) -> Iterator[Any]:
     """Take one phase of the configured migration, and report the migrations of all tables."""
-    now, told = clock.now(), {}
+    now, metadata = clock.now(), {}
     if config.table or config.name:
         try:
-            told = _advanced(context.run, config, lake, now)
+            metadata = _advanced(context.run, config, lake, now)
         except PatternError as error:
             raise dg.Failure(str(error), metadata={"table": config.table}, allow_retries=False) from error
     states = list(_states(lake))
@@ -130,7 +130,7 @@ def schema_migrations(
         metadata=overdue,
     )
     rows = [dg.TableRecord(each.row()) for each in states]
-    yield dg.MaterializeResult(asset_key=KEY, metadata={"migrations": dg.MetadataValue.table(rows, REPORT), **told})
+    yield dg.MaterializeResult(asset_key=KEY, metadata={"migrations": dg.MetadataValue.table(rows, REPORT), **metadata})
 
 
 migrate_tables = dg.define_asset_job(
@@ -156,10 +156,10 @@ def _advanced(run: dg.DagsterRun, config: MigrationConfig, lake: Lake, now: date
     into = lake.stored(config.table).target(provenance_of(run, "/".join(KEY), code_version="1", at=now))
     done = migrate_schema(into, now, migration=migration, to=phase, readers=readers)
     steps = dg.MetadataValue.md(migration.steps(config.table))
-    return {"table": config.table, "state": done.reason, "steps": steps, **_told(done)}
+    return {"table": config.table, "state": done.reason, "steps": steps, **_metadata(done)}
 
 
-def _told(done: WriteResult) -> dict[str, Any]:
+def _metadata(done: WriteResult) -> dict[str, Any]:
     """Return the findings of a step as metadata: a verdict by name, and the figures."""
     found = labelled(done.figures, {})
     for each in done.findings:

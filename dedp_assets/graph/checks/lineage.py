@@ -67,12 +67,15 @@ def column_origins(tables: Sequence[LakeTable[...]]) -> dict[str, dict[str, list
 def column_readers(
     name: str, tables: Sequence[LakeTable[...]], observed: Mapping[str, ColumnLineage]
 ) -> dict[str, set[str]]:
-    """Return the readers of a table with the columns read, declared and observed; ``device.os`` for a field.
+    """Return the declared and observed readers of a table, each with the columns read.
 
     Args:
         name: the table.
         tables: the declared tables.
-        observed: reader -> column lineage that a run was observed to have.
+        observed: reader -> observed column lineage.
+
+    Returns:
+        Reader -> columns; ``device.os`` for a field of a struct column.
     """
     found = dict[str, set[str]]()
     for reader, columns in column_origins(tables).items():
