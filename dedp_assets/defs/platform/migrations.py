@@ -138,6 +138,14 @@ migrate_tables = dg.define_asset_job(
     selection=dg.AssetSelection.assets(KEY),
     description="One phase of a schema migration; without a configuration, the state of all migrations.",
 )
+migrations_every_morning = dg.ScheduleDefinition(
+    name="migrations_every_morning",
+    job=migrate_tables,
+    cron_schedule="30 5 * * *",
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="At 05:30 UTC, the report alone: warns of old columns that outlive their deadline.",
+)
 
 
 def _advanced(run: dg.DagsterRun, config: MigrationConfig, lake: Lake, now: datetime) -> dict[str, Any]:
