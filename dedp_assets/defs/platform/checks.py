@@ -7,8 +7,8 @@ from dedp_assets.graph.catalogue.selections import running_alone
 check_tables = dg.define_asset_job(
     "check_tables",
     selection=running_alone(),
-    description="Judge every table as it lies there: files, constraints, recency, volume, versions, completeness; "
-    "compute nothing.",
+    description="Judge every table as it lies there: files, schema, constraints, recency, volume, versions, "
+    "completeness; compute nothing.",
 )
 checks_every_morning = dg.ScheduleDefinition(
     name="checks_every_morning",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from dedp_assets.graph.declare.starting import LakeJob
 from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.patterns.core.column_lineage import ColumnLineage
 from dedp_assets.patterns.core.lineage import (
     CONSUMERS,
     LAKE,
@@ -22,7 +23,7 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.observability.dataset_tracker import compare_lineage
 from dedp_assets.patterns.observability.lineage_completeness_metric import measure_lineage
 
-__all__ = ["column_origins", "column_types", "declared_lineage", "judge_lineage"]
+__all__ = ["column_origins", "column_readers", "column_types", "declared_lineage", "judge_lineage"]
 
 
 def declared_lineage(tables: Sequence[LakeTable[...]], jobs: Sequence[LakeJob] = ()) -> LineageGraph:
@@ -61,6 +62,30 @@ def column_origins(tables: Sequence[LakeTable[...]]) -> dict[str, dict[str, list
         for table in tables
         for name, lineage in table.lineage().items()
     }
+
+
+def column_readers(
+    name: str, tables: Sequence[LakeTable[...]], observed: Mapping[str, ColumnLineage]
+) -> dict[str, set[str]]:
+    """Return the declared and observed readers of a table, each with the columns read.
+
+    Args:
+        name: the table.
+        tables: the declared tables.
+        observed: reader -> observed column lineage.
+
+    Returns:
+        Reader -> columns; ``device.os`` for a field of a struct column.
+    """
+    found = dict[str, set[str]]()
+    for reader, columns in column_origins(tables).items():
+        origins = {origin.rpartition(".") for each in columns.values() for origin in each}
+        found[reader] = {column for table, _, column in origins if table == name}
+    for reader, lineage in observed.items():
+        inputs = [each for origin in lineage.columns.values() for each in origin.inputs]
+        read = {each.path for each in (*inputs, *lineage.influences) if each.table == name}
+        found[reader] = found.get(reader, set()) | read
+    return {reader: columns for reader, columns in found.items() if columns and reader != name}
 
 
 def judge_lineage(

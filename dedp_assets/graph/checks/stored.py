@@ -18,7 +18,8 @@ from dedp_assets.graph.declare.defaults import USUAL_NULLS, USUAL_VOLUME, takes_
 from dedp_assets.graph.run.batches import owned_by
 from dedp_assets.graph.run.run_tags import keys_of
 from dedp_assets.patterns.core.activity import Activity, PartitionSize
-from dedp_assets.patterns.core.errors import PatternError
+from dedp_assets.patterns.core.ddl import field
+from dedp_assets.patterns.core.errors import PatternError, SchemaMismatch
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.usual import span_of
@@ -32,6 +33,7 @@ from dedp_assets.patterns.delta import (
 from dedp_assets.patterns.idempotency.proxy import judge_exposure, load_version
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION, judge_versions
 from dedp_assets.patterns.observability.skew_detector import detect_skew
+from dedp_assets.patterns.quality.schema_compatibility_enforcer import enforce_compatibility
 
 if TYPE_CHECKING:
     from dedp_assets.graph.declare.tables import LakeTable
@@ -40,6 +42,8 @@ __all__ = ["STORED", "judge_recency", "stored_checks"]
 
 STORED = {
     "files_are_there": "Every data file that the newest version names is there, whole. Reads the log, not the files.",
+    "declared_schema_is_compatible": "The stored table can take over the declared columns, and readers of the new ones "
+    "can read the stored rows; what is missing is added by the next write. Reads the log alone.",
     "stored_rows_keep_constraints": "Every stored row satisfies NOT NULL and CHECK; in a partition's run, its rows.",
     "data_is_recent": "The newest data is no older than the table declares.",
     "newest_volume_is_usual": "The newest partition that is over has as many rows as usual: as other partitions of the "
@@ -127,6 +131,7 @@ def judge_recency(declared: "LakeTable[...]", table: Table, now: datetime) -> Fi
 def _names(declared: "LakeTable[...]", table: TableSpec) -> list[str]:
     main = table == declared.spec
     offered = {
+        "declared_schema_is_compatible": all(field(name, c.type) for name, c in table.columns.items()),
         "data_is_recent": main and declared.fresh,
         "newest_volume_is_usual": main and takes_volume(declared),
         "null_shares_are_usual": main and takes_null_shares(declared),
@@ -153,6 +158,17 @@ def _files(checked: _Checked) -> Finding:
     return Finding(
         "files_are_there", passed=not lost, figures={"files": len(state.files()), "lost": len(lost)}, note=note
     )
+
+
+def _schema(checked: _Checked) -> Finding:
+    name = "declared_schema_is_compatible"
+    try:
+        held = enforce_compatibility(checked.table.spec, checked.table, mode="BACKWARD", new_columns=True)
+    except SchemaMismatch as error:
+        reasons = str(error).removesuffix(": nothing was written")
+        return Finding(name, passed=False, note=f"{reasons}; `platform/schema_migrations` takes the steps")
+    coming = {kind: ", ".join(names) for kind, names in held.figures.items() if names}
+    return Finding(name, passed=True, figures=coming)
 
 
 def _constraints(checked: _Checked) -> Finding:
@@ -240,6 +256,7 @@ def _is_key(partitions: dg.PartitionsDefinition[str] | None, key: str | None) ->
 
 _JUDGES: Mapping[str, Callable[[_Checked], Finding]] = {
     "files_are_there": _files,
+    "declared_schema_is_compatible": _schema,
     "stored_rows_keep_constraints": _constraints,
     "data_is_recent": _recent,
     "newest_volume_is_usual": _volume,

@@ -97,6 +97,36 @@ def test_a_lost_file_is_named(judged):
     assert "dedp verify" in verdict.description
 
 
+@pytest.mark.parametrize(
+    ("stored", "figures"),
+    [({"id": "long", "day": "date"}, {}), ({"day": "date"}, {"added": "id"}), ({"DAY": "date", "Id": "long"}, {})],
+)
+def test_a_declaration_that_the_stored_table_can_take_over_is_compatible(tmp_path, stored, figures):
+    """The same columns in any order and case, or a missing one that may be NULL, which is named; no engine starts."""
+    verdict = declared_over(tmp_path, stored)
+    assert verdict.passed
+    assert {name: value.value for name, value in verdict.metadata.items()} == figures
+
+
+def test_a_declaration_that_the_stored_table_cannot_take_over_names_each_reason(tmp_path):
+    """A dropped column, a widened type without the property, each by its rule; and the steps of a rename."""
+    verdict = declared_over(tmp_path, {"id": "integer", "day": "date", "device": "string"})
+    assert (verdict.passed, verdict.severity) == (False, dg.AssetCheckSeverity.ERROR)
+    for reason in (
+        "id: integer cannot become long in the stored table without the property delta.enableTypeWidening=true",
+        "device: a stored column is neither dropped nor renamed; rename or drop in steps: declare the new column",
+        "(column_removed); `platform/schema_migrations` takes the steps",
+    ):
+        assert reason in verdict.description
+
+
+def declared_over(root, stored):
+    """The verdict on the declaration of a table whose log has other columns; nobody has an engine."""
+    write_log(root / "gold/totals", stored, ["DAY" if "DAY" in stored else "day"], [])
+    (verdict,) = evaluations(root, NIGHT, SparkEngine(), ["declared_schema_is_compatible"]).values()
+    return verdict
+
+
 @pytest.mark.parametrize(("files", "usual"), [(1, False), (2, True), (4, True), (8, True), (9, False)])
 def test_the_newest_day_is_held_against_the_days_before_it(judged, files, usual):
     """Between half and twice of the median; the figures say what was compared."""
