@@ -44,13 +44,7 @@ PAGE_VIEWS_REPORT = TableSpec(
 QUERY = """
     SELECT page, sum(views) AS views, min_by(hour, struct(-views, hour)) AS busiest_hour FROM {hours} GROUP BY page
 """
-AUDITS = (
-    Audit(
-        name="hours_and_day_agree",
-        sql="count_if(views IS NULL OR visitors > views)",
-        warn_above=0,
-    ),
-)
+AUDITS = (Audit(name="hours_and_day_agree", of="differing", where="views IS NULL OR visitors > views", warn_above=0),)
 CHECKS = {
     "pages_are_of_the_day": "Each page is one of gold/daily_page_views; before that table counted it, the report waits."
 }
