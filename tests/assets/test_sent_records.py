@@ -8,7 +8,6 @@ import pytest
 
 from dedp_assets.defs.platform import alerts, partner_delivery
 from dedp_assets.patterns.connectors import http, topic_sink
-from dedp_assets.patterns.connectors.http_sink import HttpSink
 from dedp_assets.patterns.connectors.sinks import Outgoing
 from dedp_assets.resources.kafka import Kafka
 from dedp_assets.resources.services import Services
@@ -58,7 +57,7 @@ def alerts_by(kafka):
 @pytest.mark.parametrize(("visit", "said"), BROKEN.values(), ids=BROKEN)
 def test_no_sink_of_the_platform_sends_a_record_that_breaks_its_contract(posted, produced, visit, said):
     """Partners and those on duty, by HTTP and by a topic: the refusal names the reason, and nobody was asked."""
-    partners = HttpSink(Services(url="http://nobody.example").at("partners"), contracts=partner_delivery.CONTRACTS)
+    partners = partner_delivery.sink(Services(url="http://nobody.example"))
     for sink, destination in (
         (partners, "blog.example"),
         (alerts_by(""), alerts.DESTINATION),
@@ -71,7 +70,7 @@ def test_no_sink_of_the_platform_sends_a_record_that_breaks_its_contract(posted,
 
 def test_records_as_they_are_declared_are_sent(posted, produced):
     """A failed visit to all; partners get one without a status as well, which is no alert."""
-    partners = HttpSink(Services(url="http://nobody.example").at("partners"), contracts=partner_delivery.CONTRACTS)
+    partners = partner_delivery.sink(Services(url="http://nobody.example"))
     unknown = {**VISIT, "visit_id": "e2", "status": None}
     assert [each.outcome for each in partners.send("a", [record(VISIT), record(unknown)])] == ["accepted"] * 2
     for sink in (alerts_by(""), alerts_by("broker:1")):

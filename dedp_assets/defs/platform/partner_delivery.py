@@ -50,8 +50,13 @@ def partner_delivery(visits: Pinned, into: Target, services: Services) -> WriteR
     return deliver_in_bins(
         rows.sparkSession.sql(EMBEDDED, visits=rows),
         into,
-        HttpSink(services.at("partners"), contracts=CONTRACTS),
+        sink(services),
         columns=RecordColumns(entity="page", order_by=["event_time"], identity="visit_id", payload=SENT),
         destination="partner",
         unit="minute",
     )
+
+
+def sink(services: Services) -> HttpSink:
+    """Return the sink of the partners, an inbox each."""
+    return HttpSink(services.at("partners"), contracts=CONTRACTS)
