@@ -15,6 +15,7 @@ from dedp_assets.graph.run.fan_in import NO_BRANCH
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY, FORCE
 from dedp_assets.resources.alerting import outbox_of
+from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
 from dedp_assets.status import needs
@@ -181,7 +182,7 @@ def test_a_page_that_the_day_has_not_counted_is_refused_by_name_until_it_has(com
     before, monday = of_day(world, REPORT, 0), {"event_date": day(0)}
     table = Lake(root=str(world.settings.lakehouse), engine=SparkEngine()).table(DAILY_PAGE_VIEWS)
     fewer = table.read(monday).filter("page <> '/posts/1'")
-    table.overwrite(fewer, partition=monday, provenance=a_run(table.name))
+    table.overwrite(fewer, partition=monday, provenance=a_run(table.name, at=Clock().now()))
     said = world.compute(REPORT, day(0)).failure
     assert "pages_are_of_the_day: above 0" in said
     assert f'pages_are_of_the_day: {{"event_date":"{day(0)}","page":"/posts/1"}}' in said
