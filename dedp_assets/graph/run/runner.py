@@ -121,9 +121,9 @@ def _checks(
 
 
 def _by_check(context: dg.AssetExecutionContext, findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield findings by the name of their check; rules of the columns, which have none of their own, as one finding.
+    """Yield findings by the name of a check; enforced rules of columns become one finding.
 
-    Rules are enforced by names that a declaration cannot list: of types, and of the partition of the run.
+    Their names cannot be declared as checks: they hold types, and the partition of the run.
     """
     declared = {check.name for check in context.assets_def.check_keys}
     enforced = any(_ENFORCER in spec.metadata["patterns"].split(", ") for spec in context.assets_def.specs)
