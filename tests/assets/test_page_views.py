@@ -10,15 +10,18 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
+from dedp_assets.defs.gold.daily_page_views import DAILY_PAGE_VIEWS
 from dedp_assets.graph.run.fan_in import NO_BRANCH
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY, FORCE
 from dedp_assets.patterns.quality import _observed_write
 from dedp_assets.resources.alerting import outbox_of
+from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
 from dedp_assets.status import needs
 from tests.assets.conftest import day, page_views, world_in
+from tests.helpers import a_run
 
 pytestmark = [pytest.mark.spark, pytest.mark.budget(90, "24 hours, each a partition, and days made of them")]
 
@@ -203,6 +206,25 @@ def test_a_fault_of_the_observer_costs_the_profile_and_no_row(complete, monkeypa
     assert not world.compute(BY_HOUR, hour).failure
     assert world.ledger(BY_HOUR).version() == version
     assert not world.checks(BY_HOUR)["rows_are_profiled"]
+
+
+def test_a_page_that_the_day_has_not_counted_is_refused_by_name_until_it_has(complete):
+    """The report stays as it was; the run that follows the day's count publishes the page."""
+    world, _ = complete
+    assert world.checks(REPORT)["pages_are_of_the_day"]
+    before, monday = of_day(world, REPORT, 0), {"event_date": day(0)}
+    table = Lake(root=str(world.settings.lakehouse), engine=SparkEngine()).table(DAILY_PAGE_VIEWS)
+    fewer = table.read(monday).filter("page <> '/posts/1'")
+    table.overwrite(fewer, partition=monday, provenance=a_run(table.name, at=Clock().now()))
+    said = world.compute(REPORT, day(0)).failure
+    assert "pages_are_of_the_day: above 0" in said
+    assert f'pages_are_of_the_day: {{"event_date":"{day(0)}","page":"/posts/1"}}' in said
+    assert world.evaluation(REPORT, "pages_are_of_the_day").metadata["pages_are_of_the_day"].value == 1
+    assert of_day(world, REPORT, 0) == before
+    assert not world.compute(table.name, day(0), **{FORCE: "true"}).failure
+    assert (REPORT, day(0)) in world.react()
+    assert world.checks(REPORT)["pages_are_of_the_day"]
+    assert sorted(map(str, of_day(world, REPORT, 0))) == sorted(map(str, before))
 
 
 def test_0_of_24_hours_write_nothing_and_raise_one_alert(tmp_path):

@@ -20,11 +20,12 @@ from dedp_assets.partitions import DAILY
 from dedp_assets.patterns import (
     Audit,
     Column,
+    References,
     TableSpec,
     Target,
     WriteResult,
+    enforce_constraints,
     join_branches,
-    overwrite_partition,
     plan_aligned,
 )
 
@@ -43,20 +44,17 @@ PAGE_VIEWS_REPORT = TableSpec(
 QUERY = """
     SELECT page, sum(views) AS views, min_by(hour, struct(-views, hour)) AS busiest_hour FROM {hours} GROUP BY page
 """
-AUDITS = (
-    Audit(
-        name="hours_and_day_agree",
-        sql="count_if(views IS NULL OR visitors IS NULL OR visitors > views)",
-        warn_above=0,
-    ),
-)
+AUDITS = (Audit(name="hours_and_day_agree", of="differing", where="views IS NULL OR visitors > views", warn_above=0),)
+CHECKS = {
+    "pages_are_of_the_day": "Each page is one of gold/daily_page_views; before that table counted it, the report waits."
+}
 
 
 @lake_table(
     PAGE_VIEWS_REPORT,
     reads=Reads({PAGE_VIEWS_BY_HOUR: aligned(hour_to_day("hour")), DAILY_PAGE_VIEWS: same("event_date")}),
     runs=Runs(DAILY),
-    gates=Gates(AUDITS, if_empty="Warns of a day without visits, which has no row."),
+    gates=Gates(AUDITS, checks=CHECKS, if_empty="Warns of a day without visits, which has no row."),
     about=About(
         owner="team:web-analytics",
         used_by="whoever plans what is published when",
@@ -65,11 +63,15 @@ AUDITS = (
         # Whoever plans meets at ten. The last hour of a day is counted ten minutes after midnight.
         expects=Expects(due=Due("09:00", warn_at=0.8)),
     ),
-    patterns=[plan_aligned, overwrite_partition],
-    code_version="1",
+    patterns=[plan_aligned, enforce_constraints],
+    code_version="2",
 )
 def page_views_report(step: Step, hours: Pinned, day: Pinned, into: Target) -> WriteResult:
-    """Join the sums of a day's hours to the day's distinct visitors, page by page."""
+    """Join the sums of a day's hours to the day's distinct visitors, page by page; refuse pages without the latter."""
     views = into.table.session.sql(QUERY, hours=hours.rows())
     report = join_branches(views, day.rows().select("page", "visitors"), keys=["page"])
-    return overwrite_partition(report.selectExpr(f"DATE '{step.key}' AS event_date", "*"), into, allow_empty=True)
+    # Hours and day are counted by runs of their own: a page may be in an hour before the day has it.
+    (of_the_day,) = CHECKS
+    counted = References(of_the_day, keys={"event_date": "event_date", "page": "page"})
+    rows = report.selectExpr(f"DATE '{step.key}' AS event_date", "*")
+    return enforce_constraints(rows, into, {of_the_day: day.rows()}, references=[counted], allow_empty=True)

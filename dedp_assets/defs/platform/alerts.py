@@ -1,5 +1,7 @@
 """Failed visits, forwarded in order of processing, and the receipts of the deliveries."""
 
+from dataclasses import replace
+
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.checks.letters import taken
 from dedp_assets.graph.declare import About, Pinned, Reads, Runs, lake_table, same
@@ -9,6 +11,7 @@ from dedp_assets.patterns.connectors.http_sink import HttpSink
 from dedp_assets.patterns.connectors.receipts import RECEIPT
 from dedp_assets.patterns.connectors.sinks import Sink
 from dedp_assets.patterns.connectors.topic_sink import TopicSink
+from dedp_assets.patterns.core.json_schemas import record_schema_of
 from dedp_assets.patterns.value.fifo_orderer import RecordColumns
 from dedp_assets.resources import kafka as broker
 from dedp_assets.resources import services as inboxes
@@ -25,6 +28,9 @@ ALERTS = TableSpec(
 DESTINATION = "alerts"
 RULE = "status >= 500"
 SENT = ("visit_id", "event_time", "page", "status")
+_FAILED_VISITS = replace(VISITS, checks={**VISITS.checks, "visit_failed": RULE})
+CONTRACTS = {DESTINATION: record_schema_of(_FAILED_VISITS, columns=SENT)}
+"""Contract of the alerts: the columns of silver/visits, with a status that says failure."""
 
 
 def lacking() -> str:
@@ -65,6 +71,6 @@ def alerts(visits: Pinned, into: Target, kafka: Kafka, services: Services) -> Wr
 def sink(kafka: Kafka, services: Services) -> Sink:
     """Choose the sink of alerts: a topic, created if needed, or without a broker the HTTP service."""
     if not kafka.bootstrap:
-        return HttpSink(services.at("partners"))
+        return HttpSink(services.at("partners"), contracts=CONTRACTS)
     kafka.model_copy(update={"topic": DESTINATION}).create(partitions=1)
-    return TopicSink(broker.client(kafka.bootstrap))
+    return TopicSink(broker.client(kafka.bootstrap), contracts=CONTRACTS)

@@ -6,6 +6,8 @@ from dedp_assets.partitions import DAILY
 from dedp_assets.patterns import Column, RecordColumns, TableSpec, Target, WriteResult, deliver_in_bins
 from dedp_assets.patterns.connectors.http_sink import HttpSink
 from dedp_assets.patterns.connectors.receipts import RECEIPT
+from dedp_assets.patterns.connectors.sinks import OTHERS
+from dedp_assets.patterns.core.json_schemas import record_schema_of
 from dedp_assets.resources.services import Services, lacking
 
 PARTNER_DELIVERY = TableSpec(
@@ -20,6 +22,8 @@ EMBEDDED = """
     FROM {visits} WHERE lower(referrer) RLIKE '^https?://[^/?#]'
 """
 SENT = ("visit_id", "event_time", "page", "status")
+CONTRACTS = {OTHERS: record_schema_of(VISITS, columns=SENT)}
+"""Contract of the records of every partner."""
 
 
 @lake_table(
@@ -46,8 +50,13 @@ def partner_delivery(visits: Pinned, into: Target, services: Services) -> WriteR
     return deliver_in_bins(
         rows.sparkSession.sql(EMBEDDED, visits=rows),
         into,
-        HttpSink(services.at("partners")),
+        sink(services),
         columns=RecordColumns(entity="page", order_by=["event_time"], identity="visit_id", payload=SENT),
         destination="partner",
         unit="minute",
     )
+
+
+def sink(services: Services) -> HttpSink:
+    """Return the sink of the partners, an inbox each."""
+    return HttpSink(services.at("partners"), contracts=CONTRACTS)

@@ -5,7 +5,7 @@ A partition is settled if its last commit was computed from the same inputs by t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -168,10 +168,9 @@ class Batch(Attempts):
     read: dict[str, Inputs] = field(default_factory=dict)
 
     @property
-    def findings(self) -> Iterator[tuple[str, Finding]]:
-        """The findings of partitions refused by audits, each with the partition key."""
-        for key, error in self.errors.items():
-            yield from ((key, finding) for finding in (error.findings if isinstance(error, AuditFailed) else ()))
+    def findings(self) -> dict[str, Sequence[Finding]]:
+        """The findings of partitions refused by audits, by partition key."""
+        return {key: error.findings for key, error in self.errors.items() if isinstance(error, AuditFailed)}
 
     def failures(self) -> dict[str, str]:
         """Return, for each partition that failed or was held, the reason in one sentence."""

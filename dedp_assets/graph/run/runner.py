@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -19,6 +20,8 @@ from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.delta import Table
 
 __all__ = ["run"]
+
+_ENFORCER, _RULES = "quality.constraints_enforcer", "constraints_hold"
 
 Event = dg.MaterializeResult[Any] | dg.AssetCheckResult | dg.AssetCheckEvaluation | dg.Output[None]
 
@@ -74,7 +77,7 @@ def run(context: dg.AssetExecutionContext, work: Work, *, at: datetime) -> Itera
 
 def _pass_on(context: dg.AssetExecutionContext, work: Work, batch: Batch) -> Iterator[Event]:
     """Yield results that let later steps go on, and no materialization of a failed or skipped partition."""
-    yield from _checks(context, work.target, batch.done, ()) if batch.done else unjudged(context)
+    yield from _checks(context, work.target, batch.done, {}) if batch.done else unjudged(context)
     yield from _evaluations(context, work.target.name, batch)
     for table in work.tables:
         yield dg.MaterializeResult(asset_key=table.name.split("/"), metadata=_NO_MATERIALIZATION)
@@ -102,27 +105,49 @@ def _checks(
     context: dg.AssetExecutionContext,
     target: Table,
     done: Mapping[str, Did],
-    refused: Iterable[tuple[str, Finding]],
+    refused: Mapping[str, Sequence[Finding]],
 ) -> Iterator[dg.AssetCheckResult]:
     """Yield one result per check, the worst of the run's partitions, with the figures of each partition."""
     declared = {check.name for check in context.assets_def.check_keys}
     seen: dict[str, dict[str, Finding]] = {}
     for key, did in done.items():
-        for finding in findings_of(did.commits.get(target)):
+        for finding in _by_check(context, findings_of(did.commits.get(target))):
             seen.setdefault(finding.name, {})[key] = finding
         returned = did.results[target].findings if target in did.results else ()
-        for finding in returned:
+        for finding in _by_check(context, returned):
             if finding.name in declared:
                 seen.setdefault(finding.name, {})[key] = finding
-    for key, finding in refused:
-        seen.setdefault(finding.name, {})[key] = finding
+    for key, findings in refused.items():
+        for finding in _by_check(context, findings):
+            seen.setdefault(finding.name, {})[key] = finding
     for name, by_key in seen.items():
         yield check_result(target.name, name, by_key, contracts_of(context).get(target.name, ""))
 
 
+def _by_check(context: dg.AssetExecutionContext, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield findings by the name of a check; enforced rules of columns become one finding.
+
+    Their names cannot be declared as checks: they hold types, and the partition of the run.
+    """
+    declared = {check.name for check in context.assets_def.check_keys}
+    enforced = any(_ENFORCER in spec.metadata["patterns"].split(", ") for spec in context.assets_def.specs)
+    rules = list[Finding]()
+    for finding in findings:
+        if enforced and (finding.name == _RULES or finding.name not in declared):
+            rules.append(finding)
+        else:
+            yield finding
+    if rules:
+        worst = max(rules, key=lambda each: (each.refuses, not each.passed))
+        figures = {name: figure for each in rules for name, figure in each.figures.items()}
+        note = "; ".join(f"{each.name}: {each.note}" for each in rules if not each.passed)
+        yield replace(worst, name=_RULES, figures=figures, note=note)
+
+
 def _evaluations(context: dg.AssetExecutionContext, table: str, batch: Batch) -> Iterator[dg.AssetCheckEvaluation]:
     """Yield the verdicts on refused partitions as separate non-blocking evaluations."""
-    for key, finding in batch.findings:
+    refused = [(key, each) for key, found in batch.findings.items() for each in _by_check(context, found)]
+    for key, finding in refused:
         result = check_result(table, finding.name, {key: finding}, contracts_of(context).get(table, ""))
         yield dg.AssetCheckEvaluation(
             asset_key=dg.AssetKey(table.split("/")),

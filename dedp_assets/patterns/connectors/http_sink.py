@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 
 from dedp_assets.patterns.connectors.http import Service, checked
 from dedp_assets.patterns.connectors.parts import sentence
-from dedp_assets.patterns.connectors.sinks import Answer, Outgoing, refusal
+from dedp_assets.patterns.connectors.sinks import Answer, Outgoing, contract_of, refusal
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.json_schemas import RecordSchema
 
@@ -28,7 +28,8 @@ class HttpSink:
     Attributes:
         service: the service; a destination is a path below its URL.
         limit: the most records that one request may hold.
-        contracts: destination -> contract of its records: one that breaks it is refused and not sent.
+        contracts: destination, or ``*`` for all others -> contract of its records: one that breaks it is refused and
+            not sent.
     """
 
     service: Service
@@ -52,7 +53,7 @@ class HttpSink:
             ContractError: if an answer lacks records, has others, or an outcome that nobody knows.
             NotReady: if the service does not answer.
         """
-        contract = self.contracts.get(destination)
+        contract = contract_of(self.contracts, destination)
         refused = {record.id: answer for record in records if (answer := refusal(record, contract))}
         asked = [record for record in records if record.id not in refused]
         answers = refused | (self._send(destination, asked) if asked else {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, Protocol, TypeAlias, TypeVar, get_args
@@ -11,9 +11,12 @@ from typing import Literal, Protocol, TypeAlias, TypeVar, get_args
 from dedp_assets.patterns.connectors.parts import calling, is_text, sentence
 from dedp_assets.patterns.core.json_schemas import RecordSchema, record_faults
 
-__all__ = ["Answer", "Outgoing", "Sink", "in_requests", "refusal", "send"]
+__all__ = ["OTHERS", "Answer", "Outgoing", "Sink", "contract_of", "in_requests", "refusal", "send"]
 
 T = TypeVar("T")
+
+OTHERS = "*"
+"""Stands for the destinations that contracts do not name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,11 @@ def send(
         if not waiting or stuck or requests == attempts:
             return [answers[record.id] for record in records], requests
         time.sleep(pause_seconds * 2 ** (requests - 1))
+
+
+def contract_of(contracts: Mapping[str, RecordSchema], destination: str) -> RecordSchema | None:
+    """Return the contract of a destination's records, or that of :data:`OTHERS`; ``None`` without either."""
+    return contracts.get(destination, contracts.get(OTHERS))
 
 
 def refusal(record: Outgoing, contract: RecordSchema | None) -> Answer | None:

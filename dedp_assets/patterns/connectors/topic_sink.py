@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dedp_assets.patterns.connectors.parts import kafka_said, sentence
 from dedp_assets.patterns.connectors.schema_registry import SchemaRegistry, framed, latest_schema
-from dedp_assets.patterns.connectors.sinks import Answer, Outgoing, refusal
+from dedp_assets.patterns.connectors.sinks import Answer, Outgoing, contract_of, refusal
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.extras import optional
 from dedp_assets.patterns.core.json_schemas import RecordSchema
@@ -41,7 +41,8 @@ class TopicSink:
         give_up_seconds: how long a record is tried to be sent.
         schemas: registry whose newest schema of ``<destination>-value`` each record names in a header of 5 bytes;
             ``None`` sends records without a header.
-        contracts: destination -> contract of its records: one that breaks it is refused and not sent.
+        contracts: destination, or ``*`` for all others -> contract of its records: one that breaks it is refused and
+            not sent.
     """
 
     client: Mapping[str, Any]
@@ -64,7 +65,7 @@ class TopicSink:
 
     def send(self, destination: str, records: Sequence[Outgoing]) -> Sequence[Answer]:
         """Send records and wait for the broker's acknowledgements; requests never overlap."""
-        answers, contract = [_UNANSWERED] * len(records), self.contracts.get(destination)
+        answers, contract = [_UNANSWERED] * len(records), contract_of(self.contracts, destination)
         header = framed(latest_schema(self.schemas, f"{destination}-value").id, b"") if self.schemas else b""
         with self._lock:
             # A producer that failed, or gave up a record, takes no more of it.

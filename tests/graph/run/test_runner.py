@@ -16,6 +16,7 @@ from dedp_assets.patterns.core.errors import AuditFailed
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, Target
+from dedp_assets.patterns.quality.constraints_enforcer import enforce_constraints
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
@@ -162,3 +163,37 @@ def test_a_run_names_the_version_of_the_contract_in_its_record_and_in_each_check
     assert done.success == passes
     assert given[0].run.notes["contracts"] == {"gold/totals": "1.2.0"}
     assert {name: evaluated[name] for name in ("sold", "dated")} == {"sold": "1.2.0", "dated": "1.2.0"}
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_enforced_rules_without_a_check_of_their_own_are_one_check(resources, passes):
+    """Under names that no check may have; a foreign key that is declared keeps its own, and all figures are shown."""
+    rules = {"id_is_not_null": 0, f"lies_in_day={DAY}": 0, "id_is_a_DECIMAL(10,2)": 0 if passes else 3}
+    broken = [Finding(name, not n, figures={name: n}, note="above 0" if n else "") for name, n in rules.items()]
+
+    @lake_table(
+        TOTALS,
+        reads=Reads({SOURCE: same("day")}),
+        runs=Runs(DAYS),
+        gates=Gates(checks={"parents_are_known": "Says so."}),
+        about=About("team:x"),
+        patterns=[enforce_constraints],
+        code_version="1",
+    )
+    def totals(step: Step, source: Pinned, into: Target) -> WriteResult:
+        """Judge a foreign key, and rules of the columns."""
+        more = ("rows_lie_in_their_partition", "rows_are_accounted_for", "constraints_hold", "parents_are_known")
+        found = (*(Finding(name, passed=True) for name in more), *broken)
+        if not passes:
+            raise AuditFailed("gold/totals: nothing published", findings=found)
+        return WriteResult(into.name, 0, applied=False, changed=False, reason="nothing new", findings=found)
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = dg.materialize(
+            [totals.definition()], partition_key=DAY, resources=resources, instance=instance, raise_on_error=False
+        )
+        evaluated = {each.check_name: each for each in done.get_asset_check_evaluations()}
+    judged = evaluated["constraints_hold"]
+    assert (done.success, judged.passed, evaluated["parents_are_known"].passed) == (passes, passes, True)
+    assert {name: judged.metadata[name].value for name in rules} == rules
+    assert judged.description == (None if passes else f"{DAY}: id_is_a_DECIMAL(10,2): above 0")
