@@ -94,6 +94,9 @@ def _arguments(operation: Operation, given: Mapping[str, Any]) -> tuple[dict[str
         elif role == "earlier":
             stated[name] = f"earlier_{name}"
             pinned[f"earlier_{name}"] = _pinned(value)
+        elif role == "frames":
+            stated[name] = {key: f"{name}_{number}" for number, key in enumerate(value)}
+            pinned |= {f"{name}_{number}": _pinned(each) for number, each in enumerate(value.values())}
         elif role == "beside":
             stated[name] = value.name
             beside.append(value)

@@ -51,6 +51,10 @@ from dedp_assets.patterns.ingestion.transformation_replicator import declare_tra
 from dedp_assets.patterns.modeling.current_dimension import NEWEST, keep_current_and_history, keep_newest
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION, ChangeStream, keep_versions
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish
+from dedp_assets.patterns.quality.constraints_enforcer import VIOLATION, References, enforce_constraints
+from dedp_assets.patterns.quality.offline_observer import PROFILE, PROFILED_BY, observe_offline
+from dedp_assets.patterns.quality.online_observer import observe_online
+from dedp_assets.patterns.quality.schema_migrator import Migration, migrate_schema
 from dedp_assets.patterns.value.bin_pack_orderer import deliver_in_bins
 from dedp_assets.patterns.value.fifo_orderer import RecordColumns, deliver_in_order
 from dedp_assets.patterns.value.local_aggregator import Layout, lay_out
@@ -68,7 +72,7 @@ pytestmark = [
 FUZZ = settings.get_current_profile_name() == "fuzz"
 READS = ("state", "version", "transactions", "history", "commits", "latest", "changed", "changes", "exists")
 MONDAY, TUESDAY = {"day": "mon"}, {"day": "tue"}
-UNLIKE = {"asked_at", "dead_lettered_at", "was_present"}
+UNLIKE = {"asked_at", "dead_lettered_at", "was_present", *(c for c, of in PROFILE.items() if of.technical)}
 
 
 @dataclass
@@ -631,11 +635,67 @@ def parallel(world):
         )
 
 
+def enforced(world):
+    """Orphans are put aside into another table; those of one run belong to its others."""
+    columns, into = "id INT, page INT, day STRING", {"partition": MONDAY}
+    world.table("visited", columns, by=["day"])
+    world.table("orphans", columns, more=VIOLATION, by=["day"])
+    known = References("every_visit_has_a_page", {"page": "page"}, orphans="quarantine")
+
+    def write(w, name, *pages):
+        rows = w.frame(columns, *[(n, n, "mon") for n in pages])
+        target, aside = w["visited"].target(run(name), **into), w["orphans"].target(run(name), **into)
+        enforce_constraints(rows, target, {known.name: w.frame("page INT", (1,), (2,))}, aside, references=[known])
+
+    write(world, "base", 1, 9)
+    yield lambda w: write(w, "1", 1, 2, 8)
+    yield lambda w: write(w, "2", 2)
+
+
+def observed(world):
+    """Rows with the profile in the record of the same commit."""
+    columns = "id INT, day STRING"
+    table = world.table("seen", columns, by=["day"])
+    observe_online(world.frame(columns, (1, "mon")), table.target(run("0"), partition=MONDAY))
+    for name, number in (("1", 2), ("2", 3)):
+        yield lambda w, name=name, number=number: observe_online(
+            w.frame(columns, (number, "mon")), w["seen"].target(run(name), partition=MONDAY)
+        )
+
+
+def profiled(world):
+    """Two observers of one table, of which one comes second."""
+    columns = "page STRING, day STRING"
+    table = world.table("read", columns, by=["day"])
+    world.specs["profiles"] = TableSpec("profiles", PROFILE, PROFILED_BY)
+    for number, day in enumerate(("mon", "tue")):
+        table.append(world.frame(columns, ("/", day)), provenance=run(day, sequence=number + 1))
+        if day == "mon":
+            observe_offline(table, world["profiles"].target(run("base")))
+    for name in ("1", "2"):
+        yield lambda w, name=name: observe_offline(w["read"], w["profiles"].target(run(name)))
+
+
+def migrated(world):
+    """The next phase of a migration, and rows of a run that writes meanwhile."""
+    columns = "id INT, site STRING, page STRING, day STRING"
+    renames = Migration("pages", rename={"site": "page"}, grace_days=0)
+    table = world.table("renamed", "id INT, site STRING, day STRING", by=["day"])
+    table.append(world.frame("id INT, site STRING, day STRING", (1, "/", "mon")), provenance=run("0", sequence=1))
+    migrate_schema(table.target(run("added")), NOW, migration=renames, to="added")
+    world.table("renamed", columns, by=["day"])
+    yield lambda w: migrate_schema(w["renamed"].target(run("1")), NOW, migration=renames, to="both")
+    yield lambda w: overwrite_partition(
+        w.frame(columns, (2, "/a", "/a", "mon")), w["renamed"].target(run("2"), partition=MONDAY)
+    )
+
+
 def beside(world):
     """The folder of a world."""
     return CsvFolder(str(world.root / "csv"))
 
 
+CASES += [enforced, observed, profiled, migrated]
 CASES += [parallel, versions_of, partial(versions_of, second="switch"), partitions_loaded, packed, streamed, vacuumed]
 CASES += [
     partial(replicated, replicate=replicate_table, declare=declare_replica),
@@ -643,8 +703,8 @@ CASES += [
 ]
 IN_A_DATABASE = {"capture_changes", "write_transaction"}
 """PostgreSQL keeps their runs apart: by the slot, which one connection reads, and by rows that a transaction locks."""
-BY_ANOTHER = {"apply_changes": merged_in_order}
-"""A write by the rule of another case: a merge at the position that its history had."""
+BY_ANOTHER = {"apply_changes": merged_in_order, "observe_ahead": profiled, "reconcile_profile": profiled}
+"""A write by the rule of another case: a merge at the position that its history had, and profiles of a run."""
 
 
 UNDER_ONE_LOCK = {"grouped", "replicated", "vacuumed", "versions_of"}

@@ -77,11 +77,11 @@ def enforce_constraints(
         >>> parents = {known.name: pages}
         >>> visits = table("visits", {"id": Column("INT", required=True), "page": Column("INT")}, (1, 2))
         >>> wrong, right = frame("id INT, page INT", (None, 2), (3, 9)), frame("id INT, page INT", (1, 1), (3, None))
+        >>> enforce_constraints(right, visits.target(run), parents, references=[known]).reason
+        '2 rows published'
         >>> enforce_constraints(wrong, visits.target(run), parents, references=[known])
         Traceback (most recent call last):
         dedp_assets.patterns.core.errors.AuditFailed: visits all: nothing published. id_is_not_null: above 0 ...
-        >>> enforce_constraints(right, visits.target(run), parents, references=[known]).reason
-        '2 rows published'
         >>> rows(visits)
         [(1, 1), (3, None)]
     """

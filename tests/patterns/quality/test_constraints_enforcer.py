@@ -324,7 +324,7 @@ def test_a_parent_that_comes_late_repairs_the_rows_at_the_next_run(visits, suspe
         result = enforce(rows, into(visits, f"run-{version}", **inputs), [foreign], aside(f"run-{version}", **inputs))
         held = {row["id"]: row["page"] for row in read_back(visits)}
         away = {row["id"]: row["violations"] for row in read_back(suspects)} if kept else None
-        return held, away, result.figures[foreign.name], visits.ledger.commit(result.version).record.verdict
+        return held, away, result.figures[foreign[0].name], visits.ledger.commit(result.version).record.verdict
 
     missing = {1: 1, 3: None} if kept else {1: 1, 2: -1, 3: None}
     orphan = {2: ["every_visit_has_a_page"]} if kept else None
