@@ -141,16 +141,16 @@ def test_a_delivery_is_loaded_as_it_was_looked_at(loaded, monkeypatch):
 
 def test_what_upstream_gains_between_pin_and_read_waits_for_the_next_run(loaded, monkeypatch):
     """Silver's commit holds exactly the rows of the version it names; the late ones come with their own."""
-    late, tally = visits_of(0, count=3, seed=9), silver.tally
+    late, tally = visits_of(0, count=3, seed=9), silver.tally_fields
 
     def meanwhile(*arguments, **options):
-        monkeypatch.setattr(silver, "tally", tally)
+        monkeypatch.setattr(silver, "tally_fields", tally)
         loaded.land(day(3), visits_of(3), late=late)
         assert loaded.platform.compute("bronze/visits", partition=day(3)).failure == ""
         return tally(*arguments, **options)
 
     pinned = loaded.last("silver/visits", event_date=day(0)).record.inputs
-    monkeypatch.setattr(silver, "tally", meanwhile)
+    monkeypatch.setattr(silver, "tally_fields", meanwhile)
     assert loaded.compute("silver/visits", day(0), **{FORCE: "true"}).failure == ""
     assert loaded.last("silver/visits", event_date=day(0)).record.inputs == pinned
     assert len(loaded.ids("silver/visits", event_date=day(0))) == 40
