@@ -26,7 +26,7 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.delta import Table
 from tests.components import in_yaml
-from tests.contracts.test_rerun_law import SKETCHES, Example, execute
+from tests.contracts.test_rerun_law import OF_PROFILES, Example, execute
 from tests.examples import tables_in
 from tests.fixtures import empty_database
 from tests.sinks import Inbox
@@ -96,7 +96,7 @@ def stored(table: Table) -> Counter[str]:
     """The rows of a table by an independent reader, apart from the places in a database's log."""
     rows = DeltaTable(str(table.location)).to_pyarrow_table().to_pylist()
     return Counter(
-        str({name: value for name, value in row.items() if name not in (*OF_LOG, *SKETCHES)}) for row in rows
+        str({name: value for name, value in row.items() if name not in (*OF_LOG, *OF_PROFILES)}) for row in rows
     )
 
 

@@ -81,8 +81,8 @@ def execute(statement: doctest.Example, space: dict[str, Any]) -> None:
     exec(compile(ast.parse(statement.source), "<example>", "exec"), space)  # noqa: S102 - the library's own text
 
 
-SKETCHES = {name for name, column in PROFILE.items() if column.type == "BINARY"}
-"""Columns of profiles with sketches, whose bytes are other ones in each run."""
+OF_PROFILES = {"observation", "table_version", "data_version", *(c for c, of in PROFILE.items() if of.type == "BINARY")}
+"""Columns of profiles with the observed version, and with sketches, whose bytes are other ones in each run."""
 
 
 def contents(space: dict[str, Any]) -> dict[str, Counter[str]]:
@@ -90,7 +90,7 @@ def contents(space: dict[str, Any]) -> dict[str, Counter[str]]:
     tables = {name: value for name, value in space.items() if isinstance(value, Table) and value.ledger.exists()}
     rows = {name: DeltaTable(str(each.location)).to_pyarrow_table().to_pylist() for name, each in tables.items()}
     return {
-        name: Counter(str({c: v for c, v in row.items() if c not in SKETCHES}) for row in held)
+        name: Counter(str({c: v for c, v in row.items() if c not in OF_PROFILES}) for row in held)
         for name, held in rows.items()
     }
 

@@ -679,7 +679,7 @@ def profiled(world):
 def migrated(world):
     """The next phase of a migration, and rows of a run that writes meanwhile."""
     columns = "id INT, site STRING, page STRING, day STRING"
-    renames = Migration("pages", rename={"site": "page"}, grace_days=0)
+    renames = Migration(name="pages", rename={"site": "page"}, grace_days=0)
     table = world.table("renamed", "id INT, site STRING, day STRING", by=["day"])
     table.append(world.frame("id INT, site STRING, day STRING", (1, "/", "mon")), provenance=run("0", sequence=1))
     migrate_schema(table.target(run("added")), NOW, migration=renames, to="added")
