@@ -491,6 +491,7 @@ class Known:
                 "quarantine": None,
                 "references": [References("known", {"page": "page"})],
             },
+            "enforce_compatibility": {"new": self.visits, "table": daily, "mode": "BACKWARD", "new_columns": True},
             "mark_violations": {"rows": self.visits, "table": daily, "parents": {}, "references": []},
             "add_constraint": {"table": daily, "name": "positive", "check": "id > 0"},
             "both_forms": {"rows": self.visits, "into": None, "migration": _RENAMES},
