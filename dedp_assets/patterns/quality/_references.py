@@ -80,7 +80,8 @@ def bound(references: Sequence[References], parents: Mapping[str, DataFrame]) ->
     names = [each.name for each in references]
     if {*names} != {*parents}:
         raise ConfigError(
-            f"parents must be rows for {', '.join(names) or 'no reference'}, not for {', '.join(parents) or 'none'}"
+            f"parents must be rows for the references {', '.join(names) or '(none)'}, not for "
+            f"{', '.join(parents) or 'none'}"
         )
     for name, rows in parents.items():
         require_rows(f"the parent of {name}", rows)

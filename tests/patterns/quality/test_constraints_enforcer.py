@@ -446,7 +446,7 @@ def test_a_foreign_key_that_cannot_work_is_refused(visits, batch, pages):
             enforce(batch(GOOD), into(visits), [(References("odd", keys), parent)])
     with pytest.raises(SchemaMismatch, match=r"user \(and page_id\) is STRING in the rows and INT in the parent"):
         enforce(batch(GOOD), into(visits), [(References("odd", {"user": "page_id"}), parent)])
-    with pytest.raises(ConfigError, match="parents must be rows for no reference, not for odd"):
+    with pytest.raises(ConfigError, match=r"parents must be rows for the references \(none\), not for odd"):
         enforce_constraints(batch(GOOD), into(visits), {"odd": parent})
     odd = (References("odd", {"page": "page_id"}, where="nope > 1"), parent)
     with pytest.raises(ConfigError, match="where of odd cannot be evaluated"):
