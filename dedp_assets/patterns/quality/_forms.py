@@ -24,7 +24,7 @@ def completed(rows: DataFrame, migration: Migration) -> DataFrame:
     for form in migration.forms:
         held = {name.lower(): name for name in rows.columns}
         made = {held.get(name.lower(), name): column for name, column in _completed(rows, form).items()}
-        rows = rows.withColumns(made)
+        rows = rows.withColumns(made) if made else rows  # over Spark Connect, no columns are refused
     return rows
 
 
