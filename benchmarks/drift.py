@@ -44,7 +44,7 @@ Judge = Callable[[Numbers, Numbers], Any]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A distribution, a changed one, and judges of a sample by a baseline.
+    """A distribution, a shifted distribution, and drift measures of a sample against a baseline.
 
     Attributes:
         name: the column, and the change.

@@ -1,4 +1,4 @@
-"""Profiles of a table of 20 columns: in the pass that writes the rows, and in a job of their own.
+"""Profiles of a table of 20 columns: during the write, and in a separate job.
 
 Online: ``observe_online`` against the same ``Table.stage(...).publish()`` without an observer, once with the sketches
 of all rows and once of a sample of 1 %. Only the sample has a goal: sketches of all rows are the price of knowing more.

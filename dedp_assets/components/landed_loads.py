@@ -129,10 +129,10 @@ class Load:
 
     def _columns(self, paths: Sequence[Path]) -> list[Finding]:
         """Judge the columns of the files by headers and footers, where new columns are reported."""
-        landed, csv = self.landed, None
-        if isinstance(landed.format, Csv):
-            csv = landed.format if landed.format.header else None
-        if not landed.counts or isinstance(landed.format, JsonLines) or (isinstance(landed.format, Csv) and not csv):
+        landed = self.landed
+        csv = landed.format if isinstance(landed.format, Csv) else None
+        # A record of JSON names its fields itself, and CSV without a header names none.
+        if not landed.counts or isinstance(landed.format, JsonLines) or (csv and not csv.header):
             return []
         called = {column.called or name: column for name, column in landed.columns.items()}
         # A time that has a format of its own is a text or a number in the files.

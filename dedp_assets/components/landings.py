@@ -193,7 +193,10 @@ class Landed:
 
     @property
     def counts(self) -> Literal["report", "refuse"] | None:
-        """Answer to new columns where the fields of records are counted; ``None`` elsewhere."""
+        """Policy for new columns of a landing that counts fields.
+
+        ``None`` elsewhere.
+        """
         answer = self.stated.new_columns
         return answer if answer in ("report", "refuse") else None
 

@@ -89,7 +89,10 @@ class Pages:
             self._lock.release()
 
     def details(self, name: str) -> Details | None:
-        """Return the details of a table; ``None`` for an unknown table."""
+        """Return the details of a table.
+
+        ``None`` for an unknown table.
+        """
         page = self.page()
         with self._lock:
             return self._source.details(page, name) if self._source else None

@@ -133,7 +133,9 @@ class Collector:
         return Page(now, troubles, rows, tuple(dict.fromkeys(notices)), observed.web)
 
     def details(self, page: Page, name: str) -> Details | None:
-        """Return the details of a table of a page; ``None`` for an unknown table.
+        """Return the details of a table of a page.
+
+        ``None`` for an unknown table.
 
         Args:
             page: the page that was made last.

@@ -80,7 +80,10 @@ class Maker:
         return page
 
     def details(self, page: Page, name: str) -> Details | None:
-        """Return the details of a table of the page that was made last; ``None`` for an unknown table."""
+        """Return the details of a table of the page that was made last.
+
+        ``None`` for an unknown table.
+        """
         return self._collector.details(page, name)
 
     def _load(self) -> Sequence[LakeTable[...]]:
@@ -96,7 +99,10 @@ class Maker:
         return tables
 
     def _history(self, now: datetime) -> dg.DagsterInstance | None:
-        """Open Dagster's instance, but not soon after a failure; ``None`` without an instance."""
+        """Open Dagster's instance, but not soon after a failure.
+
+        ``None`` without an instance.
+        """
         if self._instance is not None or (self._retry_at and now < self._retry_at):
             return self._instance
         self._unrecorded = ""

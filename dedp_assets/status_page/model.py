@@ -214,7 +214,10 @@ class Page:
         return tuple(each for each in self.troubles if not each.needs_somebody)
 
     def table(self, name: str) -> TableRow | None:
-        """Return the table with a name; ``None`` for an unknown table."""
+        """Return the table with a name.
+
+        ``None`` for an unknown table.
+        """
         return next((table for table in self.tables if table.name == name), None)
 
 

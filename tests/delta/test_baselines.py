@@ -105,7 +105,10 @@ def test_a_partition_that_is_rebuilt_needs_no_other_history(tmp_path):
 
 
 def counted(location, *commits, partition_by=("event_date",)):
-    """The ledger of a table with ``(day, records)`` for each commit; ``None`` for a commit without a census."""
+    """The ledger of a table with ``(day, records)`` for each commit.
+
+    ``None`` for a commit without a census.
+    """
     records = [
         a_record(
             EVENTS.name,

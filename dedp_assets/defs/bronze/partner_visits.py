@@ -54,7 +54,7 @@ AUDITS = (
     ),
 )
 WHOLE_FILES = FileAudit(format=JsonLines(), min_bytes=0, approvable=["files_have_their_format"])
-"""A partner without visits delivers an empty file. A malformed record is a dead letter, and no fault of its file."""
+"""Input audit of the partners' files. Empty files are allowed, and malformed records become dead letters."""
 FIGURES = {"numbers": Figure(kind="hidden"), "lines": Figure(kind="hidden")}
 
 

@@ -72,7 +72,7 @@ LOOKBACK_HOURS = 47
     code_version="1",
 )
 def page_views_by_hour(step: Step, visits: Pinned, into: Target) -> WriteResult:
-    """Count one hour's views by page, and profile the rows in the pass that writes them."""
+    """Count one hour's views by page, with a profile of the written rows."""
     begins = f"to_timestamp('{step.key}', 'yyyy-MM-dd-HH')"
     of_hour = f"event_time >= {begins} AND event_time < {begins} + INTERVAL 1 HOUR"
     rows, seen = tally(taken(visits.rows(), rest=PAGE_VIEWS_BY_HOUR, where=of_hour), identity=["visit_id"])

@@ -67,7 +67,7 @@ class MigrationConfig(dg.Config):
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """A migration that a table knows."""
+    """State of a migration, as stored in a table."""
 
     table: str
     name: str

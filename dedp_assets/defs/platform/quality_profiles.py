@@ -1,4 +1,4 @@
-"""Profiles of the visits: what each changed day holds, column by column, judged by the days before."""
+"""Profiles of each day of visits by column, judged by the days before."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -41,10 +41,10 @@ QUALITY_PROFILES = TableSpec(
 )
 REPORT = "profiles_are_usual"
 LAST = 7
-"""Number of earlier days that a day is judged by."""
+"""Number of earlier days in the baseline of a day."""
 RULES = ProfileRules(minimum_history=3)
 OF_THE_DAY = ("visit_id", "event_time", "event_date", "source_file", "line_number", "landed_on")
-"""Columns that hold other values every day by their nature: profiled, and not judged."""
+"""Columns with new values every day, such as times and ids, which are left out of the judgement."""
 DRIFT = "distribution."
 NEWEST = """
     SELECT data_partition, max(table_version), max_by(observation, table_version) FROM {profiles}
@@ -55,7 +55,7 @@ _OF_VALUES = (
     "distinct", "quantiles", "values", "shapes",
 )  # fmt: skip
 _Observation = tuple[int, str]
-"""Version of the table that was observed, and name of the observation."""
+"""Observed version of the table, and name of the observation."""
 
 
 def judged_by(request: Request) -> Inputs:
@@ -104,7 +104,7 @@ def judged_by(request: Request) -> Inputs:
     code_version="1",
 )
 def quality_profiles(step: Step, visits: Pinned, into: Target) -> WriteResult:
-    """Profile the days of visits that changed, and judge each by the days before."""
+    """Profile the changed days of visits, and judge each day by the days before."""
     written = observe_offline(visits.table, into, version=visits.version)
     days = [*_judged(into.table, step.inputs.found)]
     found = sum(days, Measured())
@@ -135,7 +135,7 @@ def _newest(profiles: Table) -> dict[str, _Observation]:
 
 
 def _profiles(profiles: Table, observed: Mapping[str, _Observation]) -> dict[str, Profile]:
-    """Read the profile of each day by an observation, of the columns that are judged."""
+    """Read the profiles of days by observation, of the judged columns."""
     names = {name for _, name in observed.values()}
     found = defaultdict(list)
     for row in profiles.read(*({"table_name": VISITS.name, "observation": name} for name in sorted(names))).collect():

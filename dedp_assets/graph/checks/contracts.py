@@ -39,9 +39,9 @@ __all__ = [
 ]
 
 FIRST = "1.0.0"
-"""Version of a contract that is published for the first time."""
+"""Version of a first published contract."""
 _SIDES: Sequence[Perspective] = ("consumer",)
-"""The owner who changes a declaration is the producer, so that only consumers are asked."""
+"""Perspectives of a declaration's change: consumers alone, since the owner is the producer."""
 _NONE: Mapping[str, ColumnLineage] = MappingProxyType({})
 _WEEK = 7
 
@@ -62,7 +62,7 @@ def with_contract(tables: Tables, folder: ContractFolder, *, layer: str = "gold"
 
 
 def declared_contract(tables: Tables, name: str, version: str = FIRST) -> Contract:
-    """Return the contract that a table's declaration amounts to.
+    """Return the contract of a table's declaration.
 
     Args:
         tables: the declared tables; readers of the table become its consumers.
@@ -99,7 +99,9 @@ def declared_contract(tables: Tables, name: str, version: str = FIRST) -> Contra
 def judge_declaration(
     tables: Tables, name: str, folder: ContractFolder, now: datetime, observed: Mapping[str, ColumnLineage] = _NONE
 ) -> Finding | None:
-    """Judge a table's declaration against the published contract; ``None`` without a contract.
+    """Judge a table's declaration against the published contract.
+
+    ``None`` without a contract.
 
     Args:
         tables: the declared tables.

@@ -42,7 +42,7 @@ class UsualNulls:
 
 
 USUAL_NULLS = UsualNulls()
-"""The guide names 1 % and 0.1 % of NULL as limits of required columns (9.2), which are 0 here: required is NOT NULL."""
+"""Default limits. The guide (9.2) allows 1 % or 0.1 % of NULL in required columns; NOT NULL allows none here."""
 
 
 def checked_by(declared: LakeTable[...], judged: Mapping[str, LakeTable[...]]) -> dict[str, str]:

@@ -23,7 +23,6 @@ from dedp_assets.patterns.core.field_census import FieldCensus
 from dedp_assets.patterns.core.field_changes import measure_fields
 from dedp_assets.patterns.core.measurements import Measured
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.core.usual import newest_before
 from dedp_assets.patterns.delta import ActivityLog
 from dedp_assets.patterns.observability._lag_samples import keep_samples
 from dedp_assets.patterns.observability._volumes import next_completion
@@ -243,9 +242,9 @@ def _volumes(table: LakeTable[...], activity: Activity, now: datetime) -> Measur
 
 
 def _fields(activity: Activity, now: datetime) -> Measured:
-    """Judge the fields of the newest partition that was counted by the partitions before."""
-    newest = max(activity.fields, default=None)
-    if newest is None:
+    """Judge the fields of the newest counted partition by the partitions before."""
+    newest = sorted(activity.fields, reverse=True)[:_CENSUSES]
+    if not newest:
         return Measured()
-    census, *earlier = map(FieldCensus.from_dict, newest_before(activity.fields, f"{newest}~", last=_CENSUSES))
-    return measure_fields(activity.table, now, partition=newest, census=census, earlier=earlier)
+    census, *earlier = (FieldCensus.from_dict(activity.fields[key]) for key in newest)
+    return measure_fields(activity.table, now, partition=newest[0], census=census, earlier=earlier)

@@ -82,7 +82,9 @@ class Step:
         return owned_by(self.key, table.spec)
 
     def applied(self, table: Table) -> int | None:
-        """Return the upstream version that ``table`` has applied; ``None`` to compute from everything.
+        """Return the upstream version that ``table`` has applied.
+
+        ``None`` to compute from everything.
 
         ``None`` if it has to be computed from everything: it was not written yet, somebody asks for it, files of it are
         lost, or other code computed it.
@@ -179,7 +181,10 @@ class Batch(Attempts):
 
 
 def latest(table: Table, key: str, *, until: int | None = None) -> Commit | None:
-    """Return the newest commit of a key's partition of ``table`` up to a version; ``None`` if absent."""
+    """Return the newest commit of a key's partition of ``table`` up to a version.
+
+    ``None`` if absent.
+    """
     return table.ledger.latest(owned_by(key, table.spec), until=until) if table.ledger.exists() else None
 
 
@@ -282,7 +287,7 @@ def _is_from(commit: Commit | None, table: Table, step: Step) -> bool:
 
 
 def _provenance(context: dg.AssetExecutionContext, target: Table, inputs: Inputs, at: datetime) -> Provenance:
-    trigger = event_attributes(context.run.tags)
+    notes = {"trigger": event_attributes(context.run.tags), "contracts": contracts_of(context)}
     chosen = context.op_execution_context.op_config
     forced = is_forced(context.run.tags) or bool(chosen and chosen.get("force"))
     provenance = provenance_of(context.run, target.name, code_version=_code_version(context, target), at=at)
@@ -292,11 +297,7 @@ def _provenance(context: dg.AssetExecutionContext, target: Table, inputs: Inputs
         sequence=inputs.sequence,
         cause="forced" if forced and CAUSE not in context.run.tags else provenance.cause,
         replay=forced,
-        notes={
-            **inputs.notes,
-            **({"trigger": trigger} if trigger else {}),
-            **({"contracts": contracts} if (contracts := contracts_of(context)) else {}),
-        },
+        notes={**inputs.notes, **{name: each for name, each in notes.items() if each}},
     )
 
 

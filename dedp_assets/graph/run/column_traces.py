@@ -82,7 +82,9 @@ class ColumnTraces:
 
 
 def traced_last(store: Store) -> ColumnLineage | None:
-    """Return the stored lineage of a table, of this or earlier code; ``None`` if nothing is stored.
+    """Return the stored lineage of a table, of this or earlier code.
+
+    ``None`` if nothing is stored.
 
     Args:
         store: folder of the stored lineage.

@@ -163,7 +163,10 @@ class StepLineage:
         ]
 
     def _observed(self, name: str) -> ColumnLineage | None:
-        """Return the observed column lineage of a table; ``None`` without a trace."""
+        """Return the observed column lineage of a table.
+
+        ``None`` without a trace.
+        """
         traces = self._work.traces
         with suppress(Exception):  # a plan that cannot be read hides no event
             return traces.of(name) if traces else None

@@ -125,7 +125,7 @@ def _checks(
 
 
 def _by_check(context: dg.AssetExecutionContext, findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield findings by the name of a check; enforced rules of columns become one finding.
+    """Yield each finding with the name of a check; findings of enforced rules share one check.
 
     Their names cannot be declared as checks: they hold types, and the partition of the run.
     """

@@ -1,1 +1,1 @@
-"""Schema registry over HTTP: the part of Confluent's API that Confluent's own Python client uses."""
+"""Schema registry over HTTP: Confluent's API as far as Confluent's Python client uses the API."""

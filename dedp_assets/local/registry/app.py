@@ -33,7 +33,7 @@ from dedp_assets.resources.announced import announce
 __all__ = ["FOLDER", "application", "command", "serve"]
 
 FOLDER = "registry"
-"""Folder, below the home, of the file with the registry's address, and of its schemas unless a database has them."""
+"""Folder below the home with the registry's address, and with the schemas of a registry without a database."""
 
 T = TypeVar("T")
 Json: TypeAlias = Any
@@ -122,7 +122,7 @@ class _Call:
 
     @property
     def scope(self) -> str:
-        """The subject, or everything where the address names none."""
+        """Subject in the address; empty for the global setting."""
         return self.subject if "subject" in self.path else EVERYTHING
 
     @property

@@ -70,7 +70,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A name in a schema that stands for a version of another subject."""
+    """Reference in a schema: a type name, with subject and version of the type's schema."""
 
     name: str
     subject: str
@@ -106,7 +106,7 @@ class Content:
         return replace(self, schema=_compact(json.loads(self.schema), ordered=True), references=by_name)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the members of an answer that describe the content."""
+        """Return the content as members of a JSON answer."""
         answer: dict[str, Any] = {"schema": self.schema, "guid": self.guid}
         if self.kind != "AVRO":
             answer["schemaType"] = self.kind
@@ -117,7 +117,7 @@ class Content:
 
 
 def content_of(body: object) -> Content:
-    """Return the content that the body of a request describes.
+    """Return the content in the body of a request.
 
     Raises:
         RegistryError: 42201 if the body describes none; 42209 for a schema that is too large.

@@ -35,7 +35,7 @@ class Store(Protocol):
         """Open the current records."""
 
     def writing(self, *scopes: str) -> AbstractContextManager[Records]:
-        """Open the records for changes, which are kept at the end of the block, all or, after an error, none.
+        """Open the records for changes; the end of the block commits, an error rolls back.
 
         Args:
             scopes: the subjects, or the scope of everything, that nobody else changes meanwhile.
@@ -121,7 +121,7 @@ class Memory:
 
 
 class FileStore:
-    """Records in one JSON file, which is replaced as a whole.
+    """Records in one JSON file, replaced atomically.
 
     Args:
         folder: folder of the file.

@@ -66,7 +66,7 @@ class Records(Protocol):
         """Return the id of a content, new for an unknown content."""
 
     def add(self, version: Version) -> None:
-        """Add a version; a number is of one version of a subject."""
+        """Add a version under the subject's next number."""
 
     def hide(self, version: Version) -> None:
         """Mark a version as softly deleted."""
@@ -75,7 +75,7 @@ class Records(Protocol):
         """Remove a version."""
 
     def setting(self, scope: str, name: str) -> str:
-        """Return the value of a setting; empty for none."""
+        """Return the value of a setting; empty if unset."""
 
     def set(self, scope: str, name: str, value: str) -> None:
         """Change a setting, or remove a setting by an empty value."""

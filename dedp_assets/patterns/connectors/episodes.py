@@ -183,7 +183,10 @@ def _message(episode: Episode, event: Event, *, number: int = 0) -> Message:
 
 
 def _unexplained_since(current: Episode, alert: Alert, now: datetime) -> datetime | None:
-    """Return the end of an episode's explanation; ``None`` with an explanation, and without one before."""
+    """Return the end of an episode's explanation.
+
+    ``None`` with an explanation, and without one before.
+    """
     if alert.explained_by:
         return None
     return now if current.alert.explained_by else current.unexplained_since

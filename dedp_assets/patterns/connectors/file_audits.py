@@ -60,7 +60,7 @@ class FileAudit:
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """Columns and number of records of a file; the fault of a file that is not of the format."""
+    """Columns, number of records and format fault of a file."""
 
     records: int | None = None
     columns: Collection[str] = ()
@@ -233,7 +233,7 @@ def _avro_content(file: Path) -> _Content:
 
 
 def _lines(file: Path) -> Iterator[bytes]:
-    """Yield the lines of a text file that are not blank."""
+    """Yield the non-blank lines of a text file."""
     rest = b""
     for piece in _pieces(file):
         *lines, rest = (rest + piece).split(b"\n")
@@ -256,7 +256,10 @@ def _pieces(file: Path) -> Iterator[bytes]:
 
 
 def _object(line: str) -> Collection[str] | None:
-    """Return the names in a JSON object; ``None`` for any other text."""
+    """Return the names in a JSON object.
+
+    ``None`` for any other text.
+    """
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):

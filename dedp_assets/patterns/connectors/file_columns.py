@@ -1,4 +1,4 @@
-"""Columns of files by headers and footers, compared with the declared columns; no record is read.
+"""Columns of files by headers and footers, compared with the declared columns.
 
 JSON lines have neither: their fields are counted as the records are read (``core/field_counting.py``).
 """

@@ -75,5 +75,8 @@ class HttpSink:
 
 
 def _text_of(value: object) -> str:
-    """Convert a value of the response to text; ``None`` becomes an empty text."""
+    """Convert a value of the response to text.
+
+    ``None`` becomes an empty text.
+    """
     return "" if value is None else str(value)

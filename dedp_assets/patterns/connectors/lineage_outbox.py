@@ -245,7 +245,10 @@ def _owed_of(file: Path, start: int) -> Iterator[_Owed]:
 
 
 def _lines(file: Path, start: int) -> Iterator[tuple[int, Mapping[str, Any] | None]]:
-    """Yield the end and the content of each whole line of a file; ``None`` for a line that is no event."""
+    """Yield the end and the content of each whole line of a file.
+
+    ``None`` for a line that is no event.
+    """
     with suppress(FileNotFoundError):
         raw = file.read_bytes() if file.stat().st_size > start else b""
         for line in raw[start:].splitlines(keepends=True):

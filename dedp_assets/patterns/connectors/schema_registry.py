@@ -63,7 +63,7 @@ class RegisteredSchema:
 
 @dataclass(frozen=True, slots=True)
 class SchemaRegistry:
-    """A schema registry at a URL; schemas by id, which never change, are asked for once.
+    """Client of a schema registry; schemas by id are cached.
 
     Attributes:
         url: where it is; ``http`` or ``https``.

@@ -16,7 +16,7 @@ __all__ = ["OTHERS", "Answer", "Outgoing", "Sink", "contract_of", "in_requests",
 T = TypeVar("T")
 
 OTHERS = "*"
-"""Stands for the destinations that contracts do not name."""
+"""Key of the contract of all other destinations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +115,17 @@ def send(
 
 
 def contract_of(contracts: Mapping[str, RecordSchema], destination: str) -> RecordSchema | None:
-    """Return the contract of a destination's records, or that of :data:`OTHERS`; ``None`` without either."""
+    """Return the contract of a destination's records, or that of :data:`OTHERS`.
+
+    ``None`` without either.
+    """
     return contracts.get(destination, contracts.get(OTHERS))
 
 
 def refusal(record: Outgoing, contract: RecordSchema | None) -> Answer | None:
-    """Return the refusal of a record that breaks the contract of the destination; ``None`` otherwise.
+    """Return the refusal of a record that breaks the contract of the destination.
+
+    ``None`` otherwise.
 
     The answer has every reason. A producer asks before a record is sent: what the table would refuse leaves nothing.
     """

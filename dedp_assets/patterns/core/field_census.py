@@ -19,7 +19,7 @@ __all__ = ["CENSUS", "MOST_FIELDS", "NEW_FIELDS", "Declared", "FieldCensus", "Fi
 CENSUS, NEW_FIELDS = "fields", "records_with_new_fields"
 """Figures of a write: the census as plain values, and the records with an undeclared field."""
 MOST_FIELDS = 100
-"""Undeclared fields that a census lists; what a producer sends under random keys is counted together."""
+"""Greatest number of listed undeclared fields; further fields are counted together."""
 _WORD = re.compile(r"[^\W\d]\w*")
 
 

@@ -20,7 +20,7 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 __all__ = ["DECLARED_FIELDS", "USUAL_FIELDS", "NewFields", "audits_of_fields", "measure_fields", "with_new_columns"]
 
 NewFields = Literal["ignore", "report", "refuse"]
-"""Answer to records with undeclared fields: none, a warning, or a refusal of the whole batch."""
+"""Policy for records with undeclared fields: ignore, warn, or refuse the batch."""
 DECLARED_FIELDS, USUAL_FIELDS = "fields_are_declared", "fields_are_as_usual"
 """Names of the audits."""
 
@@ -30,7 +30,7 @@ _SQL = {"integer": "BIGINT", "number": "DOUBLE", "boolean": "BOOLEAN"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DeclaredFields(Audit):
-    """The rule that no record has an undeclared field."""
+    """Check of undeclared fields."""
 
     def judge(self, figures: Mapping[str, Any], why: str = "") -> Finding:
         found = Audit.judge(self, figures, why)
@@ -40,7 +40,7 @@ class _DeclaredFields(Audit):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _UsualFields(Audit):
-    """The rule that no declared field vanishes or takes another type.
+    """Check of vanished and retyped declared fields.
 
     Attributes:
         earlier: the censuses of earlier partitions.
@@ -197,7 +197,7 @@ def _changes(census: FieldCensus, earlier: Sequence[FieldCensus]) -> list[str]:
 
 
 def _chance(kind: str, figures: FieldFigures, before: Sequence[FieldFigures]) -> float:
-    """Return the rise of a share that chance alone may cause.
+    """Return the rise of a share within the error of sampling.
 
     That is four standard deviations of a difference of two shares, and two values.
     The highest of several earlier shares may be one that was told and does not count; a share of 0 may be that of a

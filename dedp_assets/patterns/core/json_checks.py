@@ -39,11 +39,13 @@ class Limit:
 
 
 class _Unclear(Exception):
-    """A predicate with a meaning that no keyword has."""
+    """Error for a predicate without an equivalent keyword."""
 
 
 def limits_of(check: str, kinds: Mapping[str, Any]) -> list[Limit] | None:
-    """Translate an SQL predicate into limits of columns; ``None`` without a translation.
+    """Translate an SQL predicate into limits of columns.
+
+    ``None`` without a translation.
 
     All limits must hold. Read are comparisons with a constant, BETWEEN, IN and IS NOT NULL, of a number, a text or the
     length of a text, joined by AND. A whole predicate about one column may begin with ``column IS NULL OR``: otherwise

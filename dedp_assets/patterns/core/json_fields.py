@@ -46,7 +46,9 @@ def census_of(texts: Iterable[str | None], declared: Declared) -> FieldCensus:
 
 
 def undeclared(text: str | None, declared: Declared) -> dict[str, str] | None:
-    """Return the undeclared fields of a record, path -> text; ``None`` for a record without one.
+    """Return the undeclared fields of a record, path -> text.
+
+    ``None`` for a record without one.
 
     A string is its characters; a number is as written; objects and lists are JSON without blanks.
     """
@@ -100,7 +102,10 @@ class _Counting:
         self._samples = dict[str, str]()
 
     def add(self, record: dict[str, Any] | None) -> None:
-        """Add a record; ``None`` for one that is not readable."""
+        """Add a record to the census.
+
+        ``None`` for one that is not readable.
+        """
         if record is None:
             self._unreadable += 1
             return
@@ -172,7 +177,7 @@ class _Counting:
             self._samples[path] = _shape(value)
 
     def _drop(self) -> None:
-        """Leave the most frequent fields only: one that many records have comes through among random names."""
+        """Keep the most frequent fields, so that common fields survive random names."""
         kept = sorted(self._found, key=lambda path: (-self._found[path].total(), path))[:MOST_FIELDS]
         self._others += sum(types.total() for path, types in self._found.items() if path not in set(kept))
         self._found = {path: self._found[path] for path in kept}
@@ -231,7 +236,10 @@ _PLAIN, _FLOATS, _AS_WRITTEN = _decoder(), _decoder(float), _decoder(_Number)
 
 
 def _object(text: str, decode: Callable[[str], Any] = _PLAIN) -> dict[str, Any] | None:
-    """Parse a JSON object; ``None`` for any other text."""
+    """Parse a JSON object.
+
+    ``None`` for any other text.
+    """
     try:
         found = decode(text)
     except (json.JSONDecodeError, RecursionError):

@@ -75,7 +75,7 @@ _SCALARS: Mapping[str, Mapping[str, Any]] = {
 }
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _PARTITIONS = ("string", "date", "timestamp", "timestamp_ntz")
-"""Types of partition columns of which not each value is one that the log can hold."""
+"""Types of partition columns with values outside of the log's spelling."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class RecordSchema:
 
     @cached_property
     def validator(self) -> jsonschema_rs.Validator:
-        """The compiled schema; messages of errors name no value, which may be personal."""
+        """Compiled schema, whose error messages leave out values."""
         formats = {"date-time-local": _is_local}
         return jsonschema_rs.validator_for(
             dict(self.schema), validate_formats=True, formats=formats, mask="the value", offline=True
@@ -157,7 +157,7 @@ def record_schema_of(spec: TableSpec, *, columns: Sequence[str] = ()) -> RecordS
 
 
 def record_faults(record: str, contract: RecordSchema) -> tuple[str, ...]:
-    """List every reason for which a record breaks a contract, without any value of the record.
+    """List every reason against a record by the contract, without values of the record.
 
     Args:
         record: a JSON text.
@@ -201,7 +201,7 @@ def _column(declared: Mapping[str, Any] | None, limits: Sequence[Limit], *, null
 
 
 def _limited(keywords: Mapping[str, Any], *, nullable: bool) -> Mapping[str, Any]:
-    """Let null pass the keywords that are about values of every type."""
+    """Allow null beside enum and const."""
     about_all = not {"enum", "const"}.isdisjoint(keywords)
     return {"anyOf": [{"type": "null"}, keywords]} if nullable and about_all else keywords
 
@@ -225,7 +225,7 @@ def _type(kind: Any, *, nullable: bool) -> dict[str, Any]:  # noqa: ANN401 - a t
 
 
 def _decimal(precision: int, scale: int) -> str:
-    """Write the pattern of the texts that are values of a DECIMAL."""
+    """Write the regular expression of a DECIMAL's texts."""
     before = precision - scale
     whole = f"(?:0|[1-9][0-9]{{0,{before - 1}}})" if before else "0"
     fraction = f"(?:[.][0-9]{{1,{scale}}})?" if scale else ""
@@ -263,7 +263,7 @@ def _without_repetitions(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _require_whole_characters(record: str, parsed: Any) -> None:  # noqa: ANN401 - JSON
-    """Refuse lone surrogates, which no encoding can store; only an escape can bring one that Python reads."""
+    """Refuse lone surrogates, which no encoding can store."""
     try:
         (json.dumps(parsed, ensure_ascii=False) if "\\u" in record else record).encode()
     except UnicodeEncodeError:
@@ -271,7 +271,7 @@ def _require_whole_characters(record: str, parsed: Any) -> None:  # noqa: ANN401
 
 
 def _number(text: str) -> float:
-    """Convert a JSON number with a fraction or an exponent; refuse one that no DOUBLE is near to."""
+    """Convert a JSON number with a fraction or an exponent; refuse a number beyond DOUBLE."""
     value = float(text)
     vanished = not value and re.match("[-0.]*[1-9]", text)
     if math.isinf(value) or vanished:

@@ -1,4 +1,4 @@
-"""Profiles: mergeable states of a table's columns, and the answers that the states give.
+"""Profiles: mergeable states of a table's columns, and figures of the states.
 
 A state holds exact counts and bounds, and sketches with a stated error: distinct values (HLL), quantiles (KLL),
 frequent values and shapes of texts. Spark computes the states in a pass over the rows; merging and answering need no
@@ -96,7 +96,10 @@ class ColumnProfile:
 
     @property
     def null_share(self) -> float | None:
-        """Share of the rows without a value; ``None`` without rows."""
+        """Share of the rows without a value.
+
+        ``None`` without rows.
+        """
         return self.nulls / self.rows if self.rows else None
 
     @property
@@ -124,11 +127,15 @@ class ColumnProfile:
         found = _items(self.values)
         return max((upper - lower for _, _, lower, upper in found), default=0)
 
+    @property
+    def counted(self) -> int:
+        """Number of values in the sketch of frequent values, without NULL."""
+        return int(datasketches.frequent_strings_sketch.deserialize(self.values).total_weight) if self.values else 0
+
     def shares(self) -> dict[str, float]:
         """Return the share of each frequent value in the values that are not NULL, greatest first."""
-        counts = self.categories()
-        total = datasketches.frequent_strings_sketch.deserialize(self.values).total_weight if counts else 0
-        return {value: rows / total for value, rows in counts.items()}
+        total = self.counted
+        return {value: rows / total for value, rows in self.categories().items()}
 
     @property
     def measured(self) -> int:
@@ -143,7 +150,9 @@ class ColumnProfile:
         return float(datasketches.kll_doubles_sketch.deserialize(self.quantiles).normalized_rank_error(False))  # noqa: FBT003
 
     def quantile(self, share: float) -> float | None:
-        """Return the value below which ``share`` of the values lie; ``None`` without values.
+        """Return the value below which ``share`` of the values lie.
+
+        ``None`` without values.
 
         Raises:
             ConfigError: for a share that is not between 0 and 1.
@@ -182,7 +191,7 @@ class ColumnProfile:
         return {name: round(count * self.rows / self.sampled) for name, count in counts.items()}
 
     def summary(self) -> dict[str, Any]:
-        """Return the figures that are small enough for a commit record, without values of the column."""
+        """Return the figures for a commit record, without values of the column."""
         shown = {name: getattr(self, name) for name in (*_COUNTS, "shortest", "longest")}
         figures = {"distinct": round(self.distinct_count), **{name: value for name, value in shown.items() if value}}
         return {**figures, "shapes": dict(list(self.shape_counts().items())[:5])} if self.shapes else figures
@@ -205,7 +214,7 @@ class Profile:
 
     @classmethod
     def merged(cls, profiles: Iterable[Profile]) -> Profile:
-        """Merge any number of profiles, of none the identity.
+        """Merge profiles; without profiles, return the empty profile.
 
         Raises:
             ConfigError: if a column is of different types.

@@ -24,6 +24,7 @@ __all__ = [
     "differences",
     "is_widening",
     "made_in_place",
+    "may_widen",
     "schema_changes",
 ]
 
@@ -124,7 +125,7 @@ def made_in_place(
         columns: stored column -> each in the form of the log.
         properties: stored properties; ``delta.enableTypeWidening`` there or in the declaration allows wider types.
     """
-    widens = {**properties, **spec.properties}.get(WIDENING, "").lower() == "true"
+    widens = may_widen(properties, spec.properties)
     for name, column in spec.columns.items():
         stored = columns.get(name)
         if stored is None or stored["type"] == stored_type(column.type) or name in spec.partition_by:
@@ -140,7 +141,7 @@ def made_in_place(
 def differences(
     spec: TableSpec, columns: Mapping[str, Mapping[str, Any]], properties: Mapping[str, str]
 ) -> Iterator[str]:
-    """Describe the differences from declared columns and constraints that no change in place removes.
+    """Describe the differences from the declaration beyond changes in place.
 
     Args:
         spec: the declaration.
@@ -159,6 +160,11 @@ def differences(
         rule = held.get(f"{CONSTRAINTS}{name}".lower(), predicate)
         if rule != predicate:
             yield f"constraint {name} is declared as {predicate}, the table has {rule}"
+
+
+def may_widen(stored: Mapping[str, str], declared: Mapping[str, str]) -> bool:
+    """Return whether stored types may be widened, by the stored properties or the declaration to come."""
+    return {**stored, **declared}.get(WIDENING, "").lower() == "true"
 
 
 def data_type(kind: Any) -> DataType:  # noqa: ANN401 - a type in Spark's JSON form

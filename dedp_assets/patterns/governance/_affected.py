@@ -55,7 +55,7 @@ def _downstream(name: str, columns: Collection[str], lineages: Mapping[str, Colu
 
 
 def _hit(lineage: ColumnLineage, changed: Mapping[str, Collection[str]]) -> set[str]:
-    """Return the columns of a dataset that changed columns reach; the empty name stands for all."""
+    """Return the columns of a dataset downstream of changed columns; an empty name means all."""
 
     def is_hit(each: ColumnInput | Influence) -> bool:
         return any(not column or _overlap(each.path, column) for column in changed.get(each.table, ()))

@@ -270,7 +270,7 @@ def _about(name: str, found: Difference) -> Difference:
 
 
 def _kept(old: Iterable[str], new: Iterable[str], contract: Contract) -> list[str]:
-    """List the columns of a rule that the new contract still has; a lost column is a difference already."""
+    """List the columns of a rule without removed columns."""
     return [name for name in dict.fromkeys([*old, *new]) if name in contract.columns]
 
 

@@ -146,7 +146,10 @@ def _column(stated: Document) -> Column:
 
 
 def _stored(kind: str) -> Any:  # noqa: ANN401 - a type in the log's form
-    """Return a type in the form of the Delta log; ``None`` for a type that only Spark can parse."""
+    """Return a type in the form of the Delta log.
+
+    ``None`` for a type that only Spark can parse.
+    """
     found = field("value", kind)
     return found["type"] if found else None
 

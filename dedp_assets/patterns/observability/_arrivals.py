@@ -41,7 +41,10 @@ def past(arrivals: Sequence[Arrival], now: datetime, tolerance_seconds: float) -
 
 
 def newest_known_event(arrivals: Sequence[Arrival], now: datetime, tolerance_seconds: float) -> datetime | None:
-    """Return the newest event time up to the present; ``None`` without a known event time."""
+    """Return the newest event time up to the present.
+
+    ``None`` without a known event time.
+    """
     latest = now + timedelta(seconds=tolerance_seconds)
     events = [each.newest_event for each in arrivals if each.newest_event is not None]
     return max((each for each in events if each <= latest), default=None)

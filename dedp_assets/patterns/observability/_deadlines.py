@@ -73,11 +73,16 @@ class Due:
 
     @property
     def within_seconds(self) -> float | None:
-        """Longest promised duration of a run, in seconds; ``None`` without a promise."""
+        """Longest promised duration of a run, in seconds.
+
+        ``None`` without a promise.
+        """
         return None if self.within_minutes is None else 60 * self.within_minutes
 
     def deadline(self, end: datetime) -> datetime | None:
-        """Return the deadline of a partition, in UTC; ``None`` without a deadline.
+        """Return the deadline of a partition, in UTC.
+
+        ``None`` without a deadline.
 
         Args:
             end: end of the partition's data, with time zone.

@@ -17,7 +17,9 @@ _ORDER: tuple[Verdict, ...] = ("ok", "unknown", "warn", "fail")
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Upper limits of a figure, both exclusive; ``None`` for no limit.
+    """Upper limits of a figure, both exclusive.
+
+    ``None`` for no limit.
 
     Attributes:
         unit: unit of the figure, for error messages.
@@ -67,7 +69,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Figure of a partition with unit, limits and verdict; ``value`` is ``None`` for an unknown figure."""
+    """Figure of a partition with unit, limits and verdict."""
 
     value: float | None
     verdict: Verdict

@@ -93,14 +93,20 @@ class LagSample:
 
     @property
     def position(self) -> int | None:
-        """Position of the first unread record still held; ``None`` without a known position."""
+        """Position of the first unread record still held.
+
+        ``None`` without a known position.
+        """
         if self.consumed is None:
             return self.begin if self.from_begin else None
         return max(self.consumed, self.begin)
 
     @property
     def lag(self) -> int | None:
-        """Number of unread units that the producer still holds; ``None`` without a known position."""
+        """Number of unread units that the producer still holds.
+
+        ``None`` without a known position.
+        """
         if self.position is None:
             return None
         return max(self.produced - self.position, 0) if self.unread is None else self.unread

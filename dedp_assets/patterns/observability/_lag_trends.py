@@ -68,7 +68,9 @@ def restart(samples: Sequence[LagSample], now: datetime, *, window_seconds: floa
 
 
 def stalled_since(samples: Sequence[LagSample]) -> datetime | None:
-    """Return when a consumer with unread records last stopped moving; ``None`` for a moving consumer.
+    """Return when a consumer with unread records last stopped moving.
+
+    ``None`` for a moving consumer.
 
     A consumer that was caught up before has been waiting for the producer until then.
 
@@ -105,7 +107,9 @@ def growing_since(samples: Sequence[LagSample]) -> datetime | None:
 
 
 def unread_since(samples: Sequence[LagSample]) -> Unread | None:
-    """Return the production time of the first unread record; ``None`` if unknown or caught up.
+    """Return the production time of the first unread record.
+
+    ``None`` if unknown or caught up.
 
     Without a time from the producer it is interpolated between the two samples in which the producer's end passed the
     consumer's position.

@@ -130,7 +130,10 @@ class Expressions:
         return self._computed(text)
 
     def _field(self, text: str) -> Value | None:
-        """Return the origin of a column, or of a field of a struct column; ``None`` for another expression."""
+        """Return the origin of a column, or of a field of a struct column.
+
+        ``None`` for another expression.
+        """
         found = MARK.match(text)
         rest = text[found.end() :] if found else ""
         if found is None or not (not rest or _FIELDS.fullmatch(rest)):

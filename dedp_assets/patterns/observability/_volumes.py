@@ -61,7 +61,10 @@ def is_filled(key: str, size: PartitionSize, now: datetime, seconds: float | Non
 
 
 def next_completion(activity: Activity, now: datetime) -> datetime | None:
-    """Return when the next partition is complete, by key or by the first commit; ``None`` if all are."""
+    """Return when the next partition is complete, by key or by the first commit.
+
+    ``None`` if all are.
+    """
     ends = [_end(key, size) for key, size in activity.partitions.items()]
     return min((end for end in ends if end is not None and end > now), default=None)
 

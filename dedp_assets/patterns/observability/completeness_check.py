@@ -64,7 +64,10 @@ class SourceCount:
 
     @property
     def allowed(self) -> float | None:
-        """Greatest allowed difference, as a share of the source rows; ``None`` without a limit."""
+        """Greatest allowed difference, as a share of the source rows.
+
+        ``None`` without a limit.
+        """
         return self.event_tolerance if self.known_event else self.tolerance
 
 

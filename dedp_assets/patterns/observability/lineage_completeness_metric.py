@@ -23,7 +23,10 @@ _METRIC = "lineage_completeness"
 _NAMED = 10
 
 Flow = tuple[Dataset | None, str, Dataset | None]
-"""Source, job and target; ``None`` for an unknown end."""
+"""Source, job and target.
+
+``None`` for an unknown end.
+"""
 
 
 @typed

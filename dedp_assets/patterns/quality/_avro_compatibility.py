@@ -1,4 +1,4 @@
-"""Avro: whether data of one schema can be read by another, by the rules of schema resolution."""
+"""Avro: readability of one schema's data by another schema, by the rules of schema resolution."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PROMOTED = {
     "string": {"bytes"},
     "bytes": {"string"},
 }
-"""Type of the data -> further types that it can be read as."""
+"""Type of the data -> further readable types (promotions)."""
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _FULL_NAME = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*", re.ASCII)
 _SAME_TEXTS = {"uuid"}
@@ -37,12 +37,12 @@ _DEFAULTS: Mapping[str, Callable[[Any], bool]] = {
     "fixed": lambda value: isinstance(value, str),
     "enum": lambda value: isinstance(value, str),
 }
-"""Type -> whether a value of JSON is a default of it."""
+"""Avro type -> test of a JSON default value."""
 
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """A type of a schema; each type with a name is one object.
+    """A type of a schema; a named type is one shared object.
 
     Attributes:
         kind: ``record``, ``union``, ``int`` and so on.
@@ -146,7 +146,7 @@ class _Resolution:
         return found
 
     def _in_union(self, reader: Node, writer: Node) -> list[Problem]:
-        """List the problems of the branch that comes nearest; none if a branch reads all."""
+        """List the problems of the union branch with the fewest problems."""
         tried = [self.unread(branch, writer) for branch in reader.parts]
         if not all(tried):
             return []
@@ -157,7 +157,7 @@ class _Resolution:
         return [Problem("", "union_branch_missing", f"{writer.shown} is none of the reader's types ({names})")]
 
     def _other_unit(self, reader: Node, writer: Node) -> list[Problem]:
-        """List a difference of logical types by which a reader takes values for other values."""
+        """List a difference of logical types that changes values for a reader."""
         (mine, scale, digits), (theirs, written_scale, written_digits) = reader.logical, writer.logical
         same = mine == theirs and scale == written_scale and digits >= written_digits
         if not self.logical_types or same or not {mine, theirs} - _SAME_TEXTS - {""}:
@@ -183,7 +183,7 @@ def _refuse(sentence: str) -> NoReturn:
 
 @dataclass
 class _Reading:
-    """A walk through the JSON of a schema, which knows the types that have names."""
+    """Parser of a schema's JSON, with the named types so far."""
 
     named: dict[str, Node] = field(default_factory=dict)
 
@@ -266,7 +266,7 @@ def _symbols(stated: Any, name: str) -> tuple[str, ...]:  # noqa: ANN401 - JSON
 
 
 def _is_default(node: Node, value: Any) -> bool:  # noqa: ANN401 - JSON
-    """Return whether a value of JSON is one of a type."""
+    """Return whether a JSON value is a default of an Avro type."""
     if node.kind == "union":
         return any(_is_default(part, value) for part in node.parts)
     if node.kind == "array":

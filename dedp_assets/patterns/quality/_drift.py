@@ -27,9 +27,9 @@ MIN_PSI = 0.02
 _SKETCH = 1.66
 """Rows of a sample with a rank error of 1 at 99 % confidence, as 2.576 squared over 4."""
 _REST = ("all others",)
-"""Name of the rows whose category is not named: no text, since a category may have any."""
+"""Key of the rows of all other categories; a tuple, since a category may be any text."""
 _NAMED = 3
-"""Most cells that a reason names."""
+"""Greatest number of named cells in a reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +223,7 @@ def drift_of_distinct(
 
 
 def correct(found: Mapping[str, Drift], *, level: float = LEVEL) -> dict[str, Drift]:
-    """Return verdicts of many columns with each drift dropped that is a chance of looking at so many.
+    """Return the verdicts of many columns after Holm's correction for their number.
 
     Args:
         found: verdicts by column or measure, of one table and day.
@@ -238,7 +238,7 @@ def correct(found: Mapping[str, Drift], *, level: float = LEVEL) -> dict[str, Dr
 
 
 def _counts(given: Mapping[Hashable, float]) -> dict[Hashable, float]:
-    """Return counts by name, with one name for all NaN; a count that is below 0 or no number is refused."""
+    """Return counts by name, with one name for all NaN."""
     counts: dict[Hashable, float] = {}
     for name, count in given.items():
         if not (math.isfinite(count) and count >= 0):
@@ -254,7 +254,7 @@ def _rows(given: float | None, counts: Mapping[Hashable, float]) -> float:
 
 
 def _lacks(rows: float, base_rows: float, min_rows: float) -> str:
-    """Return the reason for which two samples cannot be compared; empty for none."""
+    """Return the reason against a comparison of two samples; empty if comparable."""
     if not base_rows:
         return "no baseline"
     if rows < max(min_rows, 1):

@@ -1,4 +1,4 @@
-"""Comparison of both forms over all rows of a table, and the filling of partitions that lack one."""
+"""Comparison of old and new columns over all rows, and backfill of partitions without either."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Compared:
 
 
 def fill(table: Table, migration: Migration, run: Provenance, audits: Sequence[Audit]) -> Compared:
-    """Fill the partitions that lack a form, one commit each, and compare all rows.
+    """Backfill the partitions without old or new values, one commit each, and compare all rows.
 
     Returns:
         The comparison at the newest version, in which no row is incomplete or differs.

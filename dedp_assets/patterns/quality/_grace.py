@@ -17,7 +17,7 @@ from dedp_assets.patterns.quality._phases import Stored
 __all__ = ["grace_is_over", "nobody_reads", "report"]
 
 _FOOTERS = 16
-"""Number of the largest files whose footers stand for all: they hold most of the bytes."""
+"""Number of the largest files whose footers are read to estimate bytes of columns."""
 
 
 def nobody_reads(migration: Migration, readers: Mapping[str, Collection[str]]) -> Finding:
@@ -33,7 +33,7 @@ def nobody_reads(migration: Migration, readers: Mapping[str, Collection[str]]) -
 
 
 def grace_is_over(known: Stored, now: datetime) -> Finding:
-    """Judge whether the deadline of the old columns has passed; a named person may overrule that."""
+    """Judge the deadline of the old columns; a named approval overrules an early removal."""
     over = known.days_over(now)
     note = "" if over >= 0 else f"the old columns were promised until {known.deadline}"
     return Finding("grace_is_over", over >= 0, figures={"days_over": round(over, 3)}, note=note, approvable=True)
@@ -79,5 +79,5 @@ def _is_old(path: str, olds: Collection[Path]) -> bool:
 
 
 def _overlap(column: str, old: str) -> bool:
-    """Return whether a column or field that is read holds, is, or lies in an old one."""
+    """Return whether a read column is an old column, or one holds the other."""
     return column == old or column.startswith(f"{old}.") or old.startswith(f"{column}.")

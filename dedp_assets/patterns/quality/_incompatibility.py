@@ -10,7 +10,7 @@ __all__ = ["Pairs", "Problem", "at", "below", "all_problems"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One obstacle to reading.
+    """Obstacle to reading data of one schema by another.
 
     Attributes:
         path: field, with dots between the names of nested fields; empty for the schema as a whole.
@@ -38,15 +38,15 @@ class Pairs:
         self._known: dict[tuple[int, int], list[Problem] | None] = {}
         self._kept: list[object] = []  # an id is one object's own only as long as the object lives
         self.assumed = False
-        """Whether the walk met a pair within itself and took it for readable."""
+        """``True`` after a recursive pair was assumed to be readable."""
 
     @property
     def found(self) -> frozenset[tuple[int, int]]:
-        """Pairs that cannot be read."""
+        """Known pairs of unreadable types."""
         return frozenset(pair for pair, problems in self._known.items() if problems)
 
     def judged(self, reader: object, writer: object, compare: Callable[[], list[Problem]]) -> list[Problem]:
-        """Return the problems of a pair: all at the first time, one at a later time."""
+        """Return the problems of a pair of types; a repeated pair has one summary."""
         pair = id(reader), id(writer)
         if pair not in self._known:
             self._kept += (reader, writer)
@@ -62,7 +62,7 @@ class Pairs:
 
 
 def all_problems(walk: Callable[[Pairs], list[Problem]]) -> list[Problem]:
-    """Return the problems that a walk finds once nothing taken for readable proves to be unreadable."""
+    """Return the problems at the fixed point of a walk through recursive types."""
     pairs = Pairs()
     found = walk(pairs)
     while pairs.assumed and pairs.found:

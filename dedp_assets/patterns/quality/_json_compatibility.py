@@ -1,4 +1,4 @@
-"""JSON Schema: whether one schema allows all that another allows, by the keywords.
+"""JSON Schema: inclusion of one schema's values in another schema's, by keyword.
 
 A schema is the conjunction of parts: a type with the limits of the type, an enumeration, a choice (``oneOf``,
 ``anyOf``), a negation. Each part of the reader needs a part of the data's schema that is at least as strict.
@@ -20,7 +20,7 @@ __all__ = ["problems", "read"]
 _MAXIMA = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains")
 _MINIMA = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains")
 _SAME = ("pattern", "contains", "propertyNames", "unevaluatedProperties", "unevaluatedItems")
-"""Keywords that a reader may drop but neither add nor change."""
+"""Keywords whose removal alone is compatible."""
 _CHOICES = ("oneOf", "anyOf")
 _LENIENT = frozenset(
     {
@@ -32,7 +32,7 @@ _LENIENT = frozenset(
         "property_removed_not_covered",
     }
 )
-"""Rules that the lenient policy leaves out: producers then agree on properties by other means."""
+"""Rules without effect under the lenient policy."""
 
 
 def read(text: str) -> Document:
@@ -106,9 +106,7 @@ class _Walk:
             return [Problem("", "type_changed", f"{wrong} is not {_shown(part)}")] if wrong else []
         if "type" in part and "type" in given:
             return list(self._typed(part, given))
-        return (
-            [] if part == given else [Problem("", "type_changed", f"{_shown(given)} cannot be read as {_shown(part)}")]
-        )
+        return [] if part == given else [_other_type(part, given)]
 
     def _choice(self, part: Mapping[str, Any], branches: Sequence[Any], name: str) -> list[Problem]:
         other = next((each for each in _CHOICES if each in part), None)
@@ -238,7 +236,7 @@ def _has_default(schema: Any) -> bool:  # noqa: ANN401 - JSON
 
 
 def _tuple(schema: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
-    """Return the schemas of the first items, and that of all others."""
+    """Return the schemas of the first items, and the schema of further items."""
     items = schema.get("items", schema.get("additionalItems", True))
     if "prefixItems" in schema:
         return schema["prefixItems"], items

@@ -1,4 +1,4 @@
-"""Reading a JSON Schema: references, types, and the parts that a value has to satisfy all at once."""
+"""Reader of a JSON Schema: references, types, and conjuncts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BY_TYPE = {
     ),
 }
 TYPE_OF_KEYWORD = {name: kind for kind, names in _BY_TYPE.items() for name in names}
-"""Keyword -> type of the values that it limits."""
+"""Keyword of JSON Schema -> type of the limited values."""
 _CONDITIONS = ("if", "then", "else")
 _SCHEMAS = ("items", "additionalItems", "additionalProperties", "contains", "propertyNames", "not", *_CONDITIONS)
 _NAMED_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
@@ -51,7 +51,7 @@ class Document:
             self.resolved(schema)
 
     def parts(self, schema: Any) -> list[Any]:  # noqa: ANN401 - JSON
-        """List the parts of a schema that all have to be satisfied: nothing for one that allows all."""
+        """List the conjuncts of a schema; empty for a schema without conditions."""
         if isinstance(schema, bool):
             return [] if schema else [False]
         if id(schema) not in self._parts:
@@ -71,7 +71,7 @@ class Document:
         return schema
 
     def rest(self, part: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - JSON
-        """Return the schema of a property that a part of type object does not name."""
+        """Return the schema of an object's further properties."""
         patterns = part.get("patternProperties", {}).items()
         matching = [schema for pattern, schema in patterns if _matches(pattern, name)]
         return matching[0] if matching else part.get("additionalProperties", True)
@@ -144,7 +144,7 @@ def types_of(part: Mapping[str, Any], *, spread: bool = False) -> set[str]:
 
 
 def type_of(value: Any) -> set[str]:  # noqa: ANN401 - JSON
-    """Return the types that a value of JSON has."""
+    """Return the types of a JSON value."""
     if value is None or isinstance(value, bool):
         return {"null" if value is None else "boolean"}
     if isinstance(value, int | float):

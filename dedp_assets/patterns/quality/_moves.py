@@ -18,7 +18,7 @@ from dedp_assets.patterns.core.partitions import quoted
 __all__ = ["Form", "Migration", "Path", "Retype", "SplitText"]
 
 Path = tuple[str, ...]
-"""A column, or a struct column and a field of it."""
+"""Path of a column: its name, or the names of a struct column and of a field."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", re.ASCII)
 
 
@@ -110,17 +110,17 @@ class Form:
 
     @property
     def no_new(self) -> str:
-        """SQL that is true of rows without a value of the new form."""
+        """SQL predicate of rows without new values."""
         return " AND ".join(f"{new} IS NULL" for new, _ in self.pairs) or "true"
 
     @property
     def no_old(self) -> str:
-        """SQL that is true of rows without a value of the old form."""
+        """SQL predicate of rows without old values."""
         return " AND ".join(f"{sql_of(old)} IS NULL" for old in self.olds)
 
     @property
     def differs(self) -> str:
-        """SQL that is true of rows whose forms disagree; NULL equals NULL."""
+        """SQL predicate of rows with different old and new values; NULL equals NULL."""
         return " OR ".join(f"NOT ({new} <=> {old})" for new, old in self.pairs) or "false"
 
     @property
@@ -131,7 +131,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
-    """A change of a table's schema, in moves that keep an old and a new form beside each other for a time.
+    """Migration of a table's schema: moves of columns, with a grace period for readers of the old columns.
 
     Attributes:
         name: name of the migration, unique in the table.
@@ -188,7 +188,7 @@ class Migration:
 
     @property
     def old_columns(self) -> tuple[Path, ...]:
-        """The columns and fields that go, in order."""
+        """Removed columns and fields, in order."""
         return tuple(old for form in _forms(self) for old in form.olds)
 
     @property

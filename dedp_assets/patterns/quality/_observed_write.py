@@ -57,7 +57,7 @@ class ObservedWrite:
     def stage(
         self, rows: DataFrame, into: Target, sample: float, sample_by: Sequence[str], *, append: bool
     ) -> StagedWrite:
-        """Stage the rows under observation; after an error that is no verdict on the rows, without."""
+        """Stage the rows under observation; after an error of the observer, without observation."""
         try:
             chosen, sampled = with_sample(rows, sample, sample_by)
             self._columns = profiled_columns(rows.schema, self.personal)

@@ -49,7 +49,9 @@ class Stored:
 
 
 def stored(table: str, state: TableState, migration: Migration) -> Stored | None:
-    """Read the state of a migration from the table; ``None`` before the declaration.
+    """Read the state of a migration from the table.
+
+    ``None`` before the declaration.
 
     Raises:
         ConfigError: if the table knows another migration by this name.

@@ -42,18 +42,16 @@ def distribution_measurements(
 
 
 def _drift(state: ColumnProfile, usual: ColumnProfile, rules: ProfileRules) -> Drift | None:
-    """Compare the values of a column; ``None`` for a column with neither categories nor numbers."""
+    """Compare the values of a column.
+
+    ``None`` for a column with neither categories nor numbers.
+    """
     before, options = usual.categories(), {"min_psi": rules.min_psi, "min_rows": float(rules.minimum_rows)}
     if 0 < len(before) <= rules.max_categories and not usual.category_error:
         # Of too many values, the sketch names the frequent ones only.
-        return drift_of_categories(state.categories(), before, new_rows=_values(state), **options)
+        return drift_of_categories(state.categories(), before, new_rows=state.counted, **options)
     if not (usual.measured and state.measured):
         return None
     edges = usual.bin_edges(_BINS)
     error = max(usual.rank_error, state.rank_error)
     return drift_of_bins(state.bin_counts(edges), usual.bin_counts(edges), rank_error=error, **options)
-
-
-def _values(state: ColumnProfile) -> float:
-    """Return the number of values that the categories were counted among."""
-    return float((state.sampled if state.is_sampled else state.rows - state.nulls) or 0)

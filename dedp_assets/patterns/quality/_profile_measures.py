@@ -62,7 +62,7 @@ _LENGTHS = {
     "longest": "max({length})",
 }
 _PERSONAL = ("nans", "infinities", "empties", "shortest", "longest", "distinct", "shapes")
-"""Figures that hold no value of a column."""
+"""Figures without values of a column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def profile_expressions(columns: Sequence[ProfiledColumn], sampled: str = "true"
 
 
 def profile_of(columns: Sequence[ProfiledColumn], figures: Mapping[str, Any]) -> Profile:
-    """Make the profile of the figures of :func:`profile_expressions`; without figures, of no rows."""
+    """Make a profile from figures of :func:`profile_expressions`; without figures, a profile of 0 rows."""
     whole = {"rows": figures.get(ROWS, 0), "sampled": figures.get(_SAMPLED, 0)}
     states = [
         ColumnProfile(column=column.path, type=column.type, **whole, **_state(number, figures))
@@ -122,7 +122,7 @@ def profile_of(columns: Sequence[ProfiledColumn], figures: Mapping[str, Any]) ->
 
 
 def require_sample(sample: float, sample_by: Sequence[str]) -> None:
-    """Refuse a sample of nothing, and one without columns to choose by.
+    """Refuse a share outside of 0 to 1, and a sample without columns for the choice.
 
     Raises:
         ConfigError: names the option.
@@ -136,7 +136,7 @@ def require_sample(sample: float, sample_by: Sequence[str]) -> None:
 
 
 def with_sample(rows: DataFrame, sample: float, sample_by: Sequence[str]) -> tuple[DataFrame, str]:
-    """Return rows with a column that says which are sampled, and the predicate; lazy.
+    """Return rows with a column that marks the sample, and the predicate; lazy.
 
     Raises:
         ConfigError: for a column that is not there, or is of a type that has no hash.

@@ -73,12 +73,12 @@ def offline(table: str, version: int) -> dict[str, str]:
 
 
 def online(table: str, version: int) -> dict[str, str]:
-    """Return the partition of the observation by the write that made a version."""
+    """Return the partition of a write's own observation of a version."""
     return {"table_name": table, "observation": f"online {version}"}
 
 
 def ahead(table: str, run_id: str) -> dict[str, str]:
-    """Return the partition of the observation of rows that a run has yet to commit."""
+    """Return the partition of a provisional observation of a run."""
     return {"table_name": table, "observation": f"ahead {run_id}"}
 
 
@@ -98,7 +98,7 @@ def rows_of(
 
 
 def require_profiles(into: Target) -> None:
-    """Create the table of profiles, or refuse a table that is none.
+    """Create the table of profiles, or refuse another table's declaration.
 
     Raises:
         ConfigError: if the table is not partitioned by table and observation.

@@ -74,7 +74,7 @@ class ProfileRules:
 
 
 class _Judged(NamedTuple):
-    """Figure of a column with usual value and limits; ``value`` is ``None`` if nothing can be judged."""
+    """Figure of a column with usual value and limits."""
 
     value: float | None
     usual: float | None = None
@@ -209,7 +209,10 @@ def _share_shift(state: ColumnProfile, earlier: Sequence[ColumnProfile], rules: 
 
 
 def _categories(earlier: Sequence[ColumnProfile], rules: ProfileRules) -> Mapping[str, float] | None:
-    """Return the shares of a column's earlier values; ``None`` for a column without categories."""
+    """Return the shares of a column's earlier values.
+
+    ``None`` for a column without categories.
+    """
     merged = reduce(ColumnProfile.__add__, earlier)
     shares = merged.shares()
     few = 0 < len(shares) <= rules.max_categories and not merged.category_error

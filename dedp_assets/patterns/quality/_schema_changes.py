@@ -15,14 +15,14 @@ from dedp_assets.patterns.quality._moves import Migration, Path
 __all__ = ["CONSTRAINT", "STATE", "require_possible", "with_new", "without_old"]
 
 STATE = "dedp.migration."
-"""Prefix of the table properties that hold the state of a migration, by its name."""
+"""Prefix of the table properties with the states of migrations; the migration's name follows."""
 CONSTRAINT = "delta.constraints."
 """Prefix of the table properties that hold CHECK constraints."""
 _STATISTICS = "delta.dataSkippingStatsColumns"
 _ROLES = ("key", "event_time")
-"""Options of a declaration that name columns."""
+"""Options of a declaration with column names."""
 _FEATURES = {"timestamp_ntz": "timestampNtz", "variant": "variantType"}
-"""Type -> the feature that a table with it has to state."""
+"""Type -> required table feature."""
 
 
 def require_possible(table: str, state: TableState, migration: Migration) -> None:
@@ -116,7 +116,7 @@ def _beside(held: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _field(state: TableState, path: Path) -> Mapping[str, Any]:
-    """Find a column or a field of the schema; an empty mapping without one."""
+    """Find a column or a field of the schema; return an empty mapping if absent."""
     fields: Any = state.columns.values()
     found: Mapping[str, Any] = {}
     for part in path:
@@ -165,7 +165,7 @@ def _left(fields: list[dict[str, Any]], migration: Migration) -> Iterator[dict[s
 
 
 def _without_statistics(properties: Mapping[str, str], gone: Collection[str]) -> dict[str, str]:
-    """Return the properties without statistics of columns that went."""
+    """Return the properties without the statistics options of removed columns."""
     listed = properties.get(_STATISTICS)
     if listed is None:
         return dict(properties)

@@ -1,4 +1,4 @@
-"""Tables: whether queries of one schema can read rows of another, and the changes of a stored table.
+"""Tables: readability of rows by queries of another schema, and changes of a stored table.
 
 Backward, the new columns are read from files of old rows, where an added column is NULL or its default. Forward, an old
 query reads a table with the new columns: a column that it names must still be there.
@@ -24,8 +24,8 @@ _Rules: TypeAlias = Mapping[str, Callable[[SchemaChange], _Broken]]
 Fields: TypeAlias = Sequence[Mapping[str, Any]]
 _TEXT = re.compile(r"(?:var)?char\((\d+)\)|string()")
 _STEPS = (
-    "rename or drop in steps: declare the new column beside it, fill both for a grace period, and leave it out of a "
-    "new table once lineage shows no reader"
+    "rename or drop in steps: declare the new column beside it, fill both for a grace period, and remove it by the "
+    "Schema Migrator once lineage shows no reader"
 )
 
 
@@ -106,7 +106,7 @@ def _renames(changes: Sequence[SchemaChange]) -> Iterator[Problem]:
 
 
 def _reads(held: Any, asked: Any) -> bool:  # noqa: ANN401 - a type in Spark's JSON form
-    """Return whether values of a type are values of another one."""
+    """Return whether a type holds all values of another type."""
     texts = [_TEXT.fullmatch(kind) if isinstance(kind, str) else None for kind in (held, asked)]
     if texts[0] and texts[1]:
         return not texts[1][1] or (bool(texts[0][1]) and int(texts[0][1]) <= int(texts[1][1]))

@@ -15,7 +15,7 @@ Cells = Sequence[tuple[float, float]]
 _EXPECTED = 5.0
 """Least expected rows of a cell for which chi-square holds; smaller cells are pooled."""
 _SURE = 20.0
-"""Rows by which a cell is no small one, whatever was expected: by chance, 5 expected rows are never 20."""
+"""Rows of a cell that is never pooled: by chance, 5 expected rows are hardly ever 20."""
 
 
 def pooled(cells: Cells, rows: float, base_rows: float) -> Cells:

@@ -30,7 +30,7 @@ VIOLATION: Mapping[str, Column] = {
     "violations": Column("ARRAY<STRING>", "names of the broken rules, in the order of the table's declaration"),
     "misfits": Column("MAP<STRING, STRING>", "column -> text that is no value of the column's type", personal=True),
 }
-"""Columns that a row with violations has in addition to those of its table."""
+"""Additional columns of a quarantine table: broken rules, and texts that are no values of their column's type."""
 
 _MISFITS, _VALUE, _RULE = (f"{RESERVED}{name}" for name in ("misfits", "value", "rule"))
 _NO_TEXTS = "CAST(map() AS MAP<STRING, STRING>)"
@@ -111,7 +111,7 @@ def samples(refused: DataFrame, spec: TableSpec, shown: Mapping[str, Sequence[st
 
 
 def _require_own_names(table: str, names: Sequence[str]) -> None:
-    """Refuse rules of the same name, of which the rows would be counted together."""
+    """Refuse two rules of the same name, whose counts would be added."""
     if twice := [name for name, times in Counter(names).items() if times > 1]:
         raise ConfigError(f"{table}: references must have names of their own, not {', '.join(twice)}")
 
@@ -152,7 +152,7 @@ def _types(converted: Mapping[str, str]) -> dict[str, str]:
 
 
 def _constraints(table: str, state: TableState, converted: Mapping[str, str]) -> dict[str, str]:
-    """Return the table's constraints: name -> SQL predicate of the rows that break the constraint.
+    """Return the table's constraints: name -> SQL predicate of violating rows.
 
     NULL satisfies no constraint. A misfit became NULL: it breaks the rule of its type, and no rule because it is NULL.
     """
@@ -168,7 +168,7 @@ def _constraints(table: str, state: TableState, converted: Mapping[str, str]) ->
 
 
 def _keys(spec: TableSpec) -> dict[str, str]:
-    """Return the rule of the declared key: complete, and of one row."""
+    """Return the rule of the declared key: NOT NULL and unique."""
     keys = [identifier(key) for key in spec.key]
     missing = " OR ".join(f"{key} IS NULL" for key in keys)
     several = f"count(1) OVER (PARTITION BY {', '.join(keys)}) > 1"

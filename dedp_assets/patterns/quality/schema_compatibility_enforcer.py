@@ -20,7 +20,7 @@ from dedp_assets.patterns.core.errors import ConfigError, ContractError, SchemaM
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.core.schema_changes import SchemaChange, schema_changes
+from dedp_assets.patterns.core.schema_changes import SchemaChange, may_widen, schema_changes
 from dedp_assets.patterns.delta import Table, TableState
 from dedp_assets.patterns.quality import _avro_compatibility as avro
 from dedp_assets.patterns.quality import _json_compatibility as json_schema
@@ -131,7 +131,8 @@ allows one that may be NULL (column_unknown): nothing was written
         return Finding("columns_are_compatible", passed=True, note=f"{table.name} is not there yet")
     state = table.ledger.state()
     changes = list(_changes_of(new, state))
-    found = tables.in_place(changes, widens=_widens(new, state), additions=new_columns, fixed=state.partition_columns)
+    widens = may_widen(state.properties, new.properties if isinstance(new, TableSpec) else {})
+    found = tables.in_place(changes, widens=widens, additions=new_columns, fixed=state.partition_columns)
     for direction in directions:
         found += _TABLE_RULES[direction](changes)
     if found:
@@ -193,12 +194,6 @@ def _stated(problem: Problem, **where: object) -> dict[str, Any]:
 
 def _sentence(stated: Mapping[str, Any]) -> str:
     return f"{stated['path'] or 'the schema'}: {stated['message']} ({stated['rule']})"
-
-
-def _widens(new: DataFrame | TableSpec, state: TableState) -> bool:
-    """Return whether the types of the table may be widened, as stored or as the declaration to come says."""
-    declared = new.properties if isinstance(new, TableSpec) else {}
-    return {**state.properties, **declared}.get("delta.enableTypeWidening", "").lower() == "true"
 
 
 def _changes_of(new: DataFrame | TableSpec, state: TableState) -> Iterator[SchemaChange]:

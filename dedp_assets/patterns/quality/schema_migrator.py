@@ -167,7 +167,7 @@ class _Steps:
 
     @property
     def table(self) -> Table:
-        """The table as stored: the declaration at hand may be the one of another phase."""
+        """Table by the stored schema; the declaration may be of another phase."""
         given = self.into.table
         return Table.at(given.store.address, lambda: given.session, name=given.name)
 

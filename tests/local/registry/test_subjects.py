@@ -42,7 +42,10 @@ class Registry(RuleBasedStateMachine):
         return judge(text, [*self.live(subject).values()], mode=level).passed
 
     def code(self, call, *arguments, **options):
-        """The error code of a call; ``None`` for success."""
+        """The error code of a call.
+
+        ``None`` for success.
+        """
         try:
             call(*arguments, **options)
         except RegistryError as error:

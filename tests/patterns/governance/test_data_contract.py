@@ -67,7 +67,10 @@ OLD = Contract(
 
 
 def columns(**changed):
-    """The contract with other columns; ``None`` removes one."""
+    """The contract with other columns.
+
+    ``None`` removes one.
+    """
     return replace(OLD, columns={name: each for name, each in {**COLUMNS, **changed}.items() if each is not None})
 
 

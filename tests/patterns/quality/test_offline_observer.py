@@ -116,6 +116,19 @@ def test_numbers_that_moved_are_a_drift_while_every_other_figure_is_usual():
     assert 0.1 < drift.value < 1
 
 
+def test_null_in_a_sample_is_no_other_category():
+    """A third of the values is NULL, as ever; the categories are as usual, in the sample of a tenth, too."""
+
+    def sampled(values):
+        full = state(values, column="country", kind="STRING")
+        return Profile({"country": replace(full, rows=10 * full.rows, nulls=10 * full.nulls, sampled=full.rows)})
+
+    day = ["USA"] * 500 + ["Peru"] * 167 + [None] * 333
+    found = judged(sampled(day), [sampled(day)] * 3)
+    (drift,) = (each for each in found.measurements if each.metric == "distribution.country")
+    assert (drift.verdict, drift.value) == ("ok", pytest.approx(0, abs=0.001))
+
+
 def test_a_key_may_grow_with_the_rows_and_a_category_may_not():
     """Ten times the rows have ten times the keys; 200 shops that become 20,000 are something else."""
     keys, more = (country([f"k{n}" for n in range(rows)]) for rows in (1000, 10_000))
