@@ -16,7 +16,7 @@ import dagster as dg
 import psycopg
 
 from dedp_assets.instance import close_abandoned, prepare_home
-from dedp_assets.local import code_server, engine, ports, postgres, services, status_server
+from dedp_assets.local import code_server, engine, loopback, ports, postgres, status_server
 from dedp_assets.local.kafka import Broker
 from dedp_assets.local.registry import app as registry
 from dedp_assets.local.supervision import Server, Supervision, end_leftovers, supervise
@@ -236,14 +236,20 @@ class _Platform:
         if self._settings.services is not None:
             return []
         self._answers["services"] = self._http
-        return [Server("services", services.command(self._settings.home / http.FOLDER, port=self._ports.services))]
+        folder, port = self._settings.home / http.FOLDER, self._ports.services
+        return [Server("services", loopback.command("dedp_assets.sources.services:application", folder, port=port))]
 
     def _own_pages(self, variables: Mapping[str, str]) -> list[Server]:
         """Return the servers of the status page and of the schema registry."""
-        home, ports_ = self._settings.home, self._ports
-        page = status_server.command(home / status_server.FOLDER, port=ports_.status)
-        schemas = registry.command(home / registry.FOLDER, port=ports_.registry)
-        return [Server("status", page, variables), Server("registry", schemas, variables)]
+        made = [("status", status_server, self._ports.status), ("registry", registry, self._ports.registry)]
+        return [
+            Server(
+                name,
+                loopback.command(f"{of.__name__}:application", self._settings.home / of.FOLDER, port=port),
+                variables,
+            )
+            for name, of, port in made
+        ]
 
     def _database(self) -> str:
         """Create the database with the first rows; return the readiness message, empty if not ready."""

@@ -9,11 +9,9 @@ from __future__ import annotations
 import json
 import logging
 import os
-import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from hashlib import sha256
-from pathlib import Path
 from threading import Lock, Thread
 from typing import Protocol
 
@@ -25,13 +23,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from dedp_assets.resources.announced import announce
+from dedp_assets.local.loopback import HOSTS
 from dedp_assets.status_page.details import render_details
 from dedp_assets.status_page.model import Details, Page, as_json
 from dedp_assets.status_page.pieces import render_fault
 from dedp_assets.status_page.render import render
 
-__all__ = ["FOLDER", "Pages", "application", "command", "serve_pages"]
+__all__ = ["FOLDER", "Pages", "application", "serve_pages"]
 
 FOLDER = "status"
 """Folder, below the home, of the file with the status server's address."""
@@ -39,8 +37,6 @@ FOLDER = "status"
 _KEPT = timedelta(seconds=3)
 _BRIDGED = timedelta(seconds=30)
 """Age up to which a page is shown while another request makes the next one."""
-_HOSTS = ["127.0.0.1", "localhost"]
-"""Accepted values of the header ``Host``, as a protection against DNS rebinding."""
 _POLITE = 5
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
@@ -129,7 +125,7 @@ def serve_pages(pages: Pages) -> Starlette:
 
     return Starlette(
         routes=[Route("/", index), Route("/status.json", programs), Route("/table/{name:path}", table)],
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=_HOSTS)],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)],
         exception_handlers={HTTPException: _refusal, Exception: _fault},
     )
 
@@ -140,15 +136,6 @@ def application() -> Starlette:
     os.nice(_POLITE)  # the servers that compute come first, above all while everything starts
     Thread(target=_warm, args=[pages], daemon=True).start()
     return serve_pages(pages)
-
-
-def command(folder: Path, *, port: int) -> list[str]:
-    """Announce the address of the status page, and return the command that runs the server on loopback."""
-    folder.mkdir(parents=True, exist_ok=True)
-    announce(folder, f"http://127.0.0.1:{port}")
-    made = ["--factory", f"{__name__}:application"]
-    place = ["--host", "127.0.0.1", "--port", str(port)]
-    return [sys.executable, "-m", "uvicorn", *made, *place, "--ws", "none", "--log-level", "warning"]
 
 
 def _tagged(request: Request, response: Response) -> Response:

@@ -12,7 +12,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dedp_assets.local.status_server import Pages, command, serve_pages
+from dedp_assets.local import status_server
+from dedp_assets.local.loopback import command
+from dedp_assets.local.status_server import Pages, serve_pages
 from dedp_assets.resources.announced import announced
 from tests.fixtures import answering
 from tests.helpers import NOW
@@ -156,7 +158,7 @@ def test_an_error_is_a_page_and_the_next_request_tries_again():
 def test_the_command_announces_the_address(tmp_path):
     """Valid while the server answers, as for the other servers of a home."""
     with serving(Pages(Source, lambda: NOW)) as client:
-        words = command(tmp_path / "status", port=client.port)
+        words = command(f"{status_server.__name__}:application", tmp_path / "status", port=client.port)
         assert words[words.index("--factory") + 1] == "dedp_assets.local.status_server:application"
         assert words[words.index("--host") + 1 :][:3] == ["127.0.0.1", "--port", str(client.port)]
         assert announced(tmp_path / "status") == f"http://127.0.0.1:{client.port}"

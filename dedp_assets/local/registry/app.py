@@ -6,11 +6,9 @@ out: Protobuf, references of JSON Schemas, the mode IMPORT, and settings of a su
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote
 
@@ -24,13 +22,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from dedp_assets.local.loopback import HOSTS
 from dedp_assets.local.registry.schemas import KINDS, Content, RegistryError, Version, content_of, number_of
 from dedp_assets.local.registry.store import FileStore, PostgresStore, Store
 from dedp_assets.local.registry.subjects import EVERYTHING, Judge, Subjects, qualified
 from dedp_assets.patterns.connectors.parts import plain_json
-from dedp_assets.resources.announced import announce
 
-__all__ = ["FOLDER", "application", "command", "serve"]
+__all__ = ["FOLDER", "application", "serve"]
 
 FOLDER = "registry"
 """Folder below the home with the registry's address, and with the schemas of a registry without a database."""
@@ -38,8 +36,6 @@ FOLDER = "registry"
 T = TypeVar("T")
 Json: TypeAlias = Any
 _JSON = partial(JSONResponse, media_type="application/vnd.schemaregistry.v1+json")
-_HOSTS = ["127.0.0.1", "localhost"]
-"""Accepted values of the header ``Host``, as a protection against DNS rebinding."""
 _MOST_BYTES = 4_000_000
 _MOST = 2**31 - 1
 
@@ -57,7 +53,7 @@ def serve(store: Store, judge: Judge) -> Starlette:
     ]
     return Starlette(
         routes=routes,
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=_HOSTS), Middleware(_Encoded)],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS), Middleware(_Encoded)],
         exception_handlers={HTTPException: _unknown, RegistryError: _refusal, Exception: _fault},
     )
 
@@ -73,15 +69,6 @@ def application() -> Starlette:
 
         return serve(PostgresStore(lambda: postgres.address(settings()).connect()), judge_schema)
     return serve(FileStore(chosen.home / FOLDER), judge_schema)
-
-
-def command(folder: Path, *, port: int) -> list[str]:
-    """Announce the address of the registry, and return the command that runs the server on loopback."""
-    folder.mkdir(parents=True, exist_ok=True)
-    announce(folder, f"http://127.0.0.1:{port}")
-    made = ["--factory", f"{__name__}:application"]
-    place = ["--host", "127.0.0.1", "--port", str(port)]
-    return [sys.executable, "-m", "uvicorn", *made, *place, "--ws", "none", "--log-level", "warning"]
 
 
 @dataclass(frozen=True, slots=True)

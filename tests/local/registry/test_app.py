@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from dedp_assets.local.loopback import command
 from dedp_assets.local.ports import free as free_port
-from dedp_assets.local.registry.app import application, command
+from dedp_assets.local.registry.app import application
 from dedp_assets.resources.announced import announced
 from dedp_assets.resources.environments import child_environment
 from tests.faults.processes import wait_until
@@ -229,7 +230,10 @@ def test_the_setting_says_where_schemas_are_kept(monkeypatch, tmp_path, kept, st
 def test_a_server_that_is_killed_comes_back_with_its_schemas(tmp_path):
     """The command listens where the address says, as long as the process lives."""
     folder, port = tmp_path / "registry", free_port()
-    words, environment = command(folder, port=port), child_environment({"DEDP_HOME": str(tmp_path)})
+    words, environment = (
+        command(f"{application.__module__}:application", folder, port=port),
+        child_environment({"DEDP_HOME": str(tmp_path)}),
+    )
     for attempt in range(2):
         with subprocess.Popen(words, env=environment) as server:
             try:
