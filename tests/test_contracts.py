@@ -13,8 +13,9 @@ GOLD = "gold/sales_by_day"
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A new project, once."""
-    folder = tmp_path_factory.mktemp("projects") / "brook_of_contracts"
+    """A new project, whose package no earlier one of this process is called like."""
+    place = tmp_path_factory.mktemp("projects")
+    folder = place / f"brook_of_{place.name}"
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("DEDP_HOME", raising=False)
         assert main(["new", str(folder)]) == 0
@@ -26,8 +27,8 @@ def dedp(made, monkeypatch, capsys):
     """``dedp("check")``: exit code, output and errors; each test begins without contracts."""
     monkeypatch.delenv("DEDP_HOME", raising=False)
     monkeypatch.chdir(made)
-    declaration = made / "brook_of_contracts/defs/sales_by_day/defs.yaml"
-    before, contracts = declaration.read_text(), made / "brook_of_contracts/defs/contracts"
+    declaration = made / made.name / "defs/sales_by_day/defs.yaml"
+    before, contracts = declaration.read_text(), made / made.name / "defs/contracts"
     capsys.readouterr()
 
     def run(*options):
