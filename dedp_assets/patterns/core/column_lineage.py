@@ -18,7 +18,7 @@ from dedp_assets.patterns.core.results import Finding
 
 __all__ = [
     "ColumnInput", "ColumnLineage", "ColumnOrigin", "Effect", "Influence", "TagReach", "Transformation",
-    "broken_references", "compare_columns", "propagate",
+    "broken_references", "compare_columns", "overlap", "propagate",
 ]  # fmt: skip
 
 Transformation = Literal["IDENTITY", "TRANSFORMATION", "AGGREGATION"]
@@ -259,6 +259,19 @@ def propagate(tags: Mapping[str, Mapping[str, Collection[str]]], lineages: Mappi
     return TagReach({table: columns for table, columns in reached.items() if columns}, unknown)
 
 
+def overlap(one: str, other: str) -> bool:
+    """Return whether two paths name the same column, or a column and a field of the column.
+
+    Case does not count.
+
+    Example:
+        >>> overlap("device.os", "Device"), overlap("device.os", "device.version")
+        (True, False)
+    """
+    one, other = one.lower(), other.lower()
+    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
+
+
 def _is_held(column: str, path: str, known: Collection[str]) -> bool:
     """Return whether a column is among the known names in lower case; a field, where fields are known."""
     column, path = column.lower(), path.lower()
@@ -270,8 +283,6 @@ def _is_held(column: str, path: str, known: Collection[str]) -> bool:
 
 def _tags_of(each: ColumnInput, held: Mapping[str, Mapping[str, Collection[str]]]) -> Iterator[str]:
     """List the tags of a column or field, of the structs around, and of the fields inside."""
-    mine = each.path.lower()
     for name, tags in held.get(each.table, {}).items():
-        theirs = name.lower()
-        if mine == theirs or mine.startswith(f"{theirs}.") or theirs.startswith(f"{mine}."):
+        if overlap(each.path, name):
             yield from tags

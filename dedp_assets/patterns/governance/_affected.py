@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from dedp_assets.patterns.core.column_lineage import ColumnInput, ColumnLineage, Influence
+from dedp_assets.patterns.core.column_lineage import ColumnInput, ColumnLineage, Influence, overlap
 from dedp_assets.patterns.governance._changes import Difference, Perspective
 from dedp_assets.patterns.governance._contracts import Consumer, Contract
 
@@ -33,7 +33,7 @@ def _reads(consumer: Consumer, difference: Difference) -> bool:
     """Return whether a difference concerns a consumer."""
     if consumer.columns is None or not difference.columns:
         return True
-    return any(_overlap(mine, changed) for mine in consumer.columns for changed in difference.columns)
+    return any(overlap(mine, changed) for mine in consumer.columns for changed in difference.columns)
 
 
 def _downstream(name: str, columns: Collection[str], lineages: Mapping[str, ColumnLineage]) -> Iterator[str]:
@@ -58,7 +58,7 @@ def _hit(lineage: ColumnLineage, changed: Mapping[str, Collection[str]]) -> set[
     """Return the columns of a dataset downstream of changed columns; an empty name means all."""
 
     def is_hit(each: ColumnInput | Influence) -> bool:
-        return any(not column or _overlap(each.path, column) for column in changed.get(each.table, ()))
+        return any(not column or overlap(each.path, column) for column in changed.get(each.table, ()))
 
     if any(is_hit(each) for each in lineage.influences):
         return {""}
@@ -68,9 +68,3 @@ def _hit(lineage: ColumnLineage, changed: Mapping[str, Collection[str]]) -> set[
         for column, origin in lineage.columns.items()
         if any(is_hit(each) for each in origin.inputs) or (reads and origin.opaque)
     }
-
-
-def _overlap(one: str, other: str) -> bool:
-    """Return whether two paths name the same column, or a column and a field of the column."""
-    one, other = one.lower(), other.lower()
-    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")

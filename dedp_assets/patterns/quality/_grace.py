@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
+from dedp_assets.patterns.core.column_lineage import overlap
 from dedp_assets.patterns.core.ddl import scalars
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.delta import Table, TableState
@@ -22,9 +23,9 @@ _FOOTERS = 16
 
 def nobody_reads(migration: Migration, readers: Mapping[str, Collection[str]]) -> Finding:
     """Judge whether a declared consumer or an observed reader reads an old column."""
-    gone = [".".join(old).lower() for old in migration.old_columns]
+    gone = [".".join(old) for old in migration.old_columns]
     found = {
-        who: sorted({column for column in columns if any(_overlap(column.lower(), old) for old in gone)})
+        who: sorted({column for column in columns if any(overlap(column, old) for old in gone)})
         for who, columns in (*migration.consumers.items(), *readers.items())
     }
     reading = {who: columns for who, columns in found.items() if columns}
@@ -76,8 +77,3 @@ def _bytes_of(table: Table, state: TableState, migration: Migration) -> int:
 def _is_old(path: str, olds: Collection[Path]) -> bool:
     names = [".".join(old).lower() for old in olds]
     return any(path == name or path.startswith(f"{name}.") for name in names)
-
-
-def _overlap(column: str, old: str) -> bool:
-    """Return whether a read column is an old column, or one holds the other."""
-    return column == old or column.startswith(f"{old}.") or old.startswith(f"{column}.")
