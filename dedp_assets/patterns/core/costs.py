@@ -28,6 +28,7 @@ class Cost:
         seconds: time within the write up to the commit record, in seconds, without what callers did in between.
         waiting_seconds: wait for the table's lock, in seconds.
         staging_seconds: Spark's work before the commit and the audits, in seconds.
+        held_seconds: time from the last written file to the commit: audits, lock and decision, in seconds.
         committing_seconds: decision, conflicts and commits up to the record of the last one, in seconds.
         cpu_seconds: CPU of the executors' tasks, in seconds.
         rows_read: rows that the write accounts for, in rows.
@@ -43,6 +44,7 @@ class Cost:
     seconds: float | None = None
     waiting_seconds: float | None = None
     staging_seconds: float | None = None
+    held_seconds: float | None = None
     committing_seconds: float | None = None
     cpu_seconds: float | None = None
     rows_read: int | None = None

@@ -19,12 +19,11 @@ __all__ = ["dispatch", "timed"]
 
 
 def timed(result: WriteResult, staged: StagedWrite) -> WriteResult:
-    """Add the seconds between the last written file and the publishing commit to ``result``."""
-    if not (result.applied and staged.stage.adds):
+    """Add the wait of the written rows for their commit, which the commit record has, to ``result``."""
+    record = staged.table.ledger.commit(result.version).record if result.applied else None
+    if record is None or record.cost is None or record.cost.held_seconds is None:
         return result
-    written = max(add.modification_time for add in staged.stage.adds) / 1000
-    shown = staged.table.ledger.commit(result.version).timestamp.timestamp()
-    return replace(result, figures={**result.figures, "held_seconds": max(shown - written, 0.0)})
+    return replace(result, figures={**result.figures, "held_seconds": record.cost.held_seconds})
 
 
 def dispatch(

@@ -32,7 +32,7 @@ from dedp_assets.patterns.delta.snapshots.lost_files import FilesGone, lost_file
 from dedp_assets.patterns.delta.staging import stage_commit
 from dedp_assets.patterns.delta.staging.guards import require_untouched
 from dedp_assets.patterns.delta.staging.row_accounting import Judged
-from dedp_assets.patterns.delta.staging.stages import Stage
+from dedp_assets.patterns.delta.staging.stages import Stage, held
 from dedp_assets.patterns.delta.storage.coordination import attempts, turn
 
 __all__ = ["StagedWrite"]
@@ -214,7 +214,7 @@ class StagedWrite:
         if not file_exchange.serves(state):
             location = self.table.store.address
             rows = self.stage.read() if self.stage.session else self.table.read(version=state.version).limit(0)
-            record = self.record.costing(meter.cost())
+            record = self.record.costing(meter.cost() + held(self.stage.adds))
             spark_writer.commit_by_spark(rows, record, decision, location=location, state=state, append=self.append)
             return not decision.same_rows
         # What was compared is not what is replaced, if another writer was here meanwhile: then nothing is kept.

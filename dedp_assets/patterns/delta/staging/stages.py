@@ -22,13 +22,14 @@ from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier, select_list
 from dedp_assets.patterns.core.partitions import quoted
+from dedp_assets.patterns.delta.commit.commits import now_ms
 from dedp_assets.patterns.delta.commit.parquet_statistics import may_be_true
 from dedp_assets.patterns.delta.snapshots.lost_files import require_files
 from dedp_assets.patterns.delta.storage.coordination import has_lock
 from dedp_assets.patterns.delta.storage.locations import Located, literal_path
 from dedp_assets.patterns.delta.storage.store import Claim, Store, require
 
-__all__ = ["STAGE", "Stage", "claim_of", "empty_stage", "new_stage", "rows_of", "written"]
+__all__ = ["STAGE", "Stage", "claim_of", "empty_stage", "held", "new_stage", "rows_of", "written"]
 
 STAGE = "staged-"
 """What begins the names of stages' folders."""
@@ -154,5 +155,16 @@ def rows_of(add: AddAction) -> int:
 
 
 def written(adds: Collection[AddAction]) -> Cost:
-    """Return the cost of added files: rows, files and bytes written."""
-    return Cost(rows_written=sum(map(rows_of, adds)), files_written=len(adds), bytes_written=sum(a.size for a in adds))
+    """Return the cost of added files: rows, files and bytes written, and seconds held."""
+    figures = Cost(
+        rows_written=sum(map(rows_of, adds)), files_written=len(adds), bytes_written=sum(a.size for a in adds)
+    )
+    return figures + held(adds)
+
+
+def held(adds: Collection[AddAction]) -> Cost:
+    """Return the seconds since the last of the files was written, as a cost; empty without a file."""
+    if not adds:
+        return Cost()
+    last = max(add.modification_time for add in adds)
+    return Cost(held_seconds=max(now_ms() - last, 0) / 1000)
