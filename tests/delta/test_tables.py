@@ -501,6 +501,40 @@ def test_a_constraint_that_a_person_added_by_hand_holds_too(events, event_rows, 
     assert ids(events) == []
 
 
+@pytest.mark.parametrize("moment", ["before the publish", "between decision and commit"])
+def test_a_constraint_that_came_after_the_rows_were_judged_refuses_them(
+    events, event_rows, spark, before_commit, moment
+):
+    """The rows may break the new rule: nothing is published, and the next run is judged by the rule."""
+
+    def constrain():
+        spark.sql(f"ALTER TABLE delta.`{events.location}` ADD CONSTRAINT small CHECK (id < 2)")
+
+    staged = events.stage(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
+    if moment == "before the publish":
+        constrain()
+    else:
+        before_commit(constrain)
+    with pytest.raises(Conflict, match=r"constraint small changed after the rows were judged .* run it again"):
+        staged.publish()
+    assert (ids(events), stages(events)) == ([], set())
+    assert events.overwrite(event_rows(2), partition=DAY, provenance=a_run(sequence=1)).changed
+
+
+def test_a_column_that_came_after_the_rows_were_judged_is_null_in_them(events, event_rows, spark):
+    """A column of another type refuses the rows instead: their files would not be readable any more."""
+    whole, refused = (events.stage(event_rows(3), partition=DAY, provenance=a_run(sequence=n)) for n in (1, 2))
+    spark.sql(f"ALTER TABLE delta.`{events.location}` ADD COLUMNS (note STRING)")
+    assert whole.publish().changed
+    assert [row["note"] for row in read_back(events)] == [None] * 3
+    stored = DeltaTable(str(events.location)).to_pyarrow_table()
+    texts = stored.set_column(stored.column_names.index("amount"), "amount", stored["amount"].cast("string"))
+    spark.sql(f"ALTER TABLE delta.`{events.location}` DROP CONSTRAINT amount_is_positive")
+    write_deltalake(str(events.location), texts, mode="overwrite", schema_mode="overwrite")
+    with pytest.raises(Conflict, match="column amount"):
+        refused.publish()
+
+
 def test_rows_outside_the_partition_are_refused(events, event_rows):
     """A run that owns one day cannot write to another, with NULL being another."""
     rows = event_rows(2).unionAll(event_rows(1, day="2026-01-06"))

@@ -124,7 +124,7 @@ class StagedTable(ChangedTable):
             judged = accounting.judge(stage.observed, provenance.approval)
         if judged.refused:
             raise refusal(self, owned, judged, stage, stage.read())
-        return StagedWrite.of(self, stage, judged, owned, provenance, append=append, meter=meter)
+        return StagedWrite.of(self, stage, judged, owned, provenance, append=append, meter=meter, state=state)
 
     def _without_rows(
         self, owned: Mapping[str, str], provenance: Provenance, *, append: bool = False, since: int | None = None

@@ -18,12 +18,12 @@ from dedp_assets.patterns.core.sql_options import reason_of
 from dedp_assets.patterns.delta.commit import commits, file_exchange
 from dedp_assets.patterns.delta.handle import TableHandle
 from dedp_assets.patterns.delta.log.table_state import TableState
-from dedp_assets.patterns.delta.snapshots.definition import held_types
+from dedp_assets.patterns.delta.snapshots.definition import constraints, held_types
 from dedp_assets.patterns.delta.staging.row_accounting import Judged
 from dedp_assets.patterns.delta.staging.stage_files import Layout
 from dedp_assets.patterns.delta.staging.stages import Stage
 
-__all__ = ["discarded_if_unjudged", "in_range", "layout_of", "refusal", "require_untouched"]
+__all__ = ["discarded_if_unjudged", "in_range", "layout_of", "refusal", "require_same_rules", "require_untouched"]
 
 H = TypeVar("H", bound=TableHandle)
 P = ParamSpec("P")
@@ -45,6 +45,25 @@ def require_untouched(table: TableHandle, held: Mapping[str, str], since: int | 
         raise Conflict(
             f"{table.name} {slice_name(held)} was written at version {met.version}, these rows were computed from "
             f"version {since}: run it again"
+        )
+
+
+def require_same_rules(table: TableHandle, judged: TableState, state: TableState) -> None:
+    """Refuse rows that were judged by other columns or constraints than the table has at ``state``.
+
+    A nullable column that came since is no obstacle: the rows have NULL there.
+
+    Raises:
+        Conflict: names the columns and constraints.
+    """
+    before, now = (constraints(table.name, each) for each in (judged, state))
+    changed = [f"constraint {name}" for name, rule in now.items() if before.get(name) != rule]
+    types = {name: state.columns[name]["type"] if name in state.columns else None for name in judged.columns}
+    changed += [f"column {name}" for name, type_ in types.items() if type_ != judged.columns[name]["type"]]
+    if changed:
+        raise Conflict(
+            f"{table.name}: {', '.join(changed)} changed after the rows were judged at version {judged.version}: "
+            "run it again"
         )
 
 

@@ -6,7 +6,7 @@ Under the table's lock the ledger is read, and one metadata-only commit made; wh
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -30,7 +30,7 @@ from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.definition import content_columns, require_replaceable
 from dedp_assets.patterns.delta.snapshots.lost_files import FilesGone, lost_files
 from dedp_assets.patterns.delta.staging import stage_commit
-from dedp_assets.patterns.delta.staging.guards import require_untouched
+from dedp_assets.patterns.delta.staging.guards import require_same_rules, require_untouched
 from dedp_assets.patterns.delta.staging.row_accounting import Judged
 from dedp_assets.patterns.delta.staging.stages import Stage, held
 from dedp_assets.patterns.delta.storage.coordination import attempts, turn
@@ -53,6 +53,7 @@ class StagedWrite:
     Attributes:
         record: what the commit will say.
         findings: every audit that was judged.
+        judged: the table whose columns and constraints the rows were judged by.
     """
 
     table: TableHandle
@@ -60,6 +61,7 @@ class StagedWrite:
     record: CommitRecord
     findings: tuple[Finding, ...]
     append: bool = False
+    judged: TableState | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -72,11 +74,13 @@ class StagedWrite:
         *,
         append: bool = False,
         meter: Meter | None = None,
+        state: TableState | None = None,
     ) -> StagedWrite:
         """Make the write of accepted rows; the record names stage and cost."""
         noted = replace(provenance, notes={**provenance.notes, "stage": stage.store.name})
         record = judged.record(noted, owned)
-        return cls(table, stage, record.costing(meter.cost()) if meter else record, judged.findings, append)
+        record = record.costing(meter.cost()) if meter else record
+        return cls(table, stage, record, judged.findings, append, judged=state)
 
     @classmethod
     def of_note(cls, table: TableHandle, note: Mapping[str, Any]) -> StagedWrite:
@@ -96,8 +100,11 @@ class StagedWrite:
 
         Raises:
             ConfigError: for a table that only Spark can write, or with finer partitions than the write owns.
+            Conflict: if columns or constraints changed after the rows were judged.
         """
         state = self.table.ledger.state()
+        if self.judged is not None:
+            require_same_rules(self.table, self.judged, state)
         if not file_exchange.serves(state) or {*state.partition_columns} - {*self.record.partition}:
             raise ConfigError(
                 f"{self.table.name} cannot be published without Spark: own whole partitions of a plain table"
@@ -138,7 +145,8 @@ class StagedWrite:
             TransactionReused: if the same inputs were applied before with other rows.
             ConfigError: if the table is append-only and holds rows that would be replaced.
             Conflict: if a newer upstream version was applied meanwhile, the partition was written after ``since``,
-                another writer does not yield, or somebody removed what was staged.
+                columns or constraints changed after the rows were judged, another writer does not yield, or somebody
+                removed what was staged.
             ContractError: if the rows' partition belongs to another channel.
         """
         table, meter = self.table, Meter()
@@ -150,7 +158,7 @@ class StagedWrite:
                 if decision.applied:
                     self._discard_unless_live()
                     return idempotency.already_applied(table.name, self.record, decision.applied)
-                self._require_replaceable(state, decision)
+                self._require_accepted(state, decision)
                 require_untouched(table, self.record.partition if held is None else held, since)
                 self._require_channel(state)
                 try:
@@ -190,13 +198,16 @@ class StagedWrite:
     def _lost(self, state: TableState) -> bool:
         return bool(lost_files(self.table.store, state, self.record.partition))
 
-    def _require_replaceable(self, state: TableState, decision: idempotency.Decision) -> None:
-        if not (self.append or decision.same_rows) and state.holds(self.record.partition):
-            try:
+    def _require_accepted(self, state: TableState, decision: idempotency.Decision) -> None:
+        """Discard and refuse rows that were judged by other rules, or replace rows that may not be replaced."""
+        try:
+            if self.judged is not None and self.judged.version != state.version:
+                require_same_rules(self.table, self.judged, state)
+            if not (self.append or decision.same_rows) and state.holds(self.record.partition):
                 require_replaceable(self.table.name, state)
-            except ConfigError:
-                self.stage.discard()
-                raise
+        except (ConfigError, Conflict):
+            self.stage.discard()
+            raise
 
     def _require_channel(self, state: TableState) -> None:
         table = self.table
