@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 import pytest
 import yaml
 
@@ -63,7 +65,10 @@ def test_a_contract_is_shown_published_and_checked(dedp):
         "contracts: 1, faults: 1\n",
     )
     assert dedp("publish") == (0, f"{GOLD}: 1.0.0 is published\n", "")
-    assert yaml.safe_load((dedp.contracts / f"{GOLD}.yaml").read_text()) == yaml.safe_load(out)
+    document = yaml.safe_load((dedp.contracts / f"{GOLD}.yaml").read_text())
+    published_at = datetime.fromisoformat(document.pop("contractCreatedTs"))
+    assert (published_at.utcoffset(), published_at.microsecond) == (timedelta(0), 0)
+    assert document == yaml.safe_load(out)
     assert dedp("check") == (0, "", "contracts: 1, faults: 0\n")
     assert dedp("diff")[1] == f"{GOLD}: 1.0.0, as published\n"
     assert dedp("publish") == (0, "", "")
