@@ -22,7 +22,7 @@ from dedp_assets.graph.declare import (
     declared,
     lake_table,
 )
-from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, audit_write_audit_publish, judge_change
+from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, audit_write_audit_publish
 from dedp_assets.resources.lake import Lake
 
 SOURCE = Source(
@@ -100,7 +100,7 @@ def published(request: Request, lake: Lake) -> Inputs:
             "null_shares": "a contract without a deadline or a difference has NULL there",
         },
     ),
-    patterns=[audit_write_audit_publish, judge_change],
+    patterns=[audit_write_audit_publish],
     code_version="1",
 )
 def contracts(step: Step, into: Target) -> WriteResult:

@@ -1,4 +1,4 @@
-"""States of published contracts: version behind a table's newest rows, and drift of the declaration."""
+"""States of published contracts: version of the newest rows, and drift of the declaration."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ContractState:
 def contract_states(
     tables: Tables, folder: ContractFolder, ledger_of: Callable[[str], Ledger], now: datetime
 ) -> list[ContractState]:
-    """Return the state of each published contract of a declared table, by the documents and the tables' logs.
+    """Return the state of each published contract, by the documents and the logs of the tables.
 
     Args:
         tables: the declared tables.
@@ -114,6 +114,6 @@ def _drift(judged: Finding) -> Drift:
 
 
 def _newest(ledger: Ledger) -> Commit | None:
-    """Return the newest commit of rows, whoever wrote it; maintenance of files keeps the rows."""
+    """Return the newest commit of rows, of any writer; maintenance of files keeps the rows."""
     history = ledger.history() if ledger.exists() else ()
     return next((commit for commit in history if commit.record or commit.changed), None)

@@ -1,4 +1,4 @@
-"""Default checks of every declared table, their limits with the source of each, and reasons for exceptions.
+"""Default checks of every declared table: limits with sources, and reasons for exceptions.
 
 Five kinds: freshness, completeness, volume, NULL shares, constraints. A table has a check of each kind, or states in
 ``About(unchecked={kind: reason})`` why not. A table that is written beside another one by the same step is as fresh and

@@ -1,4 +1,4 @@
-"""Allowed values of columns, derived from CHECK constraints that list them."""
+"""Allowed values of columns, derived from CHECK constraints."""
 
 from __future__ import annotations
 
