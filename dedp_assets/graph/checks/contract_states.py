@@ -39,7 +39,7 @@ class ContractState:
 
     @property
     def is_current(self) -> bool | None:
-        """Whether the newest rows were written under the published version; ``None`` without rows."""
+        """``True`` if the newest rows were written under the published version; ``None`` without rows."""
         return self.written_under == self.contract.version if self.is_written else None
 
     @property
