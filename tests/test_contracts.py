@@ -85,6 +85,27 @@ def test_a_compatible_change_is_agreed_and_published_as_a_minor_version(dedp):
     assert dedp("check")[0] == 0
 
 
+def test_a_constraint_in_yaml_gives_the_allowed_values_of_a_column(dedp):
+    """One less is agreed, a further one waits for the readers."""
+    stated = yaml.safe_load(dedp.declaration.read_text())
+
+    def allow(values):
+        stated["attributes"]["table"]["checks"] = {"few_orders": f"orders IN ({values})"}
+        dedp.declaration.write_text(yaml.safe_dump(stated, sort_keys=False))
+
+    allow("1, 2, 3")
+    dedp("publish")
+    document = yaml.safe_load((dedp.contracts / f"{GOLD}.yaml").read_text())
+    orders = next(each for each in document["schema"][0]["properties"] if each["name"] == "orders")
+    assert orders["enum"] == [{"value": 1}, {"value": 2}, {"value": 3}]
+    allow("2, 1")
+    assert dedp("publish")[:2] == (0, f"{GOLD}: 1.1.0 is published\n")
+    allow("1, 2, 5")
+    code, out, _ = dedp("publish")
+    assert code == 1
+    assert out.startswith(f"{GOLD}: BREAKING quality.allowed.orders: orders may also be 5\n")
+
+
 def test_a_breaking_change_is_refused_until_its_readers_agree(dedp):
     """Named with those it hits; then announced, acknowledged and published as a major version."""
     declare(dedp, fresh_hours=12, used_by="dashboards, which show it")
