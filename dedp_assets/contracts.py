@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -81,7 +82,8 @@ def publish(settings: Settings, now: datetime, tables: Sequence[str] = ()) -> in
             refused = 1
         elif found is None or found.figures["differences"]:
             version = found.figures["version"] if found else FIRST
-            work.folder.publish(declared_contract(work.tables, name, version))
+            contract = declared_contract(work.tables, name, version)
+            work.folder.publish(replace(contract, published_at=now.replace(microsecond=0)))
             _say(f"{name}: {version} is published")
     return refused
 

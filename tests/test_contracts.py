@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 import pytest
 import yaml
 
@@ -63,7 +65,10 @@ def test_a_contract_is_shown_published_and_checked(dedp):
         "contracts: 1, faults: 1\n",
     )
     assert dedp("publish") == (0, f"{GOLD}: 1.0.0 is published\n", "")
-    assert yaml.safe_load((dedp.contracts / f"{GOLD}.yaml").read_text()) == yaml.safe_load(out)
+    document = yaml.safe_load((dedp.contracts / f"{GOLD}.yaml").read_text())
+    published_at = datetime.fromisoformat(document.pop("contractCreatedTs"))
+    assert (published_at.utcoffset(), published_at.microsecond) == (timedelta(0), 0)
+    assert document == yaml.safe_load(out)
     assert dedp("check") == (0, "", "contracts: 1, faults: 0\n")
     assert dedp("diff")[1] == f"{GOLD}: 1.0.0, as published\n"
     assert dedp("publish") == (0, "", "")
@@ -78,6 +83,27 @@ def test_a_compatible_change_is_agreed_and_published_as_a_minor_version(dedp):
     assert out.endswith(f"{GOLD}: agreed as 1.1.0: dedp contract publish {GOLD}\n")
     assert dedp("publish")[:2] == (0, f"{GOLD}: 1.1.0 is published\n")
     assert dedp("check")[0] == 0
+
+
+def test_a_constraint_in_yaml_gives_the_allowed_values_of_a_column(dedp):
+    """One less is agreed, a further one waits for the readers."""
+    stated = yaml.safe_load(dedp.declaration.read_text())
+
+    def allow(values):
+        stated["attributes"]["table"]["checks"] = {"few_orders": f"orders IN ({values})"}
+        dedp.declaration.write_text(yaml.safe_dump(stated, sort_keys=False))
+
+    allow("1, 2, 3")
+    dedp("publish")
+    document = yaml.safe_load((dedp.contracts / f"{GOLD}.yaml").read_text())
+    orders = next(each for each in document["schema"][0]["properties"] if each["name"] == "orders")
+    assert orders["enum"] == [{"value": 1}, {"value": 2}, {"value": 3}]
+    allow("2, 1")
+    assert dedp("publish")[:2] == (0, f"{GOLD}: 1.1.0 is published\n")
+    allow("1, 2, 5")
+    code, out, _ = dedp("publish")
+    assert code == 1
+    assert out.startswith(f"{GOLD}: BREAKING quality.allowed.orders: orders may also be 5\n")
 
 
 def test_a_breaking_change_is_refused_until_its_readers_agree(dedp):

@@ -1,10 +1,15 @@
-"""Default checks: every table of the graph has one of each kind, or says why not."""
+"""Default checks: every table of the graph has one of each kind, or says why not; their limits stand in one file."""
 
 from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import dedp_assets.defs as case_study
+from dedp_assets.graph import checks
 from dedp_assets.graph.declare import About, declared
 from dedp_assets.graph.declare.defaults import KINDS, checked_by
 from dedp_assets.patterns.core.errors import ConfigError
@@ -32,3 +37,39 @@ def test_a_wrong_exception_is_refused():
         About("team:x", unchecked={"fresh": "no need"})
     with pytest.raises(ConfigError, match="unchecked must say why there is no check of volume, not ' '"):
         About("team:x", unchecked={"volume": " "})
+
+
+def numbers(module: ast.Module) -> Iterator[str]:
+    """The names with a number as a default: constants, attributes of records, and parameters."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef | ast.Lambda):
+            given = [*node.args.posonlyargs, *node.args.args]
+            pairs = [*zip(given[::-1], node.args.defaults[::-1]), *zip(node.args.kwonlyargs, node.args.kw_defaults)]  # noqa: B905
+            yield from (name.arg for name, value in pairs if is_number(value))
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and is_number(node.value):
+            yield ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
+
+
+def is_number(value: ast.expr | None) -> bool:
+    """Whether an expression is a number alone, also a negative or a multiplied one."""
+    if isinstance(value, ast.UnaryOp | ast.BinOp):
+        return all(is_number(each) for each in ast.iter_child_nodes(value) if isinstance(each, ast.expr))
+    return isinstance(value, ast.Constant) and type(value.value) in (int, float)
+
+
+def test_no_check_has_a_limit_of_its_own():
+    """A number that a check starts from stands in the file of defaults; others are units, or how much is shown."""
+    found = {
+        f"{file.stem}.{name}"
+        for folder in checks.__path__
+        for file in Path(folder).glob("*.py")
+        for name in numbers(ast.parse(file.read_text()))
+    }
+    shown, units = {"causes._SHOWN", "completeness._SHOWN", "catching_up._MOST"}, {"causes._HOUR", "contracts._WEEK"}
+    assert found == shown | units
+
+
+def test_a_number_is_found_wherever_a_default_may_stand():
+    """So that the rule above can fail."""
+    text = "A = 1\nclass B:\n    c: float = -0.5\ndef f(d=2 * 3, *, e=4.0, g=None, h=True): i = 'x'\n"
+    assert {*numbers(ast.parse(text))} == {"A", "c", "d", "e"}

@@ -54,6 +54,7 @@ _CUBE = {
     "visitors": Column("BIGINT", "number of distinct visitors: it does not add up", required=True),
 }
 _CHECKS = {
+    "known_level": f"{GROUPING} IN ({', '.join(map(str, LEVELS))})",
     "a_total_has_no_value": "(device IS NULL) = ((grouping_id & 2) <> 0) AND (site IS NULL) = ((grouping_id & 1) <> 0)",
     "visitors_are_counted": "visitors = size(visitor_ids) AND visitors BETWEEN 1 AND visits",
 }

@@ -21,6 +21,7 @@ from dedp_assets.graph.declare import (
     lake_table,
     whole,
 )
+from dedp_assets.graph.declare.defaults import EARLIER, USUAL_PROFILES
 from dedp_assets.patterns import TableSpec, Target, WriteResult
 from dedp_assets.patterns.core.measurements import Measured
 from dedp_assets.patterns.core.profiles import Profile
@@ -28,7 +29,6 @@ from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.quality.offline_observer import (
     PROFILE,
     PROFILED_BY,
-    ProfileRules,
     judge_profile,
     observe_offline,
 )
@@ -40,9 +40,6 @@ QUALITY_PROFILES = TableSpec(
     comment="One row per observation, day of visits and column: counts, bounds and mergeable sketches.",
 )
 REPORT = "profiles_are_usual"
-LAST = 7
-"""Number of earlier days in the baseline of a day."""
-RULES = ProfileRules(minimum_history=3)
 OF_THE_DAY = ("visit_id", "event_time", "event_date", "source_file", "line_number", "landed_on")
 """Columns with new values every day, such as times and ids, which are left out of the judgement."""
 DRIFT = "distribution."
@@ -77,7 +74,7 @@ def judged_by(request: Request) -> Inputs:
     gates=Gates(
         reports={
             REPORT: f"Warns if NULL, distinct values, categories, shares or the distribution of a column are not as in "
-            f"the {LAST} days before."
+            f"the {EARLIER} days before."
         }
     ),
     about=About(
@@ -119,12 +116,12 @@ def _judged(profiles: Table, now: datetime) -> Iterator[Measured]:
     """Judge each day of the newest observation by the newest profiles of the days before."""
     newest = _newest(profiles)
     observed = sorted(day for day, observation in newest.items() if observation == max(newest.values()))
-    before = {day: sorted(other for other in newest if other < day)[-LAST:] for day in observed}
+    before = {day: sorted(other for other in newest if other < day)[-EARLIER:] for day in observed}
     wanted = {*observed, *(other for days in before.values() for other in days)}
     known = _profiles(profiles, {day: newest[day] for day in wanted})
     for day in observed:
         history = [known[other] for other in before[day]]
-        yield judge_profile(known[day], history, now, table=VISITS.name, partition=day, rules=RULES)
+        yield judge_profile(known[day], history, now, table=VISITS.name, partition=day, rules=USUAL_PROFILES)
 
 
 def _newest(profiles: Table) -> dict[str, _Observation]:

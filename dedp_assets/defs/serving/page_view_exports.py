@@ -35,6 +35,7 @@ EXPORTS = TableSpec(
         "parts": Column("BIGINT", "files, or rows of the table", required=True),
     },
     partition_by=("event_date",),
+    checks={"known_branch": "branch IN ('files', 'table')"},
     comment="One row per exported day, wherever it went.",
 )
 QUERY = """

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dedp_assets.defs.bronze.ads import ADS as LANDED
-from dedp_assets.graph.checks.letters import taken
+from dedp_assets.graph.checks.letters import KNOWN_STATUS, taken
 from dedp_assets.graph.declare import About, Feed, Gates, Pinned, Reads, Runs, Step, lake_table
 from dedp_assets.graph.run.landings import LETTER_FIGURES
 from dedp_assets.partitions import DAILY
@@ -62,6 +62,7 @@ DEAD_LETTER = TableSpec(
     },
     partition_by=("filed_under",),
     event_time="occurred_at",
+    checks=KNOWN_STATUS,
     comment="One row per record of the topic that could not be processed, with every rule it broke.",
 )
 _EARLIEST = f"landed_on - INTERVAL {RETENTION_DAYS} DAYS"

@@ -27,6 +27,10 @@ PARTNER_VISITS = TableSpec(
     },
     partition_by=("event_date",),
     event_time="event_time",
+    checks={
+        "known_os": "os_name IN ('iOS', 'Android', 'macOS', 'Windows', 'Linux', 'unknown')",
+        "known_device": "device_type IN ('desktop', 'phone', 'tablet', 'unknown')",
+    },
     comment="One row per landed record. Computed columns are flat and what landed is in `raw`, which stays in silver.",
 )
 SHAPES = {

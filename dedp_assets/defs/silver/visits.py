@@ -5,6 +5,7 @@ from typing import Any
 
 from dedp_assets.defs.bronze.visits import VISITS as LANDED
 from dedp_assets.defs.bronze.visits import VOLUME
+from dedp_assets.graph.checks.letters import KNOWN_STATUS
 from dedp_assets.graph.declare import About, Expects, Gates, Pinned, Reads, Runs, by_event, lake_table
 from dedp_assets.graph.run.landings import FIELD_CHECKS, FIELD_FIGURES, LETTER_FIGURES
 from dedp_assets.partitions import DAILY
@@ -71,6 +72,7 @@ DEAD_LETTER = TableSpec(
     },
     partition_by=("filed_under",),
     event_time="occurred_at",
+    checks=KNOWN_STATUS,
     comment="One row per landed line that could not be processed, with every rule it broke.",
 )
 RULES = {

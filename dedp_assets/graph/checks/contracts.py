@@ -17,6 +17,7 @@ from dedp_assets.patterns.core.column_lineage import ColumnInput, ColumnLineage,
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.governance._allowed import with_allowed
 from dedp_assets.patterns.governance._changes import Perspective
 from dedp_assets.patterns.governance.contract_testing import Expectation, verify_consumer
 from dedp_assets.patterns.governance.data_contract import (
@@ -76,7 +77,7 @@ def declared_contract(tables: Tables, name: str, version: str = FIRST) -> Contra
     about, due = table.about, table.about.expects.due
     weekdays = () if due is None or len(due.weekdays) == _WEEK else due.weekdays
     promised = due if due is not None and due.at else None
-    return Contract(
+    contract = Contract(
         name=name,
         version=version,
         owner=about.owner,
@@ -94,6 +95,7 @@ def declared_contract(tables: Tables, name: str, version: str = FIRST) -> Contra
         ),
         consumers=[*_consumers(tables, table, spec)],
     )
+    return with_allowed(contract)
 
 
 def judge_declaration(

@@ -11,14 +11,17 @@ from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Split
+from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Ledger
 from dedp_assets.patterns.error_management._letters import LETTER, open_by_class
 from dedp_assets.resources.lake import Lake
 
-__all__ = ["LetterCount", "count_letters", "taken"]
+__all__ = ["KNOWN_STATUS", "LetterCount", "count_letters", "taken"]
 
 _STATUSES = ("open", "replayed", "given_up")
+KNOWN_STATUS = {"known_status": f"status IN ({', '.join(map(quoted, _STATUSES))})"}
+"""Constraint of each table of letters."""
 _UNTOLD = "unknown"
 
 

@@ -1,8 +1,13 @@
-"""Default checks of every declared table, with limits and reasons for exceptions.
+"""Default checks of every declared table: limits with sources, and reasons for exceptions.
 
 Five kinds: freshness, completeness, volume, NULL shares, constraints. A table has a check of each kind, or states in
 ``About(unchecked={kind: reason})`` why not. A table that is written beside another one by the same step is as fresh and
 as complete as that one.
+
+Every limit that holds without a word of a declaration stands here, with its source; *own* ones are neither the book's
+nor the guide's. Completeness and constraints have none but 0: no partition is behind, no row breaks a rule. Freshness
+has no default, because one table is late after minutes (the guide's orders after 30, 9.1) and another after a day:
+``About(fresh_hours=)`` says the hours. A declaration's own limits (``Expects``, audits) stand in the declaration.
 """
 
 from __future__ import annotations
@@ -12,21 +17,46 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dedp_assets.patterns.core.usual import Baseline
+from dedp_assets.patterns.quality.offline_observer import ProfileRules
 
 if TYPE_CHECKING:
     from dedp_assets.graph.declare.tables import LakeTable
 
-__all__ = ["KINDS", "USUAL_NULLS", "USUAL_VOLUME", "UsualNulls", "checked_by", "takes_null_shares", "takes_volume"]
+__all__ = [
+    "EARLIER", "KINDS", "LATE_HOURS", "STALLED_SECONDS", "USUAL_NULLS", "USUAL_PROFILES", "USUAL_VOLUME", "UsualNulls",
+    "checked_by", "takes_null_shares", "takes_volume",
+]  # fmt: skip
 
 KINDS = ("freshness", "completeness", "volume", "null_shares", "constraints")
 """Kinds of default checks (guide, 9.2: Quality Checks Defaults)."""
-USUAL_VOLUME = Baseline(tolerance=0.5, tolerance_above=1, season="weekday")
-"""Limits of ``newest_volume_is_usual``: half to twice the median (book, Skew Detector: a drop by 50 %)."""
+EARLIER = 7
+"""Number of earlier partitions that tell the usual: a week of days, each weekday once (own)."""
+USUAL_VOLUME = Baseline(last=EARLIER, tolerance=0.5, tolerance_above=1, season="weekday", limit=4.0)
+"""Limits of ``newest_volume_is_usual``: half to twice the median (book, Skew Detector: a drop by 50 %); once there is a
+season, 4 robust standard deviations (own)."""
+USUAL_PROFILES = ProfileRules(
+    max_null_shift=0.1,
+    max_distinct_ratio=3.0,
+    max_new_categories=5,
+    max_share_shift=0.2,
+    min_psi=0.1,
+    minimum_rows=500,
+    minimum_history=3,
+)
+"""Limits of drift between the profile of a day and the ``EARLIER`` days before (own). The guide (9.3) takes a test
+alone (p < 0.05), which finds any difference of many rows; so a population stability index has to be reached as well,
+which chance alone reaches with fewer than 500 rows (measured)."""
+STALLED_SECONDS = 3_600.0
+"""Longest time in which a consumer with something to read may stand still, unless its own limit is longer (own)."""
+LATE_HOURS = 1
+"""How long a partition that was delivered late is still a trouble; objectives remember the miss (own)."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsualNulls:
     """Limits of ``null_shares_are_usual``.
+
+    The numbers are own ones: a share moves by some points from day to day, that of a column which goes empty by all.
 
     Attributes:
         last: number of earlier partitions whose median is usual.
@@ -35,14 +65,15 @@ class UsualNulls:
         errors: standard errors of the share that are usual as well, for partitions with few rows.
     """
 
-    last: int = 7
+    last: int = EARLIER
     least: int = 3
     tolerance: float = 0.05
     errors: float = 4.0
 
 
 USUAL_NULLS = UsualNulls()
-"""Default limits. The guide (9.2) allows 1 % or 0.1 % of NULL in required columns; NOT NULL allows none here."""
+"""Limits of ``null_shares_are_usual``. The guide (9.2) allows 1 % or 0.1 % of NULL in required columns; NOT NULL allows
+none here."""
 
 
 def checked_by(declared: LakeTable[...], judged: Mapping[str, LakeTable[...]]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 
 import dagster as dg
 
+from dedp_assets.graph.declare.defaults import EARLIER, LATE_HOURS, STALLED_SECONDS
 from dedp_assets.graph.declare.expects import Expects
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.observe.deadlines import Timings, timed_runs
@@ -40,12 +41,8 @@ __all__ = ["Rounds", "Seen"]
 
 _MINUTE = 60
 _WINDOW_SECONDS = 6 * 3600
-_STALL_SECONDS = 3_600.0
 _DEADLINE_DAYS = 3
 _END = datetime.max.replace(tzinfo=timezone.utc)
-_CENSUSES = 8
-_RECENT_HOURS = 1
-"""How long a partition that was delivered late is still a trouble; objectives remember the miss."""
 Runs = Callable[[LakeTable[...]], Sequence[dg.RunRecord]]
 """Function that returns the recent runs of a table."""
 
@@ -166,7 +163,7 @@ class Rounds:
                     days=_DEADLINE_DAYS,
                     timings=self._timings.setdefault(name, Timings()),
                 )
-                found += detect_sla_misses(timed, now, due=due, table=name, recent_hours=_RECENT_HOURS)
+                found += detect_sla_misses(timed, now, due=due, table=name, recent_hours=LATE_HOURS)
         return found
 
     def _lags(self, lake: Lake, unjudged: set[str], samples: Sequence[LagSample], now: datetime) -> Measured:
@@ -189,7 +186,7 @@ class Rounds:
             seconds = expects.lag_minutes * _MINUTE if expects and expects.lag_minutes else None
             rows = expects.lag_rows if expects else None
             # A consumer may stand still for as long as its limit allows a row to wait.
-            window = max(_STALL_SECONDS, seconds or 0)
+            window = max(STALLED_SECONDS, seconds or 0)
             found += detect_lag(of, now, fail_above_rows=rows, fail_above_seconds=seconds, window_seconds=window)
             found += _silences(expects, of, now) if expects else Measured()
         return found
@@ -243,7 +240,7 @@ def _volumes(table: LakeTable[...], activity: Activity, now: datetime) -> Measur
 
 def _fields(activity: Activity, now: datetime) -> Measured:
     """Judge the fields of the newest counted partition by the partitions before."""
-    newest = sorted(activity.fields, reverse=True)[:_CENSUSES]
+    newest = sorted(activity.fields, reverse=True)[: EARLIER + 1]
     if not newest:
         return Measured()
     census, *earlier = (FieldCensus.from_dict(activity.fields[key]) for key in newest)

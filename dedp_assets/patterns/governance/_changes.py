@@ -1,7 +1,8 @@
 """Differences of two contracts, each with the broken side: consumers or the producer.
 
 A looser promise breaks consumers: they get what they were not told of. A tighter one breaks the producer, who has to
-deliver more than before. What is neither looser nor tighter, such as another text of a rule, breaks both.
+deliver more than before. What is neither looser nor tighter, such as another text of a rule, breaks both. A further
+allowed value is looser: a consumer that enumerates the values does not know it. One less is tighter.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Literal
 
 from dedp_assets.patterns.core.ddl import LENGTH, field
 from dedp_assets.patterns.core.schema import Column
+from dedp_assets.patterns.governance._allowed import with_allowed
 from dedp_assets.patterns.governance._contracts import Contract, Sla
 
 __all__ = ["Difference", "Perspective", "compare_types", "differences", "is_widening"]
@@ -61,6 +63,7 @@ def differences(old: Contract, new: Contract) -> tuple[Difference, ...]:
         old: the published contract.
         new: the contract that would replace the published one.
     """
+    old, new = with_allowed(old), with_allowed(new)
     found = chain(_of_table(old, new), _of_columns(old, new), _of_quality(old, new), _of_sla(old.sla, new.sla))
     return tuple(found)
 

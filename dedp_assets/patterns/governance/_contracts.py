@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types
@@ -56,7 +57,7 @@ class Quality:
         checks: name -> SQL predicate that every row satisfies.
         rules: name -> rule of an audit in words, held on each publish.
         null_shares: column -> greatest share of missing values in a partition, 0 to 1.
-        allowed: column -> values that are allowed, apart from NULL.
+        allowed: column -> values that are allowed, apart from NULL; whole numbers as texts.
         daily_rows_min: fewest rows of a day; ``None`` for any number.
         daily_rows_max: most rows of a day; ``None`` for any number.
 
@@ -140,6 +141,7 @@ class Contract:
         sla: service level.
         consumers: who reads the table, and which columns.
         notice_days: days between the announcement of a breaking change and the change.
+        published_at: when the version was published, with time zone; ``None`` if nobody noted that.
 
     Raises:
         ConfigError: for a version of another form, or a column that is named and not there.
@@ -157,6 +159,7 @@ class Contract:
     sla: Sla = _NO_SLA
     consumers: Sequence[Consumer] = ()
     notice_days: int = 30
+    published_at: datetime | None = None
 
     def __post_init__(self) -> None:
         require_types(self)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -27,6 +29,7 @@ _SQL = {
 }  # fmt: skip
 """Type of the standard -> SQL type, for documents of others that leave out the physical type."""
 _PREDICATE = "predicate"
+_WHOLE = re.compile("0|-?[1-9][0-9]*")
 _ON_COLUMNS = ("technical", "replica")
 
 Document = Mapping[str, Any]
@@ -65,6 +68,7 @@ def contract_document(contract: Contract) -> dict[str, Any]:
             "name": contract.name,
             "version": contract.version,
             "status": "active",
+            "contractCreatedTs": contract.published_at.isoformat() if contract.published_at else "",
             "team": {"name": contract.owner},
             "schema": [_without_empty(table)],
             "slaProperties": [*_sla(contract.sla)],
@@ -110,6 +114,7 @@ def _read(document: Document, table: Document) -> Contract:
         sla=_read_sla(document.get("slaProperties", ())),
         consumers=[Consumer(**each) for each in more.get("consumers", ())],
         notice_days=more.get("noticeDays", 30),
+        published_at=_published_at(document.get("contractCreatedTs")),
     )
 
 
@@ -121,7 +126,9 @@ def _property(contract: Contract, name: str, column: Column) -> dict[str, Any]:
         found |= {"primaryKey": True, "primaryKeyPosition": contract.key.index(name) + 1}
     if name in contract.partition_by:
         found |= {"partitioned": True, "partitionKeyPosition": contract.partition_by.index(name) + 1}
-    found["enum"] = [{"value": value} for value in contract.quality.allowed.get(name, ())]
+    allowed = contract.quality.allowed.get(name, ())
+    whole = found["logicalType"] == "integer"
+    found["enum"] = [{"value": int(each) if whole and _WHOLE.fullmatch(each) else each} for each in allowed]
     if (share := contract.quality.null_shares.get(name)) is not None:
         percent = float(Decimal(str(share)) * 100)
         rule = {"metric": "nullValues", "unit": "percent", "mustBeLessOrEqualTo": percent}
@@ -200,11 +207,13 @@ def _read_quality(stated: Sequence[Document], properties: Mapping[str, Document]
         for rule in each.get("quality", ())
         if rule.get("metric") == "nullValues" and rule.get("unit") == "percent"
     }
+    listed = {name: each["enum"] for name, each in properties.items() if each.get("enum")}
+    allowed = {name: [str(each["value"]) for each in values] for name, values in listed.items()}
     return Quality(
         checks=checks,
         rules={each["name"]: each.get("description", "") for each in stated if each.get("type") == "text"},
         null_shares=shares,
-        allowed={name: [e["value"] for e in each["enum"]] for name, each in properties.items() if each.get("enum")},
+        allowed=allowed,
         daily_rows_min=next((e["mustBeGreaterOrEqualTo"] for e in rows if "mustBeGreaterOrEqualTo" in e), None),
         daily_rows_max=next((e["mustBeLessOrEqualTo"] for e in rows if "mustBeLessOrEqualTo" in e), None),
     )
@@ -234,6 +243,14 @@ def _read_sla(stated: Sequence[Document]) -> Sla:
 def _consumer(consumer: Consumer) -> dict[str, Any]:
     found: dict[str, Any] = {"name": consumer.name, "owner": consumer.owner}
     return found if consumer.columns is None else {**found, "columns": [*consumer.columns]}
+
+
+def _published_at(stated: object) -> datetime | None:
+    """Return a time of a document; one without a zone is UTC."""
+    if not stated:
+        return None
+    found = datetime.fromisoformat(str(stated).replace("Z", "+00:00"))
+    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
 
 
 def _placed(properties: Mapping[str, Document], flag: str, position: str) -> list[str]:

@@ -149,6 +149,26 @@ def test_the_owner_may_promise_more_without_asking(folder):
     assert not judge_declaration(tables(fresh=48.0), "gold/sales", folder, NOW).passed
 
 
+def test_allowed_values_come_from_a_constraint_and_are_judged_by_their_readers(folder):
+    """A further value waits for whoever reads the column; one less, and the first list, are the owner's decision."""
+
+    def listed(*values):
+        check = f"shop IS NULL OR shop IN ({', '.join(map(repr, values))})"
+        return tables(replace(SALES, checks={**SALES.checks, "known_shop": check}))
+
+    contract = declared_contract(listed("north", "south"), "gold/sales")
+    assert (contract.quality.allowed, contract.quality.checks) == ({"shop": ("north", "south")}, SALES.checks)
+    first = judge_declaration(listed("north", "south"), "gold/sales", folder, NOW)
+    assert (first.passed, first.figures["version"]) == (True, "1.1.0")
+    folder.publish(contract)
+    assert judge_declaration(listed("south", "north"), "gold/sales", folder, NOW).figures["differences"] == []
+    fewer = judge_declaration(listed("north"), "gold/sales", folder, NOW)
+    assert (fewer.passed, fewer.figures["breaking"], fewer.figures["version"]) == (True, [], "1.1.0")
+    more = judge_declaration(listed("north", "south", "east"), "gold/sales", folder, NOW)
+    assert (more.passed, more.figures["affected"]) == (False, ["gold/best"])
+    assert more.figures["breaking"] == ["quality.allowed.shop: shop may also be east"]
+
+
 def test_an_announced_change_is_published_after_its_notice_and_the_announcement_goes(folder):
     """What is announced stands in a file beside the contract until then."""
     loose = tables(fresh=48.0)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from dedp_assets.patterns.core.column_lineage import ColumnInput, ColumnLineage, ColumnOrigin, Influence
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import Column
+from dedp_assets.patterns.governance._allowed import with_allowed
 from dedp_assets.patterns.governance._changes import differences
 from dedp_assets.patterns.governance._documents import contract_document, read_contract
 from dedp_assets.patterns.governance.data_contract import (
@@ -396,6 +397,7 @@ def contracts(draw):
         sla=Sla(fresh_hours=draw(st.none() | st.integers(1, 99).map(float)), due="07:30", weekdays=["monday"]),
         consumers=[Consumer(each, "", draw(st.none() | some)) for each in draw(st.lists(NAMES, unique=True))],
         notice_days=draw(st.integers(0, 90)),
+        published_at=draw(st.none() | st.datetimes(timezones=st.just(timezone.utc))),
     )
 
 
@@ -410,6 +412,80 @@ def test_a_document_is_valid_and_says_the_whole_contract(contract):
     VALIDATOR.validate(document)
     assert read_contract(document) == contract
     assert not differences(contract, read_contract(document))
+
+
+def test_allowed_values_of_a_whole_number_are_numbers_in_the_document():
+    """And texts otherwise; both are read back as they were."""
+    contract = quality(allowed={"small": ["0", "-7"], "code": ["0", "x"]})
+    document = contract_document(contract)
+    held = {each["name"]: each.get("enum") for each in document["schema"][0]["properties"]}
+    assert held["small"] == [{"value": 0}, {"value": -7}]
+    assert held["code"] == [{"value": "0"}, {"value": "x"}]
+    VALIDATOR.validate(document)
+    assert read_contract(document) == contract
+
+
+@pytest.mark.parametrize("stated", ["2026-01-05T12:00:00Z", "2026-01-05T13:00:00+01:00", "2026-01-05 12:00:00", NOW])
+def test_the_time_of_a_publication_is_read_as_utc(stated):
+    """As a text of the standard, or as YAML reads an unquoted one."""
+    assert read_contract({**contract_document(OLD), "contractCreatedTs": stated}).published_at == NOW
+    with pytest.raises(ConfigError, match="Invalid isoformat"):
+        read_contract({**contract_document(OLD), "contractCreatedTs": "yesterday"})
+
+
+LISTING = {
+    "of a required column": ("status", "status IN ({})"),
+    "with NULL": ("code_name", "code_name IS NULL OR code_name IN ({})"),
+    "of a whole number": ("size", "`size` IN ({})"),
+}
+
+
+@pytest.mark.parametrize(("column", "check"), LISTING.values(), ids=[*LISTING])
+def test_a_check_that_lists_values_is_judged_by_its_values(column, check):
+    """A further one breaks readers that enumerate them, one less the owner alone, another order and spelling nobody."""
+    known = {**COLUMNS, "code_name": Column("STRING"), "size": Column("INT", required=True)}
+    first, second, third = ("1", "2", "3") if column == "size" else ("'a'", "'b'", "'c'")
+
+    def listing(*values):
+        checks = {**OLD.quality.checks, "known": check.format(" , ".join(values))}
+        return replace(OLD, columns=known, quality=replace(OLD.quality, allowed={}, checks=checks))
+
+    before = listing(first, second)
+    assert not differences(before, listing(second, first, second))
+    (more,), (fewer,) = differences(before, listing(first, second, third)), differences(before, listing(first))
+    assert (more.path, more.breaks, more.columns) == (f"quality.allowed.{column}", ("consumer",), (column,))
+    assert (fewer.path, fewer.breaks, fewer.columns) == (f"quality.allowed.{column}", ("producer",), (column,))
+    (gone,) = differences(before, replace(OLD, columns=known, quality=replace(OLD.quality, allowed={})))
+    assert gone.breaks == ("consumer",)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "code_name IN ('a')",  # says also that it is not NULL, which the column does not
+        "status IN ('a') AND amount > 0",
+        "status IN ('a') AND status IN ('b')",
+        "status NOT IN ('a')",
+        "status = 'a'",
+        "upper(status) IN ('A')",
+        "wide IN ('a')",  # CHAR is compared with its blanks
+    ],
+)
+def test_a_check_that_says_more_stays_a_check(check):
+    """A list of values would lose a part of it; another text breaks both sides, as that of any rule."""
+    known = {**COLUMNS, "code_name": Column("STRING"), "wide": Column("CHAR(3)", required=True)}
+    held = replace(OLD, columns=known, quality=replace(OLD.quality, allowed={}, checks={"rule": check}))
+    assert with_allowed(held) == held
+    (found,) = differences(held, replace(held, quality=replace(held.quality, checks={"rule": f"{check} OR true"})))
+    assert (found.path, found.breaks) == ("quality.checks.rule", ("consumer", "producer"))
+
+
+def test_two_lists_of_one_column_are_one_list_and_a_check():
+    """Stated values come first: what both allow is in neither list alone."""
+    checks = {"one": "status IN ('pending')", "two": "order_id IN ('a', 'b')", "three": "order_id IN ('b')"}
+    found = with_allowed(replace(OLD, quality=replace(OLD.quality, checks=checks))).quality
+    assert found.allowed == {"status": ("pending", "shipped"), "order_id": ("a", "b")}
+    assert {*found.checks} == {"one", "three"}
 
 
 def test_the_schema_refuses_what_is_no_contract():
