@@ -25,7 +25,7 @@ QUERY = f"""
     SELECT event_date, count(*) AS visits, count(DISTINCT user_id) AS visitors, count(DISTINCT page) AS pages,
            sum({EDITION.sql("bytes")}) AS bytes, min(event_time) AS first_visit_at, max(event_time) AS last_visit_at
     FROM {{visits}} GROUP BY event_date
-"""
+"""  # noqa: S608 - names of columns
 AUDITS = (
     Audit.all_read("every_visit_is_counted", "visits"),
     Audit(name="volume_is_usual", of="visits", per="usual", fail_below=0.5, fail_above=2, approvable=True),

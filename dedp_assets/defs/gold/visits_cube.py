@@ -76,7 +76,7 @@ PLACED = f"""
         coalesce(nullif(trim({EDITION.sql("device_type")}), ''), 'unknown') AS device,
         coalesce(nullif(try_parse_url(trim(referrer), 'HOST'), ''), 'none') AS site
     FROM {{visits}}
-"""
+"""  # noqa: S608 - names of columns
 ALIKE = Audit(
     name="totals_agree",
     sql=f"""coalesce(sum(abs(visits) * CASE {GROUPING} WHEN 0 THEN 3 ELSE -1 END), 0)""",
