@@ -496,11 +496,9 @@ def test_a_stream_through_the_old_names_stops_once_for_a_change_and_goes_on(spar
     """Also one that comes late and finds columns added and removed since; Delta keeps its schema beside the offsets."""
     orders = stored_table(spark, tmp_path / "orders", [{"id": 0, "from_page": "/0"}])
     checkpoint, out = str(tmp_path / "checkpoint"), str(tmp_path / "out")
-    options = {"skipChangeCommits": "true", "allowSourceColumnDrop": "always"}
-    options["schemaTrackingLocation"] = f"{checkpoint}/_schema"
 
     def stream():
-        source = spark.readStream.format("delta").options(**options).load(str(orders.location))
+        source = again(spark, orders).stream(schema_log=f"{checkpoint}/_schema")
         rows = as_version(source, migration=RENAME, version="old").select("id", "from_page")
         writer = rows.writeStream.format("parquet").option("checkpointLocation", checkpoint)
         try:
@@ -570,6 +568,17 @@ def test_moves_that_the_table_cannot_make_are_refused_before_anything_is_declare
     with pytest.raises(ConfigError, match=message):
         migrate(None, orders, Migration(name="v2", **moves), "both")
     assert versions(orders) == 0
+
+
+def test_a_column_that_the_declaration_added_before_is_the_new_one(tmp_path):
+    """Also a struct, whose fields have the comments of the old columns or none: the phase goes on with what is there."""
+    text = pa.field("kind", pa.string(), metadata={"comment": "kind of device"})
+    rows = pa.table([pa.array(["pc"]), pa.array([None], pa.struct([("type", pa.string())]))], ["kind", "device"])
+    orders = stored_table(None, tmp_path / "orders", rows.cast(pa.schema([text, rows.schema.field("device")])))
+    moves = Migration(name="v2", nest={"device": {"type": "kind"}})
+    assert migrate(None, orders, moves, "added").reason.startswith("v2: added since ")
+    assert [*orders.ledger.state().columns] == ["kind", "device"]
+    assert orders.ledger.state().columns["kind"]["metadata"] == {"comment": "kind of device"}
 
 
 def test_one_name_is_one_migration_and_a_column_is_in_one_at_a_time(tmp_path):
