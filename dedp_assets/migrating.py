@@ -37,7 +37,7 @@ _NIGHTLY = ("gold/visits_cube",)
 
 
 def migrate(settings: Settings) -> int:
-    """Play the migration from its present phase to its end, a landing and a deployment at a time.
+    """Play the rest of the migration, a landing and a deployment at a time.
 
     Each deployment is a process of its own, which loads the code of the phase that the table is in. Whoever ends this
     command, or a process of it, calls it again.
@@ -119,8 +119,8 @@ def _advance(platform: Platform, edition: Edition, console: Console) -> bool:
         console.print(f"  [red]refused[/red]  {escape(ended.failure)}", soft_wrap=True)
         return False
     event = platform.instance.get_latest_materialization_event(_REPORTED)
-    told = event.asset_materialization.metadata if event and event.asset_materialization else {}
-    metadata = {name: value.value for name, value in told.items()}
+    reported = event.asset_materialization.metadata if event and event.asset_materialization else {}
+    metadata = {name: value.value for name, value in reported.items()}
     counts = [f"{metadata[name]} {name}" for name in _COUNTS if name in metadata]
     readers = _READ if metadata[_READ] == "yes" else f"old columns are read: {metadata[_READ]}"
     text = "; ".join([str(metadata["state"]), *counts, readers])

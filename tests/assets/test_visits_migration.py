@@ -149,7 +149,7 @@ def played(spark, tmp_path_factory):
         path, seen, over = str(world.settings.lakehouse / "silver/visits"), [], threading.Event()
 
         def read():
-            while not over.wait(1):
+            while not over.wait(2):
                 seen.append(looked_at(path))
 
         reader = threading.Thread(target=read)

@@ -1,4 +1,4 @@
-"""Edition of a table's code in a migration: the columns that are declared, written and read in the present phase.
+"""Edition of a table's code in a migration: the columns declared, written and read in a phase.
 
 A migration is made of deployments: code that writes both forms, then readers that name the new columns, then code
 without the old ones. Here the phase that the table's log knows chooses among them when the code is loaded, so that a
@@ -55,7 +55,7 @@ class Edition:
 
     @property
     def is_ahead(self) -> bool:
-        """``True`` while the declared columns are those of the next phase: that phase comes before any run."""
+        """``True`` while the code declares the columns of the next phase, which then comes before any run."""
         return self.reached in ("declared", "switched")
 
     def columns(self, old: Mapping[str, Column]) -> dict[str, Column]:

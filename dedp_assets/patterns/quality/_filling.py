@@ -89,8 +89,8 @@ def _judged_before(staged: StagedWrite, table: Table, version: int) -> StagedWri
     before, record = commit.record if commit else None, staged.record
     if before is None or before.partition != record.partition:
         return staged
-    anew = {finding["name"] for finding in record.findings}
-    kept = tuple(finding for finding in before.findings if finding["name"] not in anew)
+    judged = {finding["name"] for finding in record.findings}
+    kept = tuple(finding for finding in before.findings if finding["name"] not in judged)
     verdict = before.verdict if before.verdict in ("warned", "approved") else record.verdict
     return replace(staged, record=replace(record, findings=(*record.findings, *kept), verdict=verdict).stored())
 

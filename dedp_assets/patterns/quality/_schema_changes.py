@@ -139,7 +139,7 @@ def _require_movable(table: str, state: TableState, old: Path) -> None:
 
 
 def _bare(kind: Any) -> Any:  # noqa: ANN401 - a type in Spark's JSON form
-    """Return a type without the comments of nested fields: a declaration that added the column states none."""
+    """Return a type without the comments of nested fields, which a declaration may leave out."""
     if isinstance(kind, list):
         return [_bare(each) for each in kind]
     if isinstance(kind, Mapping):

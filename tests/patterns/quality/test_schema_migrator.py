@@ -571,7 +571,7 @@ def test_moves_that_the_table_cannot_make_are_refused_before_anything_is_declare
 
 
 def test_a_column_that_the_declaration_added_before_is_the_new_one(tmp_path):
-    """Also a struct whose fields have no comments, where the old columns have some: the phase goes on with what is there."""
+    """Also a struct whose fields have no comments, where the old columns have some."""
     text = pa.field("kind", pa.string(), metadata={"comment": "kind of device"})
     rows = pa.table([pa.array(["pc"]), pa.array([None], pa.struct([("type", pa.string())]))], ["kind", "device"])
     orders = stored_table(None, tmp_path / "orders", rows.cast(pa.schema([text, rows.schema.field("device")])))
