@@ -140,7 +140,7 @@ class Platform:
         tags: Mapping[str, str] | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> Ended:
-        """Run a job in this process, recorded on the instance like any other run; ``config`` is of its steps."""
+        """Run a job in this process, recorded on the instance like any other run; ``config`` is by step."""
         return self._execute(self.definitions.resolve_job_def(job), job, partition, tags or {}, config=config)
 
     def compute(self, table: str, *, partition: str = "", tags: Mapping[str, str] | None = None) -> Ended:

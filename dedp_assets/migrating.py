@@ -1,4 +1,4 @@
-"""The demo's migration: columns of silver/visits are renamed and nested while visits land and are loaded."""
+"""The demo's migration: silver/visits with renamed and nested columns, while visits land."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def migrate(settings: Settings) -> int:
 
 
 def deploy(settings: Settings, console: Console, *, nightly: Sequence[str] = _NIGHTLY) -> int:
-    """Load what has landed by the code of the present phase, and take the phases that this code allows.
+    """Load landed visits by the code of the present phase, and take the phases that the code allows.
 
     Args:
         settings: of the home.
@@ -93,7 +93,9 @@ def deploy(settings: Settings, console: Console, *, nightly: Sequence[str] = _NI
 
 
 def land(settings: Settings, *, count: int = 1_000) -> Iterator[str]:
-    """Land the next day of visits, up to today, with late ones of the first day; yield lines about what landed.
+    """Land the next day of visits with late visits of the first day; yield lines for people.
+
+    After today there is no next day: late visits come alone.
 
     Args:
         settings: of the home.
@@ -111,7 +113,7 @@ def land(settings: Settings, *, count: int = 1_000) -> Iterator[str]:
 
 
 def _advance(platform: Platform, edition: Edition, console: Console) -> bool:
-    """Take the next phase and print a line about the table; return whether it was taken."""
+    """Take the next phase and print a line about the table; return ``False`` after a refusal."""
     moves: Mapping[str, Any] = edition.migration.moves
     plain = {"table": edition.table, "name": edition.migration.name, "grace_days": edition.migration.grace_days}
     ended = platform.run(_JOB, tags=_APPROVED, config={_STEP: {"config": {**plain, **moves}}})

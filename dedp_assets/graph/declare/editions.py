@@ -50,16 +50,16 @@ class Edition:
 
     @property
     def writes_old(self) -> bool:
-        """``True`` until readers were found to be switched."""
+        """``True`` until all readers are switched."""
         return not self._has_reached("switched")
 
     @property
     def is_ahead(self) -> bool:
-        """``True`` while the code declares the columns of the next phase, which then comes before any run."""
+        """``True`` while the code declares the columns of the next phase, and runs have to wait for the phase."""
         return self.reached in ("declared", "switched")
 
     def columns(self, old: Mapping[str, Column]) -> dict[str, Column]:
-        """Return the declared columns, from those before the migration.
+        """Return the declared columns of the table.
 
         Args:
             old: the columns before the migration.
@@ -69,7 +69,7 @@ class Edition:
         return {**kept, **(self.new if self.writes_new else {})}
 
     def readable(self, columns: Iterable[str]) -> tuple[str, ...]:
-        """Return the columns that a reader of all columns may name: no old one once readers are switched.
+        """Return the columns for a reader of all columns: without the old columns once readers are switched.
 
         Args:
             columns: the declared columns.
@@ -78,7 +78,7 @@ class Edition:
         return tuple(name for name in columns if name not in gone)
 
     def sql(self, column: str) -> str:
-        """Write SQL for the value of an old column, by the columns that readers take.
+        """Write SQL for the value of an old column.
 
         Args:
             column: a column before the migration.
@@ -96,7 +96,7 @@ class Edition:
         return [*dict.fromkeys(found)]
 
     def reader(self, code_version: str) -> str:
-        """Return the code version of a reader: another one for code that takes the new columns.
+        """Return the code version of a reader, different after the switch to the new columns.
 
         Args:
             code_version: the version of the reader before the migration.
