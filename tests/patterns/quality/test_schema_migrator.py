@@ -581,6 +581,18 @@ def test_a_column_that_the_declaration_added_before_is_the_new_one(tmp_path):
     assert orders.ledger.state().columns["kind"]["metadata"] == {"comment": "kind of device"}
 
 
+def test_a_phase_after_a_checkpoint_keeps_the_properties_of_the_table(tmp_path):
+    """The metadata that is written is that of a commit, whether the last one is in a commit or in a checkpoint."""
+    orders = stored_table(None, tmp_path / "orders", [{"id": 1, "from_page": "/a"}], **{"delta.appendOnly": "false"})
+    for phase in ("declared", "added"):
+        DeltaTable(str(orders.location)).create_checkpoint()
+        migrate(None, orders, RENAME, phase)
+    written = orders.ledger.actions("metaData")[-1]
+    assert written["format"] == {"provider": "parquet", "options": {}}
+    assert {"delta.appendOnly", "dedp.migration.v2"} <= {*written["configuration"]}
+    assert [field.name for field in DeltaTable(str(orders.location)).schema().fields] == ["id", "from_page", "referral"]
+
+
 def test_one_name_is_one_migration_and_a_column_is_in_one_at_a_time(tmp_path):
     """Other moves under a name that the table knows are refused, and so is a column of one that is under way."""
     orders = stored_table(None, tmp_path / "orders", [{"id": 1, "from_page": "/a"}])
