@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import threading
 from contextlib import contextmanager, suppress
@@ -14,6 +15,9 @@ from deltalake import DeltaTable
 from rich.console import Console
 
 import dedp_assets
+from dedp_assets import migrating
+from dedp_assets.cli import main
+from dedp_assets.defs.silver.visits import EDITION
 from dedp_assets.graph.declare.editions import Edition, edition_at
 from dedp_assets.migrating import deploy, land
 from dedp_assets.patterns.core.schema import Column
@@ -58,21 +62,54 @@ def test_the_phase_chooses_what_code_declares_and_reads(reached, declared, reads
     assert (code.reader("1") == "1") == old
 
 
+def enter(table, migration, phase):
+    """Hand-write the commit of a phase."""
+    log = table / "_delta_log"
+    first = (log / f"{0:020d}.json").read_text().splitlines()
+    metadata = next(json.loads(line) for line in first if "metaData" in line)
+    state = {"phase": phase, "at": {}, "deadline": "", "moves": json.loads(json.dumps(migration.moves))}
+    metadata["metaData"]["configuration"] = {f"dedp.migration.{migration.name}": json.dumps(state)}
+    (log / f"{len([*log.glob('*.json')]):020d}.json").write_text(json.dumps(metadata))
+
+
 def test_the_phase_is_that_of_the_log_and_of_no_other_migration(tmp_path):
     """A table that is not there, that knows no migration, or one of other moves by the same name, has the old code."""
-    ledger = Ledger(tmp_path / "users", name="silver/users")
-    assert edition_at(ledger, MIGRATION, NEW_COLUMNS).reached is None
-    write_log(tmp_path / "users", {"a": "integer"}, [], [])
-    assert edition_at(ledger, MIGRATION, NEW_COLUMNS).reached is None
-    log = tmp_path / "users/_delta_log"
-    metadata = next(
-        json.loads(line) for line in (log / f"{0:020d}.json").read_text().splitlines() if "metaData" in line
-    )
-    for number, (moves, reached) in enumerate([({"drop": ["a"]}, None), (MIGRATION.moves, "both")], 1):
-        state = {"phase": "both", "at": {}, "deadline": "", "moves": json.loads(json.dumps(moves))}
-        metadata["metaData"]["configuration"] = {"dedp.migration.v2": json.dumps(state)}
-        (log / f"{number:020d}.json").write_text(json.dumps(metadata))
-        assert edition_at(Ledger(tmp_path / "users"), MIGRATION, NEW_COLUMNS).reached == reached
+    users = tmp_path / "users"
+
+    def reached():
+        return edition_at(Ledger(users, name="silver/users"), MIGRATION, NEW_COLUMNS).reached
+
+    assert reached() is None
+    write_log(users, {"a": "integer"}, [], [])
+    assert reached() is None
+    enter(users, Migration(name=MIGRATION.name, drop=["a"]), "both")
+    assert reached() is None
+    enter(users, MIGRATION, "both")
+    assert reached() == "both"
+
+
+def test_the_command_deploys_until_the_last_phase_and_goes_on_where_it_ended(tmp_path, monkeypatch, capsys):
+    """A home without visits and a refused phase end the command; a further call takes the phases that are left."""
+    monkeypatch.setenv("DEDP_HOME", str(tmp_path))
+    assert main(["demo", "--migrate"]) == 1
+    assert "a migration needs rows" in capsys.readouterr().err
+    visits, codes, deployed = tmp_path / "lakehouse/silver/visits", [0, 1, 0, 0, 0], []
+    write_log(visits, {"bytes": "long"}, [], [])
+    (tmp_path / "landing/visits/2026-01-05").mkdir(parents=True)
+
+    def deploy_next(command, **_):
+        deployed.append(len([*(tmp_path / "landing/visits").glob("*")]))
+        if not (code := codes.pop(0)):
+            enter(visits, EDITION.migration, PHASES[-1 - len(codes)] if len(codes) < 3 else "declared")
+        return subprocess.CompletedProcess(command, code)
+
+    monkeypatch.setattr(migrating.subprocess, "run", deploy_next)
+    assert main(["demo", "--migrate"]) == 1
+    codes = [0, 0, 0]
+    assert main(["demo", "--migrate"]) == 0
+    assert deployed == [2, 3, 4, 5, 6]  # a further day had landed before each
+    assert main(["demo", "--migrate"]) == 0
+    assert len(deployed) == 5  # nothing was left
 
 
 class Killed(Exception):
