@@ -73,7 +73,7 @@ def enter(table, migration, phase):
 
 
 def test_the_phase_is_that_of_the_log_and_of_no_other_migration(tmp_path):
-    """A table that is not there, that knows no migration, or one of other moves by the same name, has the old code."""
+    """No table, none with a migration, one of other moves by the same name, or a damaged log: the old code."""
     users = tmp_path / "users"
 
     def reached():
@@ -86,6 +86,8 @@ def test_the_phase_is_that_of_the_log_and_of_no_other_migration(tmp_path):
     assert reached() is None
     enter(users, MIGRATION, "both")
     assert reached() == "both"
+    (users / "_delta_log" / f"{3:020d}.json").write_text('{"metaData": ')
+    assert reached() is None
 
 
 def test_the_command_deploys_until_the_last_phase_and_goes_on_where_it_ended(tmp_path, monkeypatch, capsys):

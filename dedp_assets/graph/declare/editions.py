@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import Column
@@ -128,12 +128,13 @@ def edition_at(ledger: Ledger, migration: Migration, new: Mapping[str, Column]) 
     """Return the edition for the phase that a table's log knows, without Spark.
 
     Args:
-        ledger: log of the table, which need not exist.
+        ledger: log of the table, which need not exist. A log that cannot be read tells of no phase.
         migration: the moves.
         new: declarations of the new columns.
     """
     known = None
-    # A migration by this name with other moves is somebody else's: this code is then that before any migration.
-    with suppress(ConfigError):
+    # A migration by this name with other moves is somebody else's. A damaged log is named by whoever reads the table,
+    # and must not keep the code of all other tables from being loaded.
+    with suppress(PatternError, OSError):
         known = stored(ledger.name, ledger.state(), migration) if ledger.exists() else None
     return Edition(ledger.name, migration, new, known.phase if known else None)

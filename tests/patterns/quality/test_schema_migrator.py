@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark import SparkContext
 from pyspark.errors import AnalysisException, PySparkException
 
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, NotReady, SchemaMismatch
@@ -477,6 +478,20 @@ def test_a_write_between_comparison_and_phase_is_compared_as_well(tmp_path, monk
     migrate(None, orders, RENAME, "both")
     assert compared == [2, 3]
     assert versions(orders) == 4
+
+
+def test_the_comparison_of_a_new_process_starts_the_engine(spark, tmp_path, monkeypatch):
+    """Nothing has used Spark before: the rows that are compared ask for the session."""
+    orders = stored_table(spark, tmp_path / "orders", [{"id": 1, "from_page": "/a"}])
+    context = SparkContext._active_spark_context
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+
+    def start():
+        SparkContext._active_spark_context = context
+        return spark
+
+    into = Table.at(orders.location, start, name=orders.name).target(a_run())
+    assert migrate_schema(into, NOW, migration=RENAME, to="both").figures["rows"] == 1
 
 
 def test_a_text_that_is_no_number_is_refused_or_gets_the_default(spark, tmp_path, frame):
