@@ -110,8 +110,8 @@ def _compare(table: Table, state: TableState, migration: Migration) -> Compared:
         "refused": _count(f"{RESERVED}unparsable{n}" for n in places if forms[n].refuses),
         **{forms[n].label: _count([f"{RESERVED}unparsable{n}"]) for n in places if forms[n].unparsable},
     }
-    # Each flag is a column of its own, so that an expression is computed once and not in each sum. The read comes before
-    # any expression: in a new process it is what starts the engine.
+    # Each flag is a column of its own, so that an expression is computed once and not in each sum. The read comes
+    # before any expression: in a new process the read starts the engine.
     flagged = table.read(version=state.version).selectExpr(*map(identifier, keys), *select_list(flags))
     measured = [F.expr(sql).alias(f"{RESERVED}{number}") for number, sql in enumerate(sums.values())]
     grouped = flagged.groupBy(*map(identifier, keys)).agg(*measured).collect()
