@@ -17,6 +17,7 @@ from dedp_assets.patterns.delta import Ledger
 from dedp_assets.project import project
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings, child_environment
+from dedp_assets.resources.home import running
 from dedp_assets.sources import visits
 from dedp_assets.status import tables_named
 
@@ -47,8 +48,15 @@ def migrate(settings: Settings) -> int:
 
     Returns:
         The exit code; 1 if a phase was refused.
+
+    Raises:
+        ValueError: without visits, or while a platform runs.
     """
     project().require_case_study("the demo")
+    if platform := running(settings):
+        raise ValueError(
+            f"a platform runs here ({platform}), with the code of one phase: end it, and start it again after"
+        )
     if not (ledger := _ledger(settings)).exists():
         raise ValueError(f"a migration needs rows, and {settings.lakehouse} has no visits: run `dedp demo` first")
     console = Console(width=150)
