@@ -83,6 +83,14 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument(
         "--from", dest="first", type=date.fromisoformat, help="first day of the week (default: it ends yesterday)"
     )
+    demo.add_argument(
+        "--migrate",
+        nargs="?",
+        const="all",
+        choices=("all", "next"),
+        help="where a demo stands, play a schema migration of silver/visits while visits land; "
+        "next: one deployment of it, with what has landed",
+    )
     _add_up(commands)
     work = commands.add_parser("work", help="let the applications change their database and publish visits")
     work.add_argument("--steps", type=int, default=1, help="how many steps of the seeded workload (default 1)")
@@ -244,6 +252,12 @@ def _setup(_: argparse.Namespace) -> int:
 
 
 def _demo(chosen: argparse.Namespace) -> int:
+    if chosen.migrate:
+        from rich.console import Console  # noqa: PLC0415
+
+        from dedp_assets.migrating import deploy, migrate  # noqa: PLC0415
+
+        return migrate(settings()) if chosen.migrate == "all" else deploy(settings(), Console(width=150))
     from dedp_assets.story import demo  # noqa: PLC0415
 
     return demo(settings(), logs=chosen.log, first=chosen.first)

@@ -132,9 +132,16 @@ class Platform:
         self.idle: dict[str, str] = {}
         close_abandoned(self.instance)
 
-    def run(self, job: str, *, partition: str = "", tags: Mapping[str, str] | None = None) -> Ended:
-        """Run a job in this process, recorded on the instance like any other run."""
-        return self._execute(self.definitions.resolve_job_def(job), job, partition, tags or {})
+    def run(
+        self,
+        job: str,
+        *,
+        partition: str = "",
+        tags: Mapping[str, str] | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> Ended:
+        """Run a job in this process, recorded on the instance like any other run; ``config`` is by step."""
+        return self._execute(self.definitions.resolve_job_def(job), job, partition, tags or {}, config=config)
 
     def compute(self, table: str, *, partition: str = "", tags: Mapping[str, str] | None = None) -> Ended:
         """Compute a partition of a table and of the tables that the same step writes."""
@@ -214,12 +221,13 @@ class Platform:
         partition: str,
         tags: Mapping[str, str],
         selection: Sequence[dg.AssetKey] = (),
+        config: Mapping[str, Any] | None = None,
     ) -> Ended:
         events = execute(
             self.instance,
             definition,
             tags={**tags, **({PARTITION: partition} if partition else {})},
-            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}, "ops": config or {}},
             assets=selection,
             checks=checks_of(self.definitions.resolve_asset_graph(), selection),
         )

@@ -1,7 +1,7 @@
 """Number of visitors by day."""
 
 from dedp_assets.defs.gold.promotion import PASSED, promote
-from dedp_assets.defs.silver.visits import VISITS
+from dedp_assets.defs.silver.visits import EDITION, VISITS
 from dedp_assets.graph.declare import About, Due, Expects, Figure, Gates, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, audit_write_audit_publish
@@ -21,11 +21,11 @@ DAILY_VISITORS = TableSpec(
     checks={"visits_cover_visitors": "visits >= visitors AND visitors > 0"},
     comment="One row per day.",
 )
-QUERY = """
+QUERY = f"""
     SELECT event_date, count(*) AS visits, count(DISTINCT user_id) AS visitors, count(DISTINCT page) AS pages,
-           sum(bytes) AS bytes, min(event_time) AS first_visit_at, max(event_time) AS last_visit_at
-    FROM {visits} GROUP BY event_date
-"""
+           sum({EDITION.sql("bytes")}) AS bytes, min(event_time) AS first_visit_at, max(event_time) AS last_visit_at
+    FROM {{visits}} GROUP BY event_date
+"""  # noqa: S608 - names of columns
 AUDITS = (
     Audit.all_read("every_visit_is_counted", "visits"),
     Audit(name="volume_is_usual", of="visits", per="usual", fail_below=0.5, fail_above=2, approvable=True),
@@ -45,6 +45,7 @@ AUDITS = (
             "visits": ["visit_id"],
             "visitors": ["user_id"],
             "pages": ["page"],
+            "bytes": EDITION.origins("bytes"),
             "first_visit_at": ["event_time"],
             "last_visit_at": ["event_time"],
         },
@@ -53,7 +54,7 @@ AUDITS = (
         expects=Expects(due=Due("08:00", warn_at=0.8)),
     ),
     patterns=[audit_write_audit_publish],
-    code_version="1",
+    code_version=EDITION.reader("1"),
 )
 def daily_visitors(visits: Pinned, into: Target) -> WriteResult:
     """Count one day's visitors; the count is published only after silver and the result passed."""

@@ -1,6 +1,6 @@
 """Visits by device and referring site: a cube for each day, and a cube of the days for each week."""
 
-from dedp_assets.defs.silver.visits import VISITS
+from dedp_assets.defs.silver.visits import EDITION, VISITS
 from dedp_assets.graph.declare import (
     About,
     Gates,
@@ -72,11 +72,12 @@ WEEKLY_CUBE = TableSpec(
     checks=_CHECKS,
     comment="One row per week and device and site, and per total over them.",
 )
-PLACED = """
-    SELECT visit_id, event_time, user_id, bytes, coalesce(nullif(trim(device_type), ''), 'unknown') AS device,
+PLACED = f"""
+    SELECT visit_id, event_time, user_id, {EDITION.sql("bytes")} AS bytes,
+        coalesce(nullif(trim({EDITION.sql("device_type")}), ''), 'unknown') AS device,
         coalesce(nullif(try_parse_url(trim(referrer), 'HOST'), ''), 'none') AS site
-    FROM {visits}
-"""
+    FROM {{visits}}
+"""  # noqa: S608 - names of columns
 ALIKE = Audit(
     name="totals_agree",
     sql=f"""coalesce(sum(abs(visits) * CASE {GROUPING} WHEN 0 THEN 3 ELSE -1 END), 0)""",
@@ -96,13 +97,12 @@ AUDITS = (
 )
 _DERIVED = {
     "visits": ["visit_id"],
-    "sized": ["bytes"],
-    "largest": ["bytes"],
+    **dict.fromkeys(("sized", "bytes", "largest"), EDITION.origins("bytes")),
     **dict.fromkeys(("first_visit_at", "last_visit_at"), ("event_time",)),
     **dict.fromkeys(("visitor_ids", "visitors"), ("user_id",)),
-    "device": ["device_type"],
+    "device": EDITION.origins("device_type"),
     "site": ["referrer"],
-    GROUPING: ["device_type", "referrer"],
+    GROUPING: EDITION.origins("device_type", "referrer"),
 }
 LOOKBACK_DAYS = 14
 
@@ -126,7 +126,7 @@ LOOKBACK_DAYS = 14
     gates=Gates(AUDITS, if_empty="Warns of a day without visits, which has no row."),
     about=About(owner="team:web-analytics", fresh_hours=28, derived=_DERIVED),
     patterns=[aggregate, overwrite_partition],
-    code_version="1",
+    code_version=EDITION.reader("1"),
 )
 def visits_cube(step: Step, visits: Pinned, into: Target) -> WriteResult:
     """Aggregate one day's visits by device and site, with totals over both, as mergeable states."""

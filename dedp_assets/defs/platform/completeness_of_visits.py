@@ -4,7 +4,7 @@ from http import HTTPStatus
 
 from dedp_assets.defs.bronze.visits import VISITS as LANDED
 from dedp_assets.defs.silver.devices import DEVICES_CURRENT
-from dedp_assets.defs.silver.visits import BY_EVENT_DATE, VISITS
+from dedp_assets.defs.silver.visits import BY_EVENT_DATE, EDITION, VISITS
 from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, audit_write_audit_publish
@@ -56,18 +56,21 @@ STATUSES = [*(str(each.value) for each in HTTPStatus), "499"]
         owner="team:web-analytics",
         used_by="whoever looks after a source of visits",
         fresh_hours=28,
-        derived={name: ["visit_id", *NULL_SHARES, "device_type", "raw", "type"] for name in ("figure", "rows")},
+        derived={
+            name: ["visit_id", *NULL_SHARES, *EDITION.origins("device_type"), "raw", "type"]
+            for name in ("figure", "rows")
+        },
         unchecked={
             "completeness": "its schedule asks for the days of its lookback that are missing",
         },
     ),
     patterns=[check_completeness, audit_write_audit_publish],
-    code_version="1",
+    code_version=EDITION.reader("1"),
 )
 def completeness_of_visits(visits: Pinned, landed: Pinned, devices: Pinned, into: Target) -> WriteResult:
     """Check one day's visits, and keep the counts."""
     found = check_completeness(
-        visits.rows(),
+        visits.rows().selectExpr(*NULL_SHARES, f"{EDITION.sql('device_type')} AS device_type"),
         {"device_type": devices.rows().select("type")},
         max_null_shares=NULL_SHARES,
         known_values={"status": STATUSES},

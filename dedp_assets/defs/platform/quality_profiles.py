@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from dedp_assets.defs.silver.visits import VISITS
+from dedp_assets.defs.silver.visits import EDITION, VISITS
 from dedp_assets.graph.declare import (
     About,
     Every,
@@ -82,7 +82,7 @@ def judged_by(request: Request) -> Inputs:
         used_by="whoever asks since when a column is as it is",
         fresh_hours=28,
         derived={
-            **dict.fromkeys(_OF_VALUES, tuple(VISITS.columns)),
+            **dict.fromkeys(_OF_VALUES, EDITION.readable(VISITS.columns)),
             "data_partition": ["event_date"],
             "status": [],
         },

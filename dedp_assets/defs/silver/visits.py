@@ -7,6 +7,7 @@ from dedp_assets.defs.bronze.visits import VISITS as LANDED
 from dedp_assets.defs.bronze.visits import VOLUME
 from dedp_assets.graph.checks.letters import KNOWN_STATUS
 from dedp_assets.graph.declare import About, Expects, Gates, Pinned, Reads, Runs, by_event, lake_table
+from dedp_assets.graph.declare.editions import edition_at
 from dedp_assets.graph.run.landings import FIELD_CHECKS, FIELD_FIGURES, LETTER_FIGURES
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns import (
@@ -25,11 +26,12 @@ from dedp_assets.patterns import (
 )
 from dedp_assets.patterns.core.field_changes import audits_of_fields
 from dedp_assets.patterns.core.field_counting import tally_fields
-from dedp_assets.patterns.delta import audits_of_usual, earlier_fields
+from dedp_assets.patterns.delta import Ledger, audits_of_usual, earlier_fields
 from dedp_assets.patterns.error_management.dead_letter import LETTER
-from dedp_assets.resources.environments import RETENTION_DAYS
+from dedp_assets.patterns.quality.schema_migrator import Migration
+from dedp_assets.resources.environments import RETENTION_DAYS, settings
 
-_EVENT = {
+EVENT = {
     "visit_id": Column("STRING", "identity of the visit", required=True),
     "event_time": Column("TIMESTAMP", "when it happened, UTC", required=True),
     "user_id": Column("STRING", "pseudonymous visitor", required=True, personal=True, replica="pseudonym"),
@@ -47,10 +49,23 @@ _ORIGIN = {
     "line_number": Column("BIGINT", "line in that file, from 1; in a topic its offset + 1", required=True),
     "landed_on": Column("DATE", "day it was delivered", required=True),
 }
+EDITION = edition_at(
+    Ledger(settings().lakehouse / "silver/visits", name="silver/visits"),
+    Migration(
+        name="devices",
+        rename={"bytes": "response_bytes"},
+        nest={"device": {"type": "device_type", "version": "device_version"}},
+    ),
+    new={
+        "response_bytes": EVENT["bytes"],
+        "device": Column("STRUCT<type: STRING, version: STRING>", "kind and version of the visitor's device"),
+    },
+)
+"""The code of the present phase of a migration that nobody has to begin: ``dedp demo --migrate`` plays it."""
 VISITS = TableSpec(
     "silver/visits",
     {
-        **_EVENT,
+        **EDITION.columns(EVENT),
         "event_date": Column("DATE", "UTC day of event_time", required=True),
         **_ORIGIN,
         "was_dead_lettered": Column("BOOLEAN", "whether it was a dead letter once and replayed after a fix"),
@@ -106,7 +121,7 @@ BY_EVENT_DATE = by_event("event_date", "landed_on")
 RECORD: Mapping[str, Any] = {
     "payload": "raw",
     "raw": ["raw_bytes"],
-    "schema": {name: Field(column.type, event_time=name == VISITS.event_time) for name, column in _EVENT.items()},
+    "schema": {name: Field(column.type, event_time=name == VISITS.event_time) for name, column in EVENT.items()},
     "identity": IDENTITY,
     "carry": ["event_date"],
     "rules": RULES,
@@ -118,7 +133,7 @@ def replay(into: Target, dead: Target) -> WriteResult:
     filed_under, since = dead.partition, dead.table.ledger.version()
     split = divert_unprocessable(open_letters(dead.table, filed_under=filed_under, version=since), **RECORD)
     return replay_letters(
-        deduplicate(split, keys=KEYS, order_by=IDENTITY),
+        EDITION.written(deduplicate(split, keys=KEYS, order_by=IDENTITY)),
         into,
         dead,
         keys=KEYS,
@@ -144,7 +159,7 @@ def replay(into: Target, dead: Target) -> WriteResult:
         owner="team:web-analytics",
         used_by="whoever mends a source: the letters that wait are in silver/visits_dead_letter",
         fresh_hours=26,
-        derived={**dict.fromkeys(_EVENT, ("raw",)), "event_date": ("raw",)},
+        derived={**dict.fromkeys(EDITION.columns(EVENT), ("raw",)), "event_date": ("raw",)},
         figures={**LETTER_FIGURES, **FIELD_FIGURES},
         # The reconciler asks within a minute: what waits for an hour waits for a person.
         expects=Expects(volume=VOLUME, lag_minutes=60),
@@ -154,7 +169,7 @@ def replay(into: Target, dead: Target) -> WriteResult:
 )
 def visits(landed: Pinned, into: Target, dead: Target) -> WriteResult:
     """Type, validate and deduplicate one event date over all landing days in bronze's newest snapshot."""
-    types = {name: column.type for name, column in _EVENT.items()}
+    types = {name: column.type for name, column in EVENT.items()}
     lines, seen = tally_fields(landed.rows(), "raw", types, identity=IDENTITY)
     earlier = landed.related(dead.table, "landed_on")  # a letter moves between dates when a fix dates its record anew
     split = divert_unprocessable(lines, earlier, **RECORD)
@@ -167,7 +182,7 @@ def visits(landed: Pinned, into: Target, dead: Target) -> WriteResult:
     )
     fields = audits_of_fields("report", earlier_fields(into.table.ledger, into.partition))
     return route(
-        deduplicate(split, keys=KEYS, order_by=IDENTITY),
+        EDITION.written(deduplicate(split, keys=KEYS, order_by=IDENTITY)),
         into.with_audits(*duplicates, *fields).reading(seen),
         dead,
         allow_empty=True,

@@ -3,7 +3,7 @@
 from dedp_assets.defs.bronze.ip_locations import IP_LOCATIONS
 from dedp_assets.defs.silver.devices import DEVICES_CURRENT
 from dedp_assets.defs.silver.users import USERS
-from dedp_assets.defs.silver.visits import VISITS
+from dedp_assets.defs.silver.visits import EDITION, EVENT, VISITS
 from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns import (
@@ -23,7 +23,7 @@ _VISIT = ("visit_id", "event_time", "user_id", "page", "ip", "device_type", "dev
 VISITS_ENRICHED = TableSpec(
     "silver/visits_enriched",
     {
-        **{name: VISITS.columns[name] for name in _VISIT[:-1]},
+        **{name: EVENT[name] for name in _VISIT[:-1]},
         "login": Column("STRING", "the user's name at the time of the visit", personal=True),
         "active": Column("BOOLEAN", "whether the user might log in then"),
         "user_known": Column("BOOLEAN", "whether the user was known at the time of the visit", required=True),
@@ -74,6 +74,7 @@ CHECKS = {
         used_by="analysts, who relate visits to users, devices and places",
         fresh_hours=28,
         derived={
+            **{name: EDITION.origins(name) for name in ("device_type", "device_version")},
             "user_known": ["user_id", "valid_from", "valid_to"],
             "device_name": ["full_name"],
             "device_known": ["type", "version"],
@@ -81,11 +82,13 @@ CHECKS = {
         },
     ),
     patterns=[join_static, audit_write_audit_publish],
-    code_version="1",
+    code_version=EDITION.reader("1"),
 )
 def visits_enriched(visits: Pinned, places: Pinned, users: Pinned, devices: Pinned, into: Target) -> WriteResult:
     """Join one day's visits to users as of each visit, to devices, and to the day's locations."""
-    rows, seen = tally(visits.rows().select(*_VISIT), identity=["visit_id"])
+    rows, seen = tally(
+        visits.rows().selectExpr(*(f"{EDITION.sql(name)} AS {name}" for name in _VISIT)), identity=["visit_id"]
+    )
     versions, delivered, located = users.rows(), devices.rows(), places.rows()
     one_user, one_device, one_address = CHECKS
     judged = (

@@ -84,10 +84,20 @@ class TableHandle(Located):
         rows = read_at(self.session, self.store, state, named)
         return rows.alias(f"{NAMED_ROWS}{self.name}") if self.named_in_plans else rows
 
-    def stream(self) -> DataFrame:
-        """Stream the rows that commits add, from the present rows on; skip commits that replace rows."""
+    def stream(self, *, schema_log: str = "") -> DataFrame:
+        """Stream the rows that commits add, from the present rows on; skip commits that replace rows.
+
+        Args:
+            schema_log: folder below the query's checkpoint where Delta keeps the columns that the stream has reached. A
+                change of columns (added, renamed, dropped) then stops the query once, and the query goes on when it is
+                started again. Without the folder a query that meets a dropped column is refused for good.
+        """
         note_opened(self.spec, self.store.uri, None)
-        return self.session.readStream.format("delta").option("skipChangeCommits", "true").load(self.store.address)
+        # The stop is the warning that Delta means: whoever names the folder allows what follows.
+        allowed = {"allowSourceColumnRename": "always", "allowSourceColumnDrop": "always"}
+        tracked = {"schemaTrackingLocation": schema_log, **allowed} if schema_log else {}
+        reader = self.session.readStream.format("delta").options(skipChangeCommits="true", **tracked)
+        return reader.load(self.store.address)
 
     def _show(self, rows: DataFrame, *, whole: bool = True) -> DataFrame:
         """Pass rows with all columns of the table to :attr:`on_rows`, and return the rows."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import functions as F
 
@@ -12,7 +12,7 @@ from dedp_assets.patterns.core.errors import AuditFailed, Conflict
 from dedp_assets.patterns.core.names import RESERVED, identifier, select_list
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
-from dedp_assets.patterns.delta import Table, TableState
+from dedp_assets.patterns.delta import StagedWrite, Table, TableState
 from dedp_assets.patterns.quality._forms import completed
 from dedp_assets.patterns.quality._moves import Migration
 
@@ -76,8 +76,23 @@ def fill(table: Table, migration: Migration, run: Provenance, audits: Sequence[A
             noted = {**run.notes, "migration": migration.name}
             ours = Provenance(asset=run.asset, run_id=run.run_id, pattern=run.pattern, cause="migration", notes=noted)
             staged = table.stage(rows, partition=partition, provenance=ours, audits=[*migration.audits, *audits])
-            filled.append(staged.publish(since=version))
+            filled.append(_judged_before(staged, table, version).publish(since=version))
     raise Conflict(f"{table.name}: rows in one form alone keep coming: let each write give both_forms first")
+
+
+def _judged_before(staged: StagedWrite, table: Table, version: int) -> StagedWrite:
+    """Return the write with the verdicts that the partition's rows were published with.
+
+    The rows are the same, so that a gate downstream finds the audits that it asks for.
+    """
+    commit = table.ledger.latest(staged.record.partition, until=version)
+    before, record = commit.record if commit else None, staged.record
+    if before is None or before.partition != record.partition:
+        return staged
+    judged = {finding["name"] for finding in record.findings}
+    kept = tuple(finding for finding in before.findings if finding["name"] not in judged)
+    verdict = before.verdict if before.verdict in ("warned", "approved") else record.verdict
+    return replace(staged, record=replace(record, findings=(*record.findings, *kept), verdict=verdict).stored())
 
 
 def _compare(table: Table, state: TableState, migration: Migration) -> Compared:
@@ -95,9 +110,10 @@ def _compare(table: Table, state: TableState, migration: Migration) -> Compared:
         "refused": _count(f"{RESERVED}unparsable{n}" for n in places if forms[n].refuses),
         **{forms[n].label: _count([f"{RESERVED}unparsable{n}"]) for n in places if forms[n].unparsable},
     }
-    measured = [F.expr(sql).alias(f"{RESERVED}{number}") for number, sql in enumerate(sums.values())]
-    # Each flag is a column of its own, so that an expression is computed once and not in each sum.
+    # Each flag is a column of its own, so that an expression is computed once and not in each sum. The read comes
+    # before any expression: in a new process the read starts the engine.
     flagged = table.read(version=state.version).selectExpr(*map(identifier, keys), *select_list(flags))
+    measured = [F.expr(sql).alias(f"{RESERVED}{number}") for number, sql in enumerate(sums.values())]
     grouped = flagged.groupBy(*map(identifier, keys)).agg(*measured).collect()
     counts = {name: sum(row[len(keys) + number] for row in grouped) for number, name in enumerate(sums)}
     lacking = [dict(zip(keys, row, strict=False)) for row in grouped if row[len(keys) + 1]]

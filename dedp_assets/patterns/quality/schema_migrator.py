@@ -125,8 +125,8 @@ def as_version(rows: DataFrame, *, migration: Migration, version: Literal["old",
     """Give rows the columns of one form, written in either form; lazy, and for a stream as well.
 
     Args:
-        rows: rows of the table, in any phase. A stream of them that is to outlive the removal is read with Delta's
-            options ``schemaTrackingLocation`` and ``allowSourceColumnDrop``, and stops once for a change of columns.
+        rows: rows of the table, in any phase. A stream that is to outlive the removal is read with a schema log
+            (``Table.stream``), and stops once for each change of columns.
         migration: the moves.
         version: ``old`` for the names and values before the migration, ``new`` for those after it.
 

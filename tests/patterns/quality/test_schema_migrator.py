@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark import SparkContext
 from pyspark.errors import AnalysisException, PySparkException
 
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, NotReady, SchemaMismatch
@@ -479,6 +480,20 @@ def test_a_write_between_comparison_and_phase_is_compared_as_well(tmp_path, monk
     assert versions(orders) == 4
 
 
+def test_the_comparison_of_a_new_process_starts_the_engine(spark, tmp_path, monkeypatch):
+    """Nothing has used Spark before: the rows that are compared ask for the session."""
+    orders = stored_table(spark, tmp_path / "orders", [{"id": 1, "from_page": "/a"}])
+    context = SparkContext._active_spark_context
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+
+    def start():
+        SparkContext._active_spark_context = context
+        return spark
+
+    into = Table.at(orders.location, start, name=orders.name).target(a_run())
+    assert migrate_schema(into, NOW, migration=RENAME, to="both").figures["rows"] == 1
+
+
 def test_a_text_that_is_no_number_is_refused_or_gets_the_default(spark, tmp_path, frame):
     """As the migration says; what was refused leaves the table in the phase before, and is counted."""
     orders = stored_table(spark, tmp_path / "orders", [{"id": n, "amount": a} for n, a in enumerate(["1", "x", None])])
@@ -496,11 +511,9 @@ def test_a_stream_through_the_old_names_stops_once_for_a_change_and_goes_on(spar
     """Also one that comes late and finds columns added and removed since; Delta keeps its schema beside the offsets."""
     orders = stored_table(spark, tmp_path / "orders", [{"id": 0, "from_page": "/0"}])
     checkpoint, out = str(tmp_path / "checkpoint"), str(tmp_path / "out")
-    options = {"skipChangeCommits": "true", "allowSourceColumnDrop": "always"}
-    options["schemaTrackingLocation"] = f"{checkpoint}/_schema"
 
     def stream():
-        source = spark.readStream.format("delta").options(**options).load(str(orders.location))
+        source = again(spark, orders).stream(schema_log=f"{checkpoint}/_schema")
         rows = as_version(source, migration=RENAME, version="old").select("id", "from_page")
         writer = rows.writeStream.format("parquet").option("checkpointLocation", checkpoint)
         try:
@@ -570,6 +583,29 @@ def test_moves_that_the_table_cannot_make_are_refused_before_anything_is_declare
     with pytest.raises(ConfigError, match=message):
         migrate(None, orders, Migration(name="v2", **moves), "both")
     assert versions(orders) == 0
+
+
+def test_a_column_that_the_declaration_added_before_is_the_new_one(tmp_path):
+    """Also a struct whose fields have no comments, where the old columns have some."""
+    text = pa.field("kind", pa.string(), metadata={"comment": "kind of device"})
+    rows = pa.table([pa.array(["pc"]), pa.array([None], pa.struct([("type", pa.string())]))], ["kind", "device"])
+    orders = stored_table(None, tmp_path / "orders", rows.cast(pa.schema([text, rows.schema.field("device")])))
+    moves = Migration(name="v2", nest={"device": {"type": "kind"}})
+    assert migrate(None, orders, moves, "added").reason.startswith("v2: added since ")
+    assert [*orders.ledger.state().columns] == ["kind", "device"]
+    assert orders.ledger.state().columns["kind"]["metadata"] == {"comment": "kind of device"}
+
+
+def test_a_phase_after_a_checkpoint_keeps_the_properties_of_the_table(tmp_path):
+    """The metadata that is written is that of a commit, whether the last one is in a commit or in a checkpoint."""
+    orders = stored_table(None, tmp_path / "orders", [{"id": 1, "from_page": "/a"}], **{"delta.appendOnly": "false"})
+    for phase in ("declared", "added"):
+        DeltaTable(str(orders.location)).create_checkpoint()
+        migrate(None, orders, RENAME, phase)
+    written = orders.ledger.actions("metaData")[-1]
+    assert written["format"] == {"provider": "parquet", "options": {}}
+    assert {"delta.appendOnly", "dedp.migration.v2"} <= {*written["configuration"]}
+    assert [field.name for field in DeltaTable(str(orders.location)).schema().fields] == ["id", "from_page", "referral"]
 
 
 def test_one_name_is_one_migration_and_a_column_is_in_one_at_a_time(tmp_path):

@@ -77,7 +77,9 @@ class LogFiles(Located):
             read = pq.ParquetFile(opened).read(columns=list(kinds), use_threads=False)
         # A checkpoint has no column for a kind of action that its table has none of.
         for kind in (each for each in kinds if each in read.column_names):
-            yield from ((kind, action) for action in read[kind].combine_chunks().drop_null().to_pylist())
+            held = read[kind].combine_chunks().drop_null()
+            # As in a commit, maps are objects: whoever writes an action back would write lists otherwise.
+            yield from ((kind, action) for action in held.to_pylist(maps_as_pydicts="strict"))
 
     def _checkpointed_transactions(self, file: str) -> Iterable[tuple[str, int]]:
         with self._readable(), self._log.open(file) as opened:
