@@ -21,6 +21,7 @@ from dedp_assets.patterns import (
     route,
     tally,
 )
+from dedp_assets.patterns.connectors.framed_values import UNREAD
 from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.error_management.dead_letter import LETTER
 from dedp_assets.resources.environments import RETENTION_DAYS
@@ -79,6 +80,7 @@ RULES = {
         "OR coalesce(to_date(display_time) = event_date, false)"
     ),
     "the record is not valid UTF-8": "raw_bytes IS NULL",
+    **UNREAD,
 }
 IDENTITY = ("source_file", "line_number")
 RECORD: Mapping[str, Any] = {

@@ -22,6 +22,7 @@ from dedp_assets.patterns import (
     replay_letters,
     route,
 )
+from dedp_assets.patterns.connectors.framed_values import UNREAD
 from dedp_assets.patterns.core.field_changes import audits_of_fields
 from dedp_assets.patterns.core.field_counting import tally_fields
 from dedp_assets.patterns.delta import audits_of_usual, earlier_fields
@@ -89,6 +90,7 @@ RULES = {
         "landed_on + INTERVAL 2 DAYS OR coalesce(to_date(event_time) = event_date, false)"
     ),
     "the line is not valid UTF-8": "raw_bytes IS NULL",
+    **UNREAD,
 }
 AUDITS = (
     Audit(name="dead_letters_are_few", of="dead", per="read", warn_above=0, fail_above=0.1, approvable=True),

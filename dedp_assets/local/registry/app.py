@@ -27,11 +27,9 @@ from dedp_assets.local.registry.schemas import KINDS, Content, RegistryError, Ve
 from dedp_assets.local.registry.store import FileStore, PostgresStore, Store
 from dedp_assets.local.registry.subjects import EVERYTHING, Judge, Subjects, qualified
 from dedp_assets.patterns.connectors.parts import plain_json
+from dedp_assets.resources.registry import FOLDER
 
 __all__ = ["FOLDER", "application", "serve"]
-
-FOLDER = "registry"
-"""Folder below the home with the registry's address, and with the schemas of a registry without a database."""
 
 T = TypeVar("T")
 Json: TypeAlias = Any

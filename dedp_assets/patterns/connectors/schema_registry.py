@@ -28,6 +28,7 @@ __all__ = [
     "RegisteredSchema",
     "SchemaRegistry",
     "decoded",
+    "find_schema",
     "framed",
     "incompatibilities",
     "latest_schema",
@@ -132,10 +133,22 @@ def schema_by_id(registry: SchemaRegistry, schema_id: int) -> RegisteredSchema:
         NotReady: if the registry does not answer.
         ContractError: if the registry has no such id, or the answer describes no schema.
     """
+    if (found := find_schema(registry, schema_id)) is None:
+        raise ContractError(f"the registry has no schema {schema_id}: records name another registry's")
+    return found
+
+
+def find_schema(registry: SchemaRegistry, schema_id: int) -> RegisteredSchema | None:
+    """Return the schema of an id; ``None`` if the registry has no such id.
+
+    Raises:
+        NotReady: if the registry does not answer.
+        ContractError: if the answer describes no schema.
+    """
     if (known := registry._known.get(schema_id)) is None:
         status, answer = registry.ask("GET", f"schemas/ids/{schema_id}")
         if status == 404:
-            raise ContractError(f"the registry has no schema {schema_id}: records name another registry's ({answer})")
+            return None
         known = registry._known[schema_id] = _schema(answer, schema_id)
     return known
 
@@ -145,12 +158,17 @@ def register_schema(registry: SchemaRegistry, subject: str, text: str, *, dialec
 
     Raises:
         NotReady: if the registry does not answer.
-        ContractError: if the text is no schema, or not compatible with the earlier ones.
+        ContractError: if the text is no schema, or not compatible with the earlier ones: names subject, mode and
+            every field in the way.
     """
     path = f"subjects/{quote(subject, safe='')}/versions"
     status, answer = registry.ask("POST", path, {"schema": text, "schemaType": dialect})
     if status in (404, 409):
-        raise ContractError(f"subject {subject} does not take the schema: {answer}")
+        reasons = incompatibilities(registry, subject, text, dialect=dialect) or (str(answer),)
+        raise ContractError(
+            f"subject {subject} does not take the schema, because its mode is {_mode(registry, subject)}: "
+            f"{'; '.join(reasons)}"
+        )
     return _member(answer, "id", int)
 
 
@@ -197,6 +215,12 @@ def decoded(payload: bytes) -> tuple[int, bytes]:
         )
     _, schema_id = _HEADER.unpack_from(payload)
     return schema_id, payload[_HEADER.size :]
+
+
+def _mode(registry: SchemaRegistry, subject: str) -> str:
+    """Return the mode of compatibility of a subject, such as ``BACKWARD``."""
+    _, answer = registry.ask("GET", f"config/{quote(subject, safe='')}?defaultToGlobal=true")
+    return _member(answer, "compatibilityLevel", str)
 
 
 def _schema(answer: object, schema_id: int) -> RegisteredSchema:
