@@ -103,7 +103,7 @@ def test_alerts_of_a_topic_name_their_schema_where_a_registry_is_configured(regi
     assert alerts_by("broker:1").send(alerts.DESTINATION, [record(VISIT)])[0].outcome == "accepted"
     assert json.loads(latest_schema(registry, "alerts-value").text) == alerts.CONTRACTS[alerts.DESTINATION].schema
     monkeypatch.setenv("DEDP_REGISTRY", "http://127.0.0.1:1")
-    with pytest.raises(NotReady, match="the schema registry at http://127.0.0.1:1 does not answer"):
+    with pytest.raises(NotReady, match=r"the schema registry at http://127.0.0.1:1 does not answer"):
         alerts_by("broker:1").send(alerts.DESTINATION, [record(VISIT)])
     assert produced == [("alerts", "e1")]
     assert "does not answer" in lacking(settings())
