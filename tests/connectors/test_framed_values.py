@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import fastavro
 import pytest
-from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from hypothesis import given
@@ -89,6 +89,17 @@ def test_what_confluents_serializer_wrote_is_read(registry):
     with SchemaRegistryClient({"url": registry.url, "max.retries": 0}) as client:
         sent = AvroSerializer(client, json.dumps(point))({"x": 7}, SerializationContext("points", MessageField.VALUE))
     assert without_headers([sent], registry) == [b'{"x":7}']
+
+
+def test_a_type_of_another_subject_is_found(registry):
+    """By the reference in the schema of the header; the payload is as short as if the type stood there."""
+    place = {"type": "record", "name": "Place", "namespace": "shop", "fields": [{"name": "zip", "type": "string"}]}
+    order = {"type": "record", "name": "Order", "fields": [{"name": "at", "type": "shop.Place"}]}
+    with SchemaRegistryClient({"url": registry.url, "max.retries": 0}) as client:
+        client.register_schema("place", Schema(json.dumps(place), "AVRO"))
+        named = [SchemaReference("shop.Place", "place", 1)]
+        schema_id = client.register_schema("orders-of-places", Schema(json.dumps(order), "AVRO", named))
+    assert without_headers([framed(schema_id, b"\x04ab")], registry) == [b'{"at":{"zip":"ab"}}']
 
 
 @pytest.mark.parametrize("value", UNDECODED.values(), ids=UNDECODED)

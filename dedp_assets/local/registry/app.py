@@ -1,7 +1,7 @@
 """HTTP server of the schema registry on loopback.
 
 Addresses, answers and error codes are those of Confluent's API, as far as Confluent's Python client asks for them. Left
-out: Protobuf, references of JSON Schemas, the mode IMPORT, and settings of a subject other than its level.
+out: Protobuf, the mode IMPORT, and settings of a subject other than its level.
 """
 
 from __future__ import annotations

@@ -19,7 +19,13 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BinaryType
 
 from dedp_assets.patterns.connectors.avro_schemas import node_of
-from dedp_assets.patterns.connectors.schema_registry import RegisteredSchema, SchemaRegistry, decoded, find_schema
+from dedp_assets.patterns.connectors.schema_registry import (
+    RegisteredSchema,
+    SchemaRegistry,
+    decoded,
+    find_schema,
+    self_contained_text,
+)
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.extras import optional
 
@@ -89,7 +95,7 @@ def _unframing(registry: SchemaRegistry | None) -> _Reader:
         if registry is None:
             return body
         if schema_id not in readers:
-            readers[schema_id] = _reader(find_schema(registry, schema_id))
+            readers[schema_id] = _reader(registry, find_schema(registry, schema_id))
         try:
             return readers[schema_id](body)
         except Exception:  # fastavro raises whatever its own reading of wrong bytes raises
@@ -108,13 +114,13 @@ def _payload(registry: SchemaRegistry) -> Column:
     return column
 
 
-def _reader(schema: RegisteredSchema | None) -> _Reader:
+def _reader(registry: SchemaRegistry, schema: RegisteredSchema | None) -> _Reader:
     """Return the reader of a schema's payloads; of a missing schema, or one that is not read, a refusal of each."""
     if schema is not None and schema.dialect == "JSON":
         return bytes
     try:
         if schema is not None and schema.dialect == "AVRO":
-            return _of_avro(json.loads(schema.text), f"schema {schema.id}")
+            return _of_avro(json.loads(self_contained_text(registry, schema)), f"schema {schema.id}")
     except (ContractError, json.JSONDecodeError):
         pass
     return _refused

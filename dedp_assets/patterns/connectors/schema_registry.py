@@ -22,6 +22,7 @@ from dedp_assets.patterns.connectors.parts import (
     sentence,
     without_secrets,
 )
+from dedp_assets.patterns.connectors.schema_references import Reference, Referred, self_contained
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "latest_schema",
     "register_schema",
     "schema_by_id",
+    "self_contained_text",
 ]
 
 T = TypeVar("T")
@@ -54,12 +56,14 @@ class RegisteredSchema:
         text: its text.
         dialect: ``AVRO`` or ``JSON``, or another type that the registry has.
         version: its version in the subject that was asked for; 0 where none was.
+        references: schemas of the registry that it refers to.
     """
 
     id: int
     text: str
     dialect: str
     version: int = 0
+    references: tuple[Reference, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +157,25 @@ def find_schema(registry: SchemaRegistry, schema_id: int) -> RegisteredSchema | 
     return known
 
 
+def self_contained_text(registry: SchemaRegistry, schema: RegisteredSchema) -> str:
+    """Return the text of a schema with the schemas that it refers to inside.
+
+    Raises:
+        NotReady: if the registry does not answer.
+        ContractError: if the registry lacks a schema that is referred to.
+    """
+
+    def referred(reference: Reference) -> Referred:
+        path = f"subjects/{quote(reference.subject, safe='')}/versions/{reference.version}"
+        status, answer = registry.ask("GET", f"{path}?deleted=true")
+        if status == 404:
+            raise ContractError(f"the registry lacks {reference.name}, which schema {schema.id} refers to ({answer})")
+        found = _schema(answer, _member(answer, "id", int))
+        return found.text, found.references
+
+    return self_contained(schema.text, schema.references, referred, dialect=schema.dialect)
+
+
 def register_schema(registry: SchemaRegistry, subject: str, text: str, *, dialect: Dialect = "AVRO") -> int:
     """Register a schema as the newest of a subject, unless present, and return the schema's id.
 
@@ -226,7 +249,13 @@ def _mode(registry: SchemaRegistry, subject: str) -> str:
 def _schema(answer: object, schema_id: int) -> RegisteredSchema:
     members: dict[str, Any] = answer if isinstance(answer, dict) else {}
     dialect, version = members.get("schemaType", "AVRO"), members.get("version", 0)
-    return RegisteredSchema(schema_id, _member(answer, "schema", str), str(dialect), int(version))
+    named = [_reference(each) for each in members.get("references") or ()]
+    return RegisteredSchema(schema_id, _member(answer, "schema", str), str(dialect), int(version), tuple(named))
+
+
+def _reference(answer: object) -> Reference:
+    name, subject = _member(answer, "name", str), _member(answer, "subject", str)
+    return Reference(name, subject, _member(answer, "version", int))
 
 
 def _member(answer: object, name: str, kind: type[T]) -> T:
