@@ -16,7 +16,7 @@ from dedp_assets.graph.declare import (
     whole,
 )
 from dedp_assets.patterns.connectors.formats import Avro, Csv, Parquet
-from dedp_assets.patterns.connectors.framed_values import UNREAD
+from dedp_assets.patterns.connectors.framed_values import name_unread
 from dedp_assets.patterns.connectors.record_texts import BROKEN, LAYOUT, RECORD, as_records
 from dedp_assets.patterns.core.field_changes import audits_of_fields
 from dedp_assets.patterns.core.field_counting import tally_fields
@@ -106,7 +106,7 @@ class Valid:
             carry=[*landed.event, BROKEN, LAYOUT],
             rules={**self._rules(), **landed.stated.rules},
         )
-        return _worded(found)
+        return name_unread(_worded(found)) if landed.stated.topic else _worded(found)
 
     def _once(self, split: Split) -> Split:
         stated = self.landed.stated
@@ -125,8 +125,6 @@ class Valid:
         rules[_OTHER_LAYOUT] = f"{LAYOUT} IS NULL"
         if not isinstance(landed.format, Parquet | Avro):
             rules["the line is not valid UTF-8"] = "raw_bytes IS NULL"
-        if landed.stated.topic:
-            rules |= UNREAD
         return {**rules, **self._rules_of_time()} if landed.event else rules
 
     def _rules_of_time(self) -> dict[str, str]:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dedp_assets.local.registry.app import serve
 from dedp_assets.local.registry.store import FileStore
 from dedp_assets.patterns.connectors import framed_values
-from dedp_assets.patterns.connectors.framed_values import SCHEMA_ID, UNREAD, unframed, without_headers
+from dedp_assets.patterns.connectors.framed_values import SCHEMA_ID, UNREAD, name_unread, unframed, without_headers
 from dedp_assets.patterns.connectors.schema_registry import (
     RegisteredSchema,
     SchemaRegistry,
@@ -26,6 +26,7 @@ from dedp_assets.patterns.connectors.schema_registry import (
 )
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.extras import optional
+from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.quality.schema_compatibility_enforcer import judge_schema
 from tests.fixtures import answering
 
@@ -152,7 +153,7 @@ def test_values_of_any_bytes_are_taken_apart_without_loss(values):
 @pytest.mark.spark
 @pytest.mark.both
 def test_spark_reads_a_topic_of_all_kinds_as_python_does(spark, registry):
-    """With a registry and without: ids of headers beside the values; what was not read breaks exactly one rule."""
+    """With a registry and without: ids of headers beside the values; the letter of what was not read says why."""
     framed_ones = [framed(1, PAYLOAD), framed(2, b"[]"), framed(2**32 - 1, b""), *UNDECODED.values()]
     values = [*framed_ones, *PLAINLY, None]
     rows = spark.createDataFrame([(n, value) for n, value in enumerate(values)], "n INT, value BINARY")
@@ -163,13 +164,15 @@ def test_spark_reads_a_topic_of_all_kinds_as_python_does(spark, registry):
             "value",
             "make_valid_utf8(CAST(value AS STRING)) AS raw",
             "if(is_valid_utf8(CAST(value AS STRING)), NULL, value) AS raw_bytes",
+            "if(n < 3, NULL, 'malformed JSON') AS reason",
+            "'malformed JSON' AS error_class",
         )
-        broken = [f"coalesce(NOT ({rule}), false) AS r{n}" for n, rule in enumerate(UNREAD.values())]
-        read = found.selectExpr("n", SCHEMA_ID, "value", *broken).orderBy("n").collect()
+        read = name_unread(Split(found, {"dead": ()}, identity=("n",))).rows.orderBy("n").collect()
         expected = [*without_headers(values[:-1], known), None]
         assert [row["value"] and bytes(row["value"]) for row in read] == expected
         ids = [int.from_bytes(v[1:5], "big") if v and v[0] == 0 and len(v) > 4 else None for v in values]
         assert [row[SCHEMA_ID] for row in read] == ids
-        unread = [each is not None and each[:1] == b"\x00" for each in expected]
-        assert [row["r0"] or row["r1"] for row in read] == unread
-        assert not any(row["r0"] and row["r1"] for row in read)
+        for row, value in zip(read, expected, strict=True):
+            unread = value is not None and value[:1] == b"\x00"
+            reason = UNREAD[len(value) > 4] if unread else "malformed JSON"
+            assert (row["reason"], row["error_class"]) == ((None, None) if row["n"] < 3 else (reason, reason))

@@ -2,14 +2,15 @@
 
 A value with the header is followed by what its schema says: JSON, which stays as it is, or Avro, which is written as
 JSON by the schema that it was written with. A value that no schema reads stays whole, header included, so that it
-becomes a dead letter by :data:`UNREAD` and nothing of it is lost.
+becomes a dead letter and nothing of it is lost; :func:`name_unread` says why.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -28,23 +29,22 @@ from dedp_assets.patterns.connectors.schema_registry import (
 )
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.extras import optional
+from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.results import Split
+from dedp_assets.patterns.core.rows import quoted
 
-__all__ = ["SCHEMA_ID", "UNREAD", "unframed", "without_headers"]
+__all__ = ["SCHEMA_ID", "UNREAD", "name_unread", "unframed", "without_headers"]
 
 fastavro = optional("fastavro")
 
 SCHEMA_ID = "schema_id"
 """Column with the id of the schema in the header of a value; NULL without a header."""
 _HEADER = 5
-_SIZE = "octet_length(coalesce(raw_bytes, CAST(raw AS BINARY)))"
-UNREAD: Mapping[str, str] = {
-    "the header with the id of its schema is cut off": f"NOT startswith(raw, char(0)) OR {_SIZE} >= {_HEADER}",
-    "the registry has no schema of its id, or none that reads it": (
-        f"NOT startswith(raw, char(0)) OR {_SIZE} < {_HEADER}"
-    ),
-}
-"""Reason -> predicate that a record with the columns ``raw`` and ``raw_bytes`` satisfies unless it was not read."""
-
+UNREAD = (
+    "the header with the id of its schema is cut off",
+    "the registry has no schema of its id, or none that reads it",
+)
+"""Reasons of dead letters that kept their header."""
 _FRAMED = f"startswith(value, X'00') AND octet_length(value) >= {_HEADER}"
 _Reader = Callable[[bytes], bytes]
 
@@ -65,6 +65,19 @@ def unframed(records: DataFrame, registry: SchemaRegistry | None) -> DataFrame:
         F.expr(f"CAST(conv(hex(substring(framed, 2, 4)), 16, 10) AS BIGINT) AS {SCHEMA_ID}"),
         F.coalesce(payload, F.col("value")).alias("value"),
     )
+
+
+def name_unread(split: Split) -> Split:
+    """Put the reason that a value kept its header into its dead letter, which is no JSON for that reason; lazy.
+
+    Args:
+        split: judged records with the columns ``raw``, ``raw_bytes``, ``reason`` and ``error_class``.
+    """
+    size, (cut, unknown) = "octet_length(coalesce(raw_bytes, CAST(raw AS BINARY)))", map(quoted, UNREAD)
+    worded = f"CASE WHEN NOT startswith(raw, char(0)) THEN NULL WHEN {size} < {_HEADER} THEN {cut} ELSE {unknown} END"
+    made = {name: f"if(reason IS NULL, NULL, coalesce({worded}, {name}))" for name in ("reason", "error_class")}
+    columns = [f"{made.get(c, identifier(c))} AS {identifier(c)}" for c in split.rows.columns]
+    return replace(split, rows=split.rows.selectExpr(*columns))
 
 
 def without_headers(values: Sequence[bytes], registry: SchemaRegistry | None) -> list[bytes]:

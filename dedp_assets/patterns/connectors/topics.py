@@ -20,7 +20,7 @@ from dedp_assets.patterns.connectors.framed_values import SCHEMA_ID, unframed
 from dedp_assets.patterns.connectors.schema_registry import SchemaRegistry
 from dedp_assets.patterns.connectors.streaming import run_available
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady, PatternError
+from dedp_assets.patterns.core.errors import ContractError, NotReady, PatternError
 from dedp_assets.patterns.core.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import Split
@@ -34,7 +34,6 @@ Offsets = Mapping[str, int]
 """Partition -> offset. Partitions are text, as everywhere in JSON."""
 
 _GONE = re.compile(r"KAFKA_DATA_LOSS|OffsetOutOfRangeException|UnknownTopicOrPartitionException")
-_UNDECODED = re.compile(r"\.(NotReady|ConfigError): ((?:the schema registry at|fastavro\.)[^\n]+)")
 _SILENT = re.compile(r"org\.apache\.kafka\.common\.errors\.(Timeout|Disconnect|Network)Exception")
 
 
@@ -235,7 +234,8 @@ def append_available(
         The commits, oldest first; none if there was nothing to read.
 
     Raises:
-        NotReady: if Kafka stops answering, or the engine has no time for the process that appends.
+        NotReady: if Kafka or the registry of the schemas stops answering, or the engine has no time for the process
+            that appends.
         PatternError: what refused a micro-batch; the ones before it are in the table.
     """
     before = table.ensure().version
@@ -352,8 +352,6 @@ def _library_error(error: Exception, topic: str) -> PatternError | None:
     text = str(error)
     if _GONE.search(text):
         return ContractError(f"topic {topic} lost records while it was read: run this again, and it says which")
-    if found := _UNDECODED.search(text):
-        return (NotReady if found[1] == "NotReady" else ConfigError)(f"topic {topic}: {found[2]}")
     if _SILENT.search(text):
         return NotReady(f"Kafka stopped answering while topic {topic} was read: run this again when it is back")
     if "failed to connect back" in text:
