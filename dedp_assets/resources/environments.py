@@ -277,7 +277,7 @@ def _choice(env: Mapping[str, str], name: str, offered: tuple[str, ...]) -> str:
 
 
 def _registry_url(env: Mapping[str, str]) -> str | None:
-    """Return the URL of another registry than the own one; ``None`` where the own one is chosen by its store."""
+    """Return the URL of an external schema registry; ``None`` for the local registry."""
     value = env.get("DEDP_REGISTRY", "").strip()
     if value in ("", "file", "postgres"):
         return None

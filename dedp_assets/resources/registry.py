@@ -1,4 +1,4 @@
-"""The schema registry of topics: any by its URL, or the laptop's own by the announced URL."""
+"""The schema registry of topics: any registry by URL, or the laptop's own by the announced URL."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def number_of(text: str) -> int:
 
 
 def inlined(content: Content, find: Callable[[Reference], Content]) -> str:
-    """Return the text of a schema with the schemas that it refers to inside.
+    """Return the text of a schema with the referenced schemas inside.
 
     Args:
         content: the schema.

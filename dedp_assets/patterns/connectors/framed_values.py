@@ -50,7 +50,7 @@ _Reader = Callable[[bytes], bytes]
 
 
 def unframed(records: DataFrame, registry: SchemaRegistry | None) -> DataFrame:
-    """Take the headers off the values of a topic, and add the column :data:`SCHEMA_ID`; lazy.
+    """Remove the headers of a topic's values, and add the column :data:`SCHEMA_ID`; lazy.
 
     Args:
         records: records with the BINARY column ``value``; some, all or none with a header.
@@ -68,7 +68,7 @@ def unframed(records: DataFrame, registry: SchemaRegistry | None) -> DataFrame:
 
 
 def name_unread(split: Split) -> Split:
-    """Put the reason that a value kept its header into its dead letter, which is no JSON for that reason; lazy.
+    """Replace the reasons of dead letters with a header by the reason that no schema was applied; lazy.
 
     Args:
         split: judged records with the columns ``raw``, ``raw_bytes``, ``reason`` and ``error_class``.
@@ -81,7 +81,7 @@ def name_unread(split: Split) -> Split:
 
 
 def without_headers(values: Sequence[bytes], registry: SchemaRegistry | None) -> list[bytes]:
-    r"""Return values with the payload, as JSON, in place of each value with a header, as :func:`unframed` does.
+    r"""Return values without headers, and with payloads as JSON, as :func:`unframed` does.
 
     Args:
         values: values; some, all or none with a header.
@@ -128,7 +128,7 @@ def _payload(registry: SchemaRegistry) -> Column:
 
 
 def _reader(registry: SchemaRegistry, schema: RegisteredSchema | None) -> _Reader:
-    """Return the reader of a schema's payloads; of a missing schema, or one that is not read, a refusal of each."""
+    """Return the reader of a schema's payloads; without a usable schema, a reader that refuses each payload."""
     if schema is not None and schema.dialect == "JSON":
         return bytes
     try:

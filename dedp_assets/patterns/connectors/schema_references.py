@@ -1,4 +1,4 @@
-"""References of schemas in a registry: a schema's text with the schemas that it refers to inside."""
+"""References between schemas of a registry, and texts of schemas with the referenced schemas inside."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _Find: TypeAlias = Callable[[Reference], Referred]
 
 
 def self_contained(text: str, references: Sequence[Reference], find: _Find, *, dialect: str) -> str:
-    """Return the text of a schema with the schemas that it refers to inside.
+    """Return the text of a schema with the referenced schemas inside.
 
     Args:
         text: the schema.
@@ -66,7 +66,7 @@ def _with_documents(text: str, references: Sequence[Reference], find: _Find) -> 
 
 
 def _moved(schema: Json, here: str, places: Mapping[str, str]) -> Json:
-    """Return a schema with references that are right at its place in the whole."""
+    """Return a schema with local references from the root of the enclosing document."""
     if isinstance(schema, list):
         return [_moved(each, here, places) for each in schema]
     if not isinstance(schema, dict):

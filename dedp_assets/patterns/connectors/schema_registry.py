@@ -143,7 +143,7 @@ def schema_by_id(registry: SchemaRegistry, schema_id: int) -> RegisteredSchema:
 
 
 def find_schema(registry: SchemaRegistry, schema_id: int) -> RegisteredSchema | None:
-    """Return the schema of an id; ``None`` if the registry has no such id.
+    """Return the schema of an id; ``None`` for an unknown id.
 
     Raises:
         NotReady: if the registry does not answer.
@@ -158,7 +158,7 @@ def find_schema(registry: SchemaRegistry, schema_id: int) -> RegisteredSchema | 
 
 
 def self_contained_text(registry: SchemaRegistry, schema: RegisteredSchema) -> str:
-    """Return the text of a schema with the schemas that it refers to inside.
+    """Return the text of a schema with the referenced schemas inside.
 
     Raises:
         NotReady: if the registry does not answer.
