@@ -128,7 +128,7 @@ def _payload(registry: SchemaRegistry) -> Column:
 
 
 def _reader(registry: SchemaRegistry, schema: RegisteredSchema | None) -> _Reader:
-    """Return the reader of a schema's payloads; without a usable schema, a reader that refuses each payload."""
+    """Return the reader of a schema's payloads; without a usable schema, a reader that refuses all."""
     if schema is not None and schema.dialect == "JSON":
         return bytes
     try:
