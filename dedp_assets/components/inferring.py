@@ -23,6 +23,7 @@ from dedp_assets.components.making import made
 from dedp_assets.components.topic_source import TopicSource
 from dedp_assets.components.typed_files import columns_of_typed
 from dedp_assets.patterns.connectors.formats import Csv, Format, JsonLines, header_of, records_in
+from dedp_assets.patterns.connectors.framed_values import without_headers
 from dedp_assets.patterns.connectors.inferred import Seen
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.resources.databases import Database
@@ -103,7 +104,7 @@ def columns_of_topic(source: TopicSource) -> tuple[Mapping[str, InferredColumn],
         PatternError: if the brokers do not answer, or have no such topic; or no record is an object.
     """
     evidence = _Evidence()
-    for text in source.kafka().sample(_MOST_RECORDS):
+    for text in without_headers(source.kafka().sample(_MOST_RECORDS), source.schemas()):
         evidence.add_json(text.decode("utf-8", errors="replace"))
     if not evidence.records:
         raise ContractError(f"no record of topic {source.name} is a JSON object: let a producer send one")

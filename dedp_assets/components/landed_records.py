@@ -16,6 +16,7 @@ from dedp_assets.graph.declare import (
     whole,
 )
 from dedp_assets.patterns.connectors.formats import Avro, Csv, Parquet
+from dedp_assets.patterns.connectors.framed_values import name_unread
 from dedp_assets.patterns.connectors.record_texts import BROKEN, LAYOUT, RECORD, as_records
 from dedp_assets.patterns.core.field_changes import audits_of_fields
 from dedp_assets.patterns.core.field_counting import tally_fields
@@ -105,7 +106,7 @@ class Valid:
             carry=[*landed.event, BROKEN, LAYOUT],
             rules={**self._rules(), **landed.stated.rules},
         )
-        return _worded(found)
+        return name_unread(_worded(found)) if landed.stated.topic else _worded(found)
 
     def _once(self, split: Split) -> Split:
         stated = self.landed.stated

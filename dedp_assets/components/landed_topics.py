@@ -115,7 +115,14 @@ class TopicLoad:
         if start.offsets == topic.end and not start.given_up:
             return result_of(into.table, [])
         today = clock.now().date()
-        rows = read_topic(into.table.session, start, bootstrap=kafka.bootstrap, today=today, at_once=_AT_ONCE)
+        rows = read_topic(
+            into.table.session,
+            start,
+            bootstrap=kafka.bootstrap,
+            today=today,
+            at_once=_AT_ONCE,
+            schemas=self.source.schemas(),
+        )
         inputs = inputs_after(into.table.ledger, allowed_lateness_seconds=ALLOWED_LATENESS_SECONDS)
         dated = self._dated(rows, inputs.watermark)
         made = {"timeliness": OUTCOME, **dict.fromkeys(self.landed.event, "to_date(event_time)")}

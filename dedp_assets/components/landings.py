@@ -14,6 +14,7 @@ from dedp_assets.components.topic_source import TopicSource
 from dedp_assets.graph.declare import About, Expects, Gates
 from dedp_assets.patterns.connectors.deliveries import MARKER, Ends
 from dedp_assets.patterns.connectors.formats import Avro, Csv, JsonLines, Parquet
+from dedp_assets.patterns.connectors.framed_values import SCHEMA_ID
 from dedp_assets.patterns.connectors.record_texts import BROKEN, LAYOUT, RECORD, Naming
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.error_management.dead_letter import LETTER
@@ -37,9 +38,10 @@ _RAW = {
     "raw_bytes": Column("BINARY", "its bytes, where they are not valid UTF-8", personal=True),
 }
 _HEADER = Column("STRING", "names in the header of its file, as a JSON array", required=True)
+_SCHEMA = Column("BIGINT", "id of the schema in the record's header; NULL without one", technical=True)
 ADDED = frozenset([
-    *_PLACES, *_RAW, "header", "timeliness", "landed_on", "landed_in", "event_date", "event_hour", "filed_under",
-    "reason", "error_class", "error_stage", "occurred_at", "was_dead_lettered", RECORD, BROKEN, LAYOUT,
+    *_PLACES, *_RAW, "header", SCHEMA_ID, "timeliness", "landed_on", "landed_in", "event_date", "event_hour",
+    "filed_under", "reason", "error_class", "error_stage", "occurred_at", "was_dead_lettered", RECORD, BROKEN, LAYOUT,
 ])  # fmt: skip
 """Names of the technical columns of the tables and of their computation, which no record's column may have."""
 
@@ -77,7 +79,7 @@ class Landing:
             folders of partitions that are called otherwise than by the partition alone.
         format: format of the files.
         database: instead of a folder, a table of a database.
-        topic: instead of a folder, a Kafka topic, whose records are JSON objects.
+        topic: instead of a folder, a Kafka topic, whose records are JSON objects, or Avro of a schema registry.
         columns: columns of the records, or the name of a file beside this one that ``dedp infer`` writes.
         bronze: table of the records as landed; ``bronze/<dataset>`` if empty.
         bronze_expects: expectations of that table; those of ``about`` are of the valid records.
@@ -234,6 +236,7 @@ class Landed:
         stated, when = self.stated, "timeliness"
         what = stated.comment or f"One record of {self.dataset}."
         raw = {**_RAW, **({"header": _HEADER} if isinstance(self.format, Csv) else {})}
+        header = {SCHEMA_ID: _SCHEMA} if stated.topic else {}
         timely = {when: Column("STRING", "on_time, late or undated when it landed", technical=True)}
         of_event = {name: replace(column, required=True) for name, column in self.event.items()}
         kept = {name: self._held(name) for name in self.columns}
@@ -249,7 +252,7 @@ class Landed:
             ),
             TableSpec(
                 stated.bronze or f"bronze/{self.dataset}",
-                {**raw, **_PLACES, **(timely if self.event else {}), **self.landed, **self.event},
+                {**raw, **_PLACES, **(timely if self.event else {}), **self.landed, **self.event, **header},
                 partition_by=(*self.landed, *self.event),
                 event_time="event_date" if "event_date" in self.event else "",
                 comment="One row per landed record, malformed ones included.",

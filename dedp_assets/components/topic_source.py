@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dedp_assets.patterns.connectors.schema_registry import SchemaRegistry
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.resources.environments import is_variable, variable
 
@@ -19,11 +20,13 @@ _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class TopicSource:
-    """A Kafka topic whose records are JSON objects.
+    """A Kafka topic whose records are JSON objects, or Avro of a schema registry.
 
     Attributes:
         name: name of the topic.
         brokers: environment variable that holds ``host:port`` of a broker.
+        registry: environment variable that holds the URL of the schema registry; without one, records with a header
+            are JSON, whose schema is not looked at.
 
     Raises:
         ConfigError: for a name that no topic or no variable can have.
@@ -31,6 +34,7 @@ class TopicSource:
 
     name: str
     brokers: str
+    registry: str = ""
 
     def __post_init__(self) -> None:
         if not _TOPIC.fullmatch(self.name):
@@ -38,6 +42,9 @@ class TopicSource:
         if not is_variable(self.brokers):
             sentence = f"an environment variable that holds host:port, like ORDERS_BROKERS, not {self.brokers!r}"
             raise ConfigError(f"brokers must be the name of {sentence}")
+        if self.registry and not is_variable(self.registry):
+            sentence = f"an environment variable that holds a URL, like ORDERS_REGISTRY, not {self.registry!r}"
+            raise ConfigError(f"registry must be the name of {sentence}")
 
     def kafka(self) -> Kafka:
         """Return the topic of the brokers that the variable names now."""
@@ -45,3 +52,11 @@ class TopicSource:
         from dedp_assets.resources.kafka import Kafka  # noqa: PLC0415
 
         return Kafka(bootstrap=variable(self.brokers), topic=self.name, variable=self.brokers)
+
+    def schemas(self) -> SchemaRegistry | None:
+        """Return the registry at the URL that the variable holds now; ``None`` for a topic without one.
+
+        Raises:
+            ConfigError: if the variable holds no URL.
+        """
+        return SchemaRegistry(variable(self.registry)) if self.registry else None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from urllib.request import urlopen
 
 import dagster as dg
@@ -148,7 +149,6 @@ class _Platform:
         self._answers: dict[str, Callable[[], str]] = {
             "engine": self._engine,
             "status": self._status,
-            "registry": self._registry,
             "web": self._web,
         }
         scripts, locations = Path(sys.executable).parent, project().locations
@@ -162,6 +162,8 @@ class _Platform:
         linked = {"DEDP_STATUS_PAGE": settings.status_page or f"http://127.0.0.1:{ports_.status}"}
         dagster = {**home, **spark, **importable, **polling, **linked}
         dagster |= {"DEDP_KAFKA": broker.address} if broker else {}
+        # By its address and not by its file: while it does not answer, records wait for it and do not go without.
+        dagster |= {"DEDP_REGISTRY": settings.registry_url or f"http://127.0.0.1:{ports_.registry}"}
         web = [str(scripts / "dagster-webserver"), "-h", "127.0.0.1", "-p", str(ports_.web), *code]
         self.servers += [*self._database_server(), *self._services()]
         threads = {"DAGSTER_CODE_SERVER_MAX_WORKERS": _CODE_THREADS, "DAGSTER_GRPC_MAX_WORKERS": _CODE_THREADS}
@@ -240,8 +242,11 @@ class _Platform:
         return [Server("services", loopback.command("dedp_assets.sources.services:application", folder, port=port))]
 
     def _own_pages(self, variables: Mapping[str, str]) -> list[Server]:
-        """Return the servers of the status page and of the schema registry."""
-        made = [("status", status_server, self._ports.status), ("registry", registry, self._ports.registry)]
+        """Return the servers of the status page and of the schema registry, unless another one is configured."""
+        made: list[tuple[str, ModuleType, int]] = [("status", status_server, self._ports.status)]
+        if not self._settings.registry_url:
+            made.append(("registry", registry, self._ports.registry))
+            self._answers["registry"] = self._registry
         return [
             Server(
                 name,
@@ -305,7 +310,8 @@ def _engine_server(settings: Settings, port: int) -> Server:
 def _wanted(settings: Settings, ports_: Ports) -> dict[str, int]:
     wanted = {"the Spark engine (--engine-port)": ports_.engine, "the webserver (--port)": ports_.web}
     wanted["the status page (--status-port)"] = ports_.status
-    wanted["the schema registry (--registry-port)"] = ports_.registry
+    if not settings.registry_url:
+        wanted["the schema registry (--registry-port)"] = ports_.registry
     if settings.kafka is None:
         wanted |= {
             "Kafka (--kafka-port)": ports_.kafka,

@@ -19,7 +19,8 @@ variable               meaning                                                  
 ``DEDP_KAFKA``         ``host:port`` of a Kafka broker: visits come by its topic   empty: visits by files
 ``DEDP_KAFKA_TOPIC``   that topic                                                  ``visits``
 ``DEDP_SERVICES``      URL of the HTTP services                                    ones of ``$DEDP_HOME``
-``DEDP_REGISTRY``      where `dedp up` keeps schemas: ``file``, or ``postgres``   ``file``
+``DEDP_REGISTRY``      where `dedp up` keeps schemas: ``file``, ``postgres``; or  ``file``
+                       the URL of another schema registry, which topics go by
 ``DEDP_WEB``           URL of Dagster's webserver, for triggers                    that of ``dedp up``
 ``DEDP_STATUS_PAGE``   URL of the status page, for links in Dagster's UI           that of ``dedp up``
 ``DEDP_ADS_TOPIC``     the topic of the ads that were shown                        ``ads``
@@ -136,6 +137,7 @@ class Settings:
     kafka_topic: str = "visits"
     services: str | None = None
     registry: Literal["file", "postgres"] = "file"
+    registry_url: str | None = field(default=None, repr=False)
     web: str | None = None
     status_page: str | None = None
     ads_topic: str = "ads"
@@ -195,7 +197,8 @@ def settings() -> Settings:
         kafka=env.get("DEDP_KAFKA") or None,
         kafka_topic=env.get("DEDP_KAFKA_TOPIC") or "visits",
         services=env.get("DEDP_SERVICES") or None,
-        registry="postgres" if _choice(env, "DEDP_REGISTRY", ("file", "postgres")) == "postgres" else "file",
+        registry="postgres" if env.get("DEDP_REGISTRY") == "postgres" else "file",
+        registry_url=_registry_url(env),
         web=env.get("DEDP_WEB") or None,
         status_page=(env.get("DEDP_STATUS_PAGE") or "").rstrip("/") or None,
         ads_topic=env.get("DEDP_ADS_TOPIC") or "ads",
@@ -270,6 +273,16 @@ def _choice(env: Mapping[str, str], name: str, offered: tuple[str, ...]) -> str:
     value = env.get(name) or offered[0]
     if value not in offered:
         raise ValueError(f"{name} must be one of {', '.join(offered)}, not {value}")
+    return value
+
+
+def _registry_url(env: Mapping[str, str]) -> str | None:
+    """Return the URL of an external schema registry; ``None`` for the local registry."""
+    value = env.get("DEDP_REGISTRY", "").strip()
+    if value in ("", "file", "postgres"):
+        return None
+    if not re.match(r"https?://\S+$", value):
+        raise ValueError(f"DEDP_REGISTRY must be file, postgres, or a URL like http://127.0.0.1:8081, not {value}")
     return value
 
 

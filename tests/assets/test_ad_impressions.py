@@ -11,6 +11,7 @@ import dagster as dg
 import pytest
 
 from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY
+from dedp_assets.patterns.connectors.schema_registry import framed
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.kafka import Kafka
 from dedp_assets.sources.visits_topic import publish
@@ -40,7 +41,11 @@ FIRST = (
     [visit("before", "/a", -4), visit("over", "/b", 3), visit("same", "/c", 5), visit("slow", "/d", 6), "{cut"],
     [ad("a", "/a", -5), ad("b-", "/b", -8), ad("b", "/b", -5), ad("c", "/c", 5), ad("gone", "/d", -5), "no JSON"],
 )
-THEN = ([visit("none", "/e", 7), visit("newer", "/z", 40)], [ad("d", "/d", 5), ad("newer", "/y", 40)])
+THEN = (
+    [visit("none", "/e", 7), framed(7, visit("newer", "/z", 40).encode())],
+    [framed(7, ad("d", "/d", 5).encode()), ad("newer", "/y", 40)],
+)
+"""Some with the header of a schema registry, of which none is configured: the header is taken off."""
 TOO_LATE = ([visit("late", "/f", 8), visit("last", "/z", 41)], [ad("e", "/e", 6), ad("f", "/f", 7)])
 """Both lie more than 15 minutes behind the newest of both topics."""
 EARLY = {("before", "a"), ("over", "b"), ("same", "c"), ("slow", "d"), ("none", None)}

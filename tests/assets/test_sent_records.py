@@ -7,11 +7,19 @@ import json
 import pytest
 
 from dedp_assets.defs.platform import alerts, partner_delivery
+from dedp_assets.local.registry.app import serve
+from dedp_assets.local.registry.store import FileStore
 from dedp_assets.patterns.connectors import http, topic_sink
+from dedp_assets.patterns.connectors.schema_registry import SchemaRegistry, latest_schema, register_schema
 from dedp_assets.patterns.connectors.sinks import Outgoing
+from dedp_assets.patterns.core.errors import ContractError, NotReady
+from dedp_assets.patterns.quality.schema_compatibility_enforcer import judge_schema
+from dedp_assets.resources.environments import settings
 from dedp_assets.resources.kafka import Kafka
+from dedp_assets.resources.registry import lacking
 from dedp_assets.resources.services import Services
 from tests.connectors.test_sinks import Producer
+from tests.fixtures import answering
 
 VISIT = {"visit_id": "e1", "event_time": "2026-01-05T09:00:00.000001Z", "page": "/a", "status": 503}
 BROKEN = {
@@ -50,6 +58,14 @@ def produced(monkeypatch):
     return producer.given
 
 
+@pytest.fixture
+def registry(tmp_path, monkeypatch):
+    """A registry that the settings name."""
+    with answering(serve(FileStore(tmp_path), judge_schema), lifespan="off") as url:
+        monkeypatch.setenv("DEDP_REGISTRY", url)
+        yield SchemaRegistry(url)
+
+
 def alerts_by(kafka):
     return alerts.sink(Kafka(bootstrap=kafka, topic=""), Services(url="http://nobody.example"))
 
@@ -80,3 +96,35 @@ def test_records_as_they_are_declared_are_sent(posted, produced):
         assert [each.outcome for each in sent[:2]] == ["accepted", "refused"]
         assert sent[2].outcome == ("refused" if sink.partial else "failed")
     assert (posted, produced) == (["e1", "e2", "e1"], [("alerts", "e1")])
+
+
+def test_alerts_of_a_topic_name_their_schema_where_a_registry_is_configured(registry, monkeypatch, produced):
+    """The contract is the newest schema of the topic's subject; a registry that does not answer stops the delivery."""
+    assert alerts_by("broker:1").send(alerts.DESTINATION, [record(VISIT)])[0].outcome == "accepted"
+    assert json.loads(latest_schema(registry, "alerts-value").text) == alerts.CONTRACTS[alerts.DESTINATION].schema
+    monkeypatch.setenv("DEDP_REGISTRY", "http://127.0.0.1:1")
+    with pytest.raises(NotReady, match=r"the schema registry at http://127.0.0.1:1 does not answer"):
+        alerts_by("broker:1").send(alerts.DESTINATION, [record(VISIT)])
+    assert produced == [("alerts", "e1")]
+    assert "does not answer" in lacking(settings())
+    monkeypatch.setenv("DEDP_REGISTRY", registry.url)
+    assert lacking(settings()) == ""
+
+
+def test_alerts_whose_contract_breaks_readers_are_not_sent(registry, produced):
+    """The topic's readers know another type: the delivery ends with subject, mode and field, before a record."""
+    known = json.loads(json.dumps(alerts.CONTRACTS[alerts.DESTINATION].schema))
+    known["properties"]["status"] = {"type": "string"}
+    register_schema(registry, "alerts-value", json.dumps(known), dialect="JSON")
+    with pytest.raises(ContractError, match=r"subject alerts-value .* BACKWARD: .*version 1: status: "):
+        alerts_by("broker:1").send(alerts.DESTINATION, [record(VISIT)])
+    assert produced == []
+
+
+def test_without_a_registry_alerts_go_as_they_are(monkeypatch, tmp_path):
+    """No address is set, and none is announced in the home."""
+    monkeypatch.delenv("DEDP_REGISTRY", raising=False)
+    monkeypatch.setenv("DEDP_HOME", str(tmp_path))
+    monkeypatch.setattr(Kafka, "create", lambda *_, **__: None)
+    assert alerts_by("broker:1").schemas is None
+    assert lacking(settings()) == ""

@@ -13,14 +13,20 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY, refusal
+from dedp_assets.local.registry.app import serve
+from dedp_assets.local.registry.store import FileStore
+from dedp_assets.patterns.connectors.framed_values import UNREAD
+from dedp_assets.patterns.connectors.schema_registry import SchemaRegistry, framed, register_schema
 from dedp_assets.patterns.delta import staged_table
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
+from dedp_assets.patterns.quality.schema_compatibility_enforcer import judge_schema
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.kafka import client
 from dedp_assets.sources.visits import BROKEN, visits_of
 from dedp_assets.sources.visits_topic import publish
 from tests.assets.conftest import SILVER_AND_GOLD, world_in
 from tests.faults.test_kill import killed_at
+from tests.fixtures import answering
 from tests.helpers import within_one_day
 
 pytestmark = pytest.mark.budget(120, "streams in processes of their own, one of which is killed")
@@ -72,10 +78,22 @@ def delete_before(kafka, offsets):
         future.result()
 
 
-def test_published_visits_reach_gold(world, kafka):
-    """Generator, topic, bronze, silver, gold: each visit once, malformed records as dead letters; then silence."""
-    lines, late = visits(60), visits(45, ago=2)
-    publish(kafka, [*lines, *late, *BROKEN, None])
+@pytest.fixture
+def registry(tmp_path, monkeypatch):
+    """A registry with a schema of JSON, which the settings name."""
+    with answering(serve(FileStore(tmp_path / "schemas"), judge_schema), lifespan="off") as url:
+        monkeypatch.setenv("DEDP_REGISTRY", url)
+        yield register_schema(SchemaRegistry(url), "visits-value", "{}", dialect="JSON")
+
+
+def test_published_visits_reach_gold(world, kafka, registry):
+    """Generator, topic, bronze, silver, gold: each visit once, malformed records as dead letters; then silence.
+
+    Some records have the header of a schema registry, and one names a schema that nobody registered.
+    """
+    lines, late, unknown = visits(60), visits(45, ago=2), framed(99, b"{}")
+    headed = [framed(registry, line.encode()) for line in lines[:20]]
+    publish(kafka, [*headed, *lines[20:], *late, *BROKEN, unknown, None])
     day, before = today().isoformat(), (today() - timedelta(days=2)).isoformat()
     ran = world.react()
     assert ran[0] == ("stream_visits", "")
@@ -84,7 +102,10 @@ def test_published_visits_reach_gold(world, kafka):
     totals = {str(row["event_date"]): row["visits"] for row in world.rows("gold/daily_visitors")}
     assert totals == {day: 60, before: 45}
     dead = world.rows("silver/visits_dead_letter")
-    assert sorted(row["raw"] for row in dead) == sorted(BROKEN)
+    assert sorted(row["raw"] for row in dead) == sorted([*BROKEN, unknown.decode()])
+    assert {row["reason"] for row in dead if row["raw"] == unknown.decode()} == {UNREAD[1]}
+    ids_of_schemas = Counter(row["schema_id"] for row in world.rows("bronze/visits"))
+    assert ids_of_schemas == {registry: 20, 99: 1, None: 40 + 45 + len(BROKEN)}
     places = {(row["source_file"], row["line_number"]) for row in world.rows("bronze/visits")}
     held = kafka.describe()
     expected = {(f"{kafka.topic}-{p}", n) for p, end in held.end.items() for n in range(1, end + 1)}

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import json
 from datetime import datetime, time, timedelta, timezone
 
 import dagster as dg
+import fastavro
 import pytest
 
 from dedp_assets.components.inferring import infer
 from dedp_assets.graph.declare import sensors_of
+from dedp_assets.local.registry.app import serve
+from dedp_assets.local.registry.store import FileStore
+from dedp_assets.patterns.connectors.framed_values import UNREAD
+from dedp_assets.patterns.connectors.schema_registry import SchemaRegistry, framed, register_schema
+from dedp_assets.patterns.quality.schema_compatibility_enforcer import judge_schema
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.kafka import Kafka
 from dedp_assets.sources.visits_topic import publish
 from tests.components.landed_project import Project
+from tests.fixtures import answering
 from tests.helpers import within_one_day
 
 pytestmark = [pytest.mark.spark, pytest.mark.budget(40, "runs over the topic of a broker")]
@@ -23,7 +31,7 @@ ORDERS = f"""
 type: dedp_assets.components.LandingComponent
 attributes:
   table: silver/orders
-  topic: {{name: TOPIC, brokers: ORDERS_BROKERS}}
+  topic: {{name: TOPIC, brokers: ORDERS_BROKERS, registry: ORDERS_REGISTRY}}
   partitions: {{daily: {{start: {TODAY - timedelta(days=9)}}}}}
   event_time: at
   keys: [id]
@@ -50,6 +58,25 @@ FIRST = [
     order("text", 0.1, version="one"), order("new", 0.1, url="/"), order("far", 24 * 9),
 ]  # fmt: skip
 THEN = [order("late", -1), order("c", 0.3)]
+SCHEMA = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "string"},
+        {"name": "placed", "type": "long"},
+        {"name": "version", "type": ["null", "int"]},
+        {"name": "items", "type": {"type": "array", "items": "string"}},
+    ],
+}
+STRANGE, CUT = framed(99, b"{}"), b"\0\0"
+
+
+def in_avro(name, at):
+    """A record in Avro, by the first schema of the registry."""
+    held, placed = io.BytesIO(), int((MIDNIGHT + timedelta(hours=at)).timestamp() * 1000)
+    row = {"id": name, "placed": placed, "version": 1, "items": [name]}
+    fastavro.schemaless_writer(held, fastavro.parse_schema(SCHEMA), row)
+    return framed(1, held.getvalue())
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +84,15 @@ def orders(spark, broker, tmp_path_factory):
     """Two batches of a topic, each read by one run, and the runs that follow."""
     within_one_day(timedelta(minutes=3))
     topic = Kafka(bootstrap=broker.address, topic="orders-of-a-landing")
-    with pytest.MonkeyPatch.context() as patch:
+    schemas = serve(FileStore(tmp_path_factory.mktemp("schemas")), judge_schema)
+    with pytest.MonkeyPatch.context() as patch, answering(schemas, lifespan="off") as url:
         text = ORDERS.replace("TOPIC", topic.topic)
         project = Project(tmp_path_factory.mktemp("orders"), {"orders/defs.yaml": text})
         project.unset = look(project)
         patch.setenv("ORDERS_BROKERS", broker.address)
+        patch.setenv("ORDERS_REGISTRY", url)
+        register_schema(SchemaRegistry(url), "orders-value", json.dumps(SCHEMA))
+        register_schema(SchemaRegistry(url), "orders-as-json", "{}", dialect="JSON")
         publish(topic, FIRST, key="id")
         (project.root / "sampled").mkdir()
         (project.root / "sampled/defs.yaml").write_text(text.partition("  columns:")[0])
@@ -70,7 +101,8 @@ def orders(spark, broker, tmp_path_factory):
         project.checks = project.run("bronze/orders")
         project.react()
         project.quiet = look(project)
-        publish(topic, THEN, key="id")
+        framed_ones = [in_avro("avro", 0.2), framed(2, order("json", 0.2).encode()), STRANGE, CUT]
+        publish(topic, [*THEN, *framed_ones], key="id")
         project.run("bronze/orders")
         project.ran = project.react()
         yield project
@@ -90,7 +122,11 @@ def look(project):
 def test_each_record_is_in_bronze_once_with_its_partition_and_offset(orders):
     """The tombstone has none; what no longer fits is kept as well."""
     rows = orders.rows("bronze/orders")
-    assert sorted(row["raw"] for row in rows) == sorted(line for line in [*FIRST, *THEN] if line)
+    plain = [row["raw"] for row in rows if row["schema_id"] is None and row["raw"] != CUT.decode()]
+    assert sorted(plain) == sorted(line for line in [*FIRST, *THEN] if line)
+    headed = {row["schema_id"]: row["raw"] for row in rows if row["schema_id"] is not None}
+    assert json.loads(headed[1])["id"] == "avro"
+    assert (headed[2], headed[99]) == (order("json", 0.2), "\0\0\0\0c{}")
     places = {(row["source_file"], row["line_number"]) for row in rows}
     assert len(places) == len(rows)
     assert {name for name, _ in places} <= {"orders-of-a-landing-0", "orders-of-a-landing-1"}
@@ -107,12 +143,13 @@ def test_valid_records_are_on_their_own_date_once(orders):
         "b": (TODAY, 2, ["b"]),
         "c": (TODAY, 1, ["c"]),
         "late": (BEFORE, 1, ["late"]),
+        "avro": (TODAY, 1, ["avro"]),
+        "json": (TODAY, 1, ["json"]),
     }
     assert len(orders.rows("silver/orders")) == len(found)
     assert sorted(orders.ran) == [("silver/orders", str(BEFORE)), ("silver/orders", str(TODAY))]
-    timely = {
-        json.loads(raw)["id"]: how for raw, how in orders.rows("bronze/orders", "raw", "timeliness") if raw != "{torn"
-    }
+    found = orders.rows("bronze/orders", "raw", "timeliness")
+    timely = {json.loads(raw)["id"]: how for raw, how in found if raw != "{torn" and not raw.startswith("\0")}
     assert (timely["late"], timely["c"], timely["far"]) == ("late", "on_time", "undated")
 
 
@@ -124,6 +161,7 @@ def test_the_others_are_letters_with_a_reason(orders):
         ("version is not a INT", TODAY),
         ("no declared column is called url", TODAY),
         ("at is in the future of its landing", TODAY),
+        *((reason, TODAY) for reason in UNREAD),
     }
 
 

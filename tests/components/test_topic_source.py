@@ -11,6 +11,7 @@ from dedp_assets.components.landings import Landing
 from dedp_assets.components.model import model_of
 from dedp_assets.components.topic_source import TopicSource
 from dedp_assets.graph.declare import Polls, sensors_of
+from dedp_assets.patterns.connectors.schema_registry import SchemaRegistry
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.resources.kafka import Kafka
 from tests.components.declarations import faults_in
@@ -34,6 +35,7 @@ WORDS = [
     ("brokers: ORDERS_BROKERS", "broker: ORDERS_BROKERS", "unknown option broker: did you mean brokers?"),
     ("brokers: ORDERS_BROKERS", "brokers: 9092", "brokers must be"),
     (", brokers: ORDERS_BROKERS", "", "brokers is missing"),
+    ("brokers: ORDERS_BROKERS", "brokers: B, registry: 'http://r'", "registry must be the name of an environment var"),
     (
         "shop.orders-1",
         "shop orders",
@@ -144,5 +146,18 @@ def test_the_schema_names_the_options_of_a_topic():
     """For an editor, with their help."""
     schema = model_of(Landing).model_json_schema()
     assert "topic" in schema["properties"]
-    (topic,) = [each for each in schema["$defs"].values() if {"name", "brokers"} == set(each.get("properties", ()))]
+    options = {"name", "brokers", "registry"}
+    (topic,) = [each for each in schema["$defs"].values() if options == set(each.get("properties", ()))]
     assert set(topic["required"]) == {"name", "brokers"}
+
+
+def test_a_topic_has_the_registry_that_its_variable_names(monkeypatch):
+    """None without the option; a variable that holds no URL is an error, so that Avro is not taken for JSON."""
+    assert TopicSource("orders", "B").schemas() is None
+    monkeypatch.setenv("ORDERS_REGISTRY", "http://registry.example")
+    assert TopicSource("orders", "B", "ORDERS_REGISTRY").schemas() == SchemaRegistry("http://registry.example")
+    monkeypatch.delenv("ORDERS_REGISTRY")
+    with pytest.raises(ConfigError, match="no address of a schema registry"):
+        TopicSource("orders", "B", "ORDERS_REGISTRY").schemas()
+    with pytest.raises(ConfigError, match="registry must be the name of an environment variable"):
+        TopicSource("orders", "B", "http://registry.example")

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 
 from dedp_assets.local.registry.app import serve
 from dedp_assets.local.registry.store import FileStore
@@ -22,6 +26,8 @@ from dedp_assets.patterns.connectors.schema_registry import (
 from dedp_assets.patterns.connectors.sinks import Outgoing, send
 from dedp_assets.patterns.connectors.topic_sink import TopicSink
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
+from dedp_assets.patterns.core.json_schemas import record_schema_of
+from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.quality.schema_compatibility_enforcer import judge_schema
 from tests.fixtures import answering
 
@@ -43,7 +49,9 @@ def test_schemas_are_registered_and_found(registry):
     assert register_schema(registry, "a/b", V2) == 2
     (reason,) = incompatibilities(registry, "a/b", V3)
     assert reason.startswith("BACKWARD, version 2: page: ")
-    with pytest.raises(ContractError, match=r"subject a/b does not take the schema: .*version 2: page"):
+    with pytest.raises(
+        ContractError, match=r"subject a/b does not take the schema, because .* BACKWARD: BACKWARD, version 2: page: "
+    ):
         register_schema(registry, "a/b", V3)
     newest = latest_schema(registry, "a/b")
     assert (newest.id, newest.version, newest.dialect, json.loads(newest.text)) == (2, 2, "AVRO", json.loads(V2))
@@ -152,6 +160,46 @@ def test_records_go_out_with_the_id_of_their_schema_if_that_is_wanted(registry, 
         producer.taken.clear()
     TopicSink({"bootstrap.servers": "b:1"}).send("visits", RECORDS)
     assert producer.taken == [one.value.encode() for one in RECORDS]
+
+
+VISITS = TableSpec("silver/visits", {"id": Column("STRING", required=True), "status": Column("INT")})
+NEW = replace(VISITS, columns={**VISITS.columns, "page": Column("STRING", required=True)})
+
+
+def sent_by(registry, spec, *records):
+    """The answers of a topic's sink with a table's contract."""
+    contracts = {"visits": record_schema_of(spec)}
+    return TopicSink({"bootstrap.servers": "b:1"}, schemas=registry, contracts=contracts).send("visits", records)
+
+
+def test_a_contract_is_registered_before_the_first_record_and_read_back_by_another_client(registry, producer):
+    """Confluent's own client finds the schema by the header and reads the record; one contract is one schema."""
+    for name in ("a", "b"):
+        (answer,) = sent_by(registry, VISITS, Outgoing(name, "k", json.dumps({"id": name, "status": 500})))
+        assert answer.outcome == "accepted"
+    with SchemaRegistryClient({"url": registry.url, "max.retries": 0}) as client:
+        assert client.get_versions("visits-value") == [1]
+        read = JSONDeserializer(None, schema_registry_client=client)
+        context = SerializationContext("visits", MessageField.VALUE)
+        assert [read(value, context) for value in producer.taken] == [{"id": n, "status": 500} for n in ("a", "b")]
+        assert json.loads(client.get_latest_version("visits-value").schema.schema_str)["title"] == "silver/visits"
+
+
+def test_a_contract_that_readers_of_before_cannot_take_stops_the_sink(registry, producer):
+    """By the subject's own mode, with the field; no record was sent, and with a column that may lack all are."""
+    sent_by(registry, VISITS, Outgoing("1", "k", '{"id": "a"}'))
+    producer.taken.clear()
+    said = r"subject visits-value does not take the schema, because its mode is BACKWARD: .*version 1: page: "
+    with pytest.raises(ContractError, match=said):
+        sent_by(registry, NEW, Outgoing("1", "k", '{"id": "a", "page": "/"}'))
+    registry.ask("PUT", "config/visits-value", {"compatibility": "FULL"})
+    softer = replace(NEW, columns={**VISITS.columns, "page": Column("STRING")})
+    with pytest.raises(ContractError, match=r"its mode is FULL: FORWARD, version 1: page: "):
+        sent_by(registry, softer, Outgoing("1", "k", '{"id": "a"}'))
+    assert producer.taken == []
+    registry.ask("PUT", "config/visits-value", {"compatibility": "BACKWARD"})
+    (answer,) = sent_by(registry, softer, Outgoing("1", "k", '{"id": "a", "page": "/"}'))
+    assert (answer.outcome, decoded(producer.taken[0])[0]) == ("accepted", latest_schema(registry, "visits-value").id)
 
 
 def test_without_a_schema_nothing_is_sent(registry, producer):

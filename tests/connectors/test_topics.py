@@ -12,6 +12,9 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.errors import PySparkException
 
+from dedp_assets.local.registry.app import serve
+from dedp_assets.local.registry.store import FileStore
+from dedp_assets.patterns.connectors.schema_registry import SchemaRegistry, framed, register_schema
 from dedp_assets.patterns.connectors.topics import Position, Topic, append_available, position, read_topic, resume
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, Conflict, ContractError, NotReady, SchemaMismatch
@@ -20,9 +23,11 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Ledger, transaction_id
 from dedp_assets.patterns.delta.log.transactions import generation_id
 from dedp_assets.patterns.delta.staging import stage_commit
+from dedp_assets.patterns.quality.schema_compatibility_enforcer import judge_schema
 from dedp_assets.resources.kafka import client
 from dedp_assets.sources.visits_topic import publish
 from tests.faults.processes import wait_until
+from tests.fixtures import answering
 from tests.helpers import OF_PRODUCERS, a_record, a_run, read_back, write_log
 
 pytestmark = pytest.mark.budget(50, "streams of a broker")
@@ -32,6 +37,7 @@ LINES = TableSpec(
     {
         "raw": Column("STRING", required=True, personal=True),
         "raw_bytes": Column("BINARY", personal=True),
+        "schema_id": Column("BIGINT"),
         "source_file": Column("STRING", required=True),
         "line_number": Column("BIGINT", required=True),
         "landed_on": Column("DATE", required=True),
@@ -165,11 +171,11 @@ def start_of(kafka, table):
     return resume(position(table.ledger, topic), topic)
 
 
-def stream(kafka, table, start=None, *, at_once=1000, audits=(), more=(), **fields):
+def stream(kafka, table, start=None, *, at_once=1000, audits=(), more=(), schemas=None, **fields):
     """Append what the topic holds now; the commits."""
     start = start or start_of(kafka, table)
     today = date(2026, 1, 5)
-    records = read_topic(table.session, start, bootstrap=kafka.bootstrap, today=today, at_once=at_once)
+    records = read_topic(table.session, start, bootstrap=kafka.bootstrap, today=today, at_once=at_once, schemas=schemas)
     rows = records.selectExpr("*", "if(raw IS NULL, 'tombstone', 'valid') AS __dedp_outcome", *more)
     columns = tuple(c for c in rows.columns if c != "__dedp_outcome")
     split = Split(rows, {"valid": columns, "tombstone": ()}, identity=("source_file", "line_number"))
@@ -211,6 +217,31 @@ def test_records_arrive_as_they_are_with_their_place(lines, kafka):
     assert commit.record.rows == {"read": 6, "written": 5, "dead": 0, "duplicates": 0, "filtered": 1}
     assert (commit.record.sequence, commit.record.notes["offsets"]) == (6, end)
     assert commit.record.channel == f"topic {kafka.topic}"
+
+
+@pytest.mark.both
+def test_records_with_and_without_a_header_are_read_from_one_topic(lines, kafka, tmp_path):
+    """Avro as JSON, JSON as it is, and whole what no schema reads; while the registry is silent nothing is taken."""
+    schema = {"type": "record", "name": "Visit", "fields": [{"name": "page", "type": "string"}]}
+    publish(
+        kafka, ['{"page": "/a"}', framed(1, b"\x04/b"), framed(2, b'{"page": "/c"}'), framed(9, b"{}"), b"\0", None]
+    )
+    with pytest.raises(NotReady, match=r"the schema registry at http://127.0.0.1:1 does not answer"):
+        stream(kafka, lines, schemas=SchemaRegistry("http://127.0.0.1:1"))
+    assert raw(lines) == Counter()
+    with answering(serve(FileStore(tmp_path), judge_schema), lifespan="off") as url:
+        registry = SchemaRegistry(url)
+        register_schema(registry, "visits-value", json.dumps(schema))
+        register_schema(registry, "json-value", "{}", dialect="JSON")
+        (commit,) = stream(kafka, lines, schemas=registry)
+    assert {(row["raw"], row["schema_id"]) for row in read_back(lines)} == {
+        ('{"page": "/a"}', None),
+        ('{"page":"/b"}', 1),
+        ('{"page": "/c"}', 2),
+        ("\0\0\0\0\t{}", 9),
+        ("\0", None),
+    }
+    assert commit.record.rows["written"] == 5
 
 
 @pytest.mark.both

@@ -111,6 +111,29 @@ def test_ports_that_cannot_work_are_refused_before_anything_starts(here, capsys,
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("named", ["", "http://registry.example"])
+def test_topics_go_through_the_registry_that_is_named_or_its_own(here, monkeypatch, named):
+    """Dagster's processes have its address, so that no record goes without its schema; a named one is not served."""
+    own = {"DEDP_REGISTRY": named, "DEDP_KAFKA": "b:1", "DEDP_SERVICES": "http://s", "DEDP_POSTGRES": "postgresql://d"}
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    made = {}
+
+    def supervise(servers, *_, **__):
+        made.update({server.name: server for server in servers})
+        raise StopIteration
+
+    monkeypatch.setattr(processes, "supervise", supervise)
+    monkeypatch.setattr(processes, "use_java", lambda _: None)
+    monkeypatch.setattr(engine, "connect_command", lambda *_: ["spark"])
+    ports = {name: free_pair() for name in OPTIONS}
+    with pytest.raises(StopIteration):
+        main(["up", *[str(word) for pair in ports.items() for word in pair]])
+    assert ("registry" in made) == (not named)
+    address = named or f"http://127.0.0.1:{ports['--registry-port']}"
+    assert {made[name].variables["DEDP_REGISTRY"] for name in ("code", "web", "daemon")} == {address}
+
+
 @contextmanager
 def platform_up(folder):
     """`dedp up` in a session of its own; yields it once its page is there, with what it said, and leaves nothing."""

@@ -27,9 +27,11 @@ from dedp_assets.patterns import (
     WriteResult,
     detect_late_data,
 )
+from dedp_assets.patterns.connectors.framed_values import SCHEMA_ID
 from dedp_assets.patterns.connectors.topics import append_available, position, read_topic, resume
 from dedp_assets.patterns.core.conversion import exact
 from dedp_assets.patterns.core.names import OUTCOME
+from dedp_assets.resources import registry
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import RETENTION_DAYS, settings
 from dedp_assets.resources.kafka import Kafka
@@ -45,6 +47,7 @@ ADS = TableSpec(
         "timeliness": Column("STRING", "on_time, late (below the watermark when it came) or undated", technical=True),
         "landed_on": Column("DATE", "day the broker received it", required=True),
         "event_date": Column("DATE", "UTC day it was shown; the landing day, if that is unreadable or not plausible"),
+        SCHEMA_ID: Column("BIGINT", "id in the record's header; NULL without one", technical=True),
     },
     partition_by=("event_date",),
     comment="One row per record of the topic, malformed ones included.",
@@ -122,7 +125,14 @@ def ads(into: Target, kafka_ads: Kafka, clock: Clock) -> WriteResult:
         return result_of(into.table, [])
     inputs = inputs_after(into.table.ledger, allowed_lateness_seconds=ALLOWED_LATENESS_SECONDS)
     today = clock.now().date()
-    records = read_topic(into.table.session, start, bootstrap=kafka_ads.bootstrap, today=today, at_once=_AT_ONCE)
+    records = read_topic(
+        into.table.session,
+        start,
+        bootstrap=kafka_ads.bootstrap,
+        today=today,
+        at_once=_AT_ONCE,
+        schemas=registry.client(settings()),
+    )
     events = detect_late_data(records, event_time=_PLAUSIBLE, watermark=inputs.watermark)
     rows = events.rows.selectExpr(
         "raw",
@@ -132,6 +142,7 @@ def ads(into: Target, kafka_ads: Kafka, clock: Clock) -> WriteResult:
         f"{OUTCOME} AS timeliness",
         "landed_on",
         "coalesce(to_date(event_time), landed_on) AS event_date",
+        SCHEMA_ID,
         "event_time",
         f"if(raw IS NULL, 'tombstone', 'valid') AS {OUTCOME}",
     )

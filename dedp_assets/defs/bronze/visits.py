@@ -34,6 +34,7 @@ from dedp_assets.patterns import (
     plan_ready,
     tally,
 )
+from dedp_assets.patterns.connectors.framed_values import SCHEMA_ID
 from dedp_assets.patterns.connectors.lines import read_lines
 from dedp_assets.patterns.core.conversion import exact
 from dedp_assets.patterns.core.names import OUTCOME
@@ -50,6 +51,7 @@ VISITS = TableSpec(
         "timeliness": Column("STRING", "on_time, late (below the watermark when it landed) or undated", technical=True),
         "landed_on": Column("DATE", "day it was delivered", required=True),
         "event_date": Column("DATE", "UTC day it happened; NULL if that is unreadable or not plausible"),
+        SCHEMA_ID: Column("BIGINT", "id in the header of a record of the topic; NULL without one", technical=True),
     },
     partition_by=("landed_on", "event_date"),
     one_channel_per="landed_on",
@@ -143,6 +145,7 @@ def visits(step: Step, into: Target, landing: Landing) -> WriteResult:
             f"{OUTCOME} AS timeliness",
             f"DATE '{step.key}' AS landed_on",
             "to_date(event_time) AS event_date",
+            f"CAST(NULL AS BIGINT) AS {SCHEMA_ID}",
         ),
         into.noting({"files": dict(lines.count)}).reading(seen, figures={"lines": lines.checksum}),
         allow_empty=not delivery.files,

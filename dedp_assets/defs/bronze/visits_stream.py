@@ -23,8 +23,10 @@ from dedp_assets.graph.run.appending import appending
 from dedp_assets.graph.run.landings import measures_of_landing
 from dedp_assets.graph.run.topics import ALL_OFFSETS, inputs_after, newest_by_input
 from dedp_assets.patterns import Progress, Split, detect_late_data
+from dedp_assets.patterns.connectors.framed_values import SCHEMA_ID
 from dedp_assets.patterns.connectors.topics import append_available, position, read_topic, resume
 from dedp_assets.patterns.core.names import OUTCOME
+from dedp_assets.resources import registry
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import RETENTION_DAYS, settings
 from dedp_assets.resources.kafka import Kafka
@@ -77,7 +79,14 @@ def append_visits(context: dg.OpExecutionContext, lake: Lake, kafka: Kafka, cloc
             return
         inputs = inputs_after(table.ledger, allowed_lateness_seconds=ALLOWED_LATENESS_SECONDS)
         watermark = watermark_before(table.ledger, (now.date() + timedelta(days=1)).isoformat())
-        records = read_topic(table.session, start, bootstrap=kafka.bootstrap, today=now.date(), at_once=_AT_ONCE)
+        records = read_topic(
+            table.session,
+            start,
+            bootstrap=kafka.bootstrap,
+            today=now.date(),
+            at_once=_AT_ONCE,
+            schemas=registry.client(settings()),
+        )
         events = detect_late_data(records, event_time=_PLAUSIBLE, watermark=watermark)
         rows = events.rows.selectExpr(
             "raw",
@@ -87,6 +96,7 @@ def append_visits(context: dg.OpExecutionContext, lake: Lake, kafka: Kafka, cloc
             f"{OUTCOME} AS timeliness",
             "landed_on",
             "to_date(event_time) AS event_date",
+            SCHEMA_ID,
             "event_time",
             "lateness_seconds",
             f"if(raw IS NULL, 'tombstone', 'valid') AS {OUTCOME}",

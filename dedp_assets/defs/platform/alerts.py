@@ -14,6 +14,7 @@ from dedp_assets.patterns.connectors.topic_sink import TopicSink
 from dedp_assets.patterns.core.json_schemas import record_schema_of
 from dedp_assets.patterns.value.fifo_orderer import RecordColumns
 from dedp_assets.resources import kafka as broker
+from dedp_assets.resources import registry
 from dedp_assets.resources import services as inboxes
 from dedp_assets.resources.environments import settings
 from dedp_assets.resources.kafka import Kafka
@@ -36,7 +37,7 @@ CONTRACTS = {DESTINATION: record_schema_of(_FAILED_VISITS, columns=SENT)}
 def lacking() -> str:
     """Return the reason why no sink takes alerts now; empty if a sink does."""
     chosen = settings()
-    return broker.lacking(chosen.kafka) if chosen.kafka else inboxes.lacking()
+    return broker.lacking(chosen.kafka) or registry.lacking(chosen) if chosen.kafka else inboxes.lacking()
 
 
 @lake_table(
@@ -69,8 +70,11 @@ def alerts(visits: Pinned, into: Target, kafka: Kafka, services: Services) -> Wr
 
 
 def sink(kafka: Kafka, services: Services) -> Sink:
-    """Choose the sink of alerts: a topic, created if needed, or without a broker the HTTP service."""
+    """Choose the sink of alerts: a topic, created if needed, or without a broker the HTTP service.
+
+    Where a schema registry is configured, records of the topic name the contract's schema there.
+    """
     if not kafka.bootstrap:
         return HttpSink(services.at("partners"), contracts=CONTRACTS)
     kafka.model_copy(update={"topic": DESTINATION}).create(partitions=1)
-    return TopicSink(broker.client(kafka.bootstrap), contracts=CONTRACTS)
+    return TopicSink(broker.client(kafka.bootstrap), schemas=registry.client(settings()), contracts=CONTRACTS)

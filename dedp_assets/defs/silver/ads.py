@@ -21,6 +21,7 @@ from dedp_assets.patterns import (
     route,
     tally,
 )
+from dedp_assets.patterns.connectors.framed_values import name_unread
 from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.error_management.dead_letter import LETTER
 from dedp_assets.resources.environments import RETENTION_DAYS
@@ -102,7 +103,7 @@ def replay(into: Target, dead: Target) -> WriteResult:
     """Replay the dead letters of one date by the current rules, and re-admit valid ads."""
     filed_under, since = dead.partition, dead.table.ledger.version()
     return replay_letters(
-        divert_unprocessable(open_letters(dead.table, filed_under=filed_under, version=since), **RECORD),
+        name_unread(divert_unprocessable(open_letters(dead.table, filed_under=filed_under, version=since), **RECORD)),
         into,
         dead,
         keys=IDENTITY,
@@ -131,7 +132,7 @@ def ads(step: Step, landed: Pinned, into: Target, dead: Target) -> WriteResult:
     of_day = f"coalesce(event_date, landed_on) = DATE {quoted(step.key)}"
     lines, seen = tally(taken(landed.rows(), rest=ADS, where=of_day), identity=IDENTITY)
     return route(
-        divert_unprocessable(lines, landed.related(dead.table, "event_date"), **RECORD),
+        name_unread(divert_unprocessable(lines, landed.related(dead.table, "event_date"), **RECORD)),
         into.reading(seen),
         dead,
         allow_empty=True,

@@ -24,6 +24,7 @@ from dedp_assets.patterns import (
     replay_letters,
     route,
 )
+from dedp_assets.patterns.connectors.framed_values import name_unread
 from dedp_assets.patterns.core.field_changes import audits_of_fields
 from dedp_assets.patterns.core.field_counting import tally_fields
 from dedp_assets.patterns.delta import Ledger, audits_of_usual, earlier_fields
@@ -131,7 +132,8 @@ RECORD: Mapping[str, Any] = {
 def replay(into: Target, dead: Target) -> WriteResult:
     """Replay the dead letters of one date by the current rules, and re-admit valid visits."""
     filed_under, since = dead.partition, dead.table.ledger.version()
-    split = divert_unprocessable(open_letters(dead.table, filed_under=filed_under, version=since), **RECORD)
+    letters = open_letters(dead.table, filed_under=filed_under, version=since)
+    split = name_unread(divert_unprocessable(letters, **RECORD))
     return replay_letters(
         EDITION.written(deduplicate(split, keys=KEYS, order_by=IDENTITY)),
         into,
@@ -172,7 +174,7 @@ def visits(landed: Pinned, into: Target, dead: Target) -> WriteResult:
     types = {name: column.type for name, column in EVENT.items()}
     lines, seen = tally_fields(landed.rows(), "raw", types, identity=IDENTITY)
     earlier = landed.related(dead.table, "landed_on")  # a letter moves between dates when a fix dates its record anew
-    split = divert_unprocessable(lines, earlier, **RECORD)
+    split = name_unread(divert_unprocessable(lines, earlier, **RECORD))
     duplicates = audits_of_usual(
         into.table.ledger,
         {"duplicates_are_as_usual": "duplicates"},

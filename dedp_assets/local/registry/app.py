@@ -1,7 +1,7 @@
 """HTTP server of the schema registry on loopback.
 
 Addresses, answers and error codes are those of Confluent's API, as far as Confluent's Python client asks for them. Left
-out: Protobuf, references of JSON Schemas, the mode IMPORT, and settings of a subject other than its level.
+out: Protobuf, the mode IMPORT, and settings of a subject other than its level.
 """
 
 from __future__ import annotations
@@ -27,11 +27,9 @@ from dedp_assets.local.registry.schemas import KINDS, Content, RegistryError, Ve
 from dedp_assets.local.registry.store import FileStore, PostgresStore, Store
 from dedp_assets.local.registry.subjects import EVERYTHING, Judge, Subjects, qualified
 from dedp_assets.patterns.connectors.parts import plain_json
+from dedp_assets.resources.registry import FOLDER
 
 __all__ = ["FOLDER", "application", "serve"]
-
-FOLDER = "registry"
-"""Folder below the home with the registry's address, and with the schemas of a registry without a database."""
 
 T = TypeVar("T")
 Json: TypeAlias = Any

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 from dedp_assets.patterns.connectors.parts import plain_json
+from dedp_assets.patterns.connectors.schema_references import Reference, Referred, self_contained
 
 __all__ = [
     "KINDS",
@@ -66,15 +67,6 @@ class Version:
     number: int
     id: int
     deleted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """Reference in a schema: a type name, with subject and version of the type's schema."""
-
-    name: str
-    subject: str
-    version: int
 
 
 @dataclass(frozen=True)
@@ -135,7 +127,7 @@ def content_of(body: object) -> Content:
         raise RegistryError(42201, f"the schema is no JSON: {error}") from None
     kept = {name: body[name] for name in ("metadata", "ruleSet") if body.get(name)}
     more = _compact(kept, ordered=True) if kept else ""
-    return Content(_compact(schema, ordered=False), kind, _references(body.get("references"), kind), more)
+    return Content(_compact(schema, ordered=False), kind, _references(body.get("references")), more)
 
 
 def number_of(text: str) -> int:
@@ -152,71 +144,23 @@ def number_of(text: str) -> int:
 
 
 def inlined(content: Content, find: Callable[[Reference], Content]) -> str:
-    """Return the text of a schema with referenced Avro schemas in place of the first use of their names.
+    """Return the text of a schema with the referenced schemas inside.
 
     Args:
         content: the schema.
         find: returns the content of a reference.
     """
-    if not content.references:
-        return content.schema
-    definitions: dict[str, Any] = {}
-    for each in content.references:
-        definitions[each.name] = json.loads(inlined(find(each), find))
-    return _compact(_Inlining(definitions).of(json.loads(content.schema), ""), ordered=False)
+
+    def referred(reference: Reference) -> Referred:
+        found = find(reference)
+        return found.schema, found.references
+
+    return self_contained(content.schema, content.references, referred, dialect=content.kind)
 
 
-class _Inlining:
-    """A walk through an Avro schema that inlines referenced types at the first use of a name.
-
-    A definition may be used by several schemas that are put in: it is walked through like the rest, and a type that is
-    defined already becomes its name.
-    """
-
-    def __init__(self, definitions: Mapping[str, Any]) -> None:
-        self._definitions = definitions
-        self._defined: set[str] = set()
-
-    def of(self, schema: Any, space: str) -> Any:  # noqa: ANN401 - JSON
-        if isinstance(schema, str):
-            return self._called(schema, space)
-        if isinstance(schema, list):
-            return [self.of(each, space) for each in schema]
-        if not isinstance(schema, dict):
-            return schema
-        if isinstance(schema.get("name"), str) and schema.get("type") in ("record", "error", "enum", "fixed"):
-            return self._named(schema, space)
-        within = {name: self.of(schema[name], space) for name in ("type", "items", "values") if name in schema}
-        return {**schema, **within}
-
-    def _called(self, name: str, space: str) -> Any:  # noqa: ANN401 - JSON
-        full = next((each for each in (_full(name, space), name) if each in self._definitions), "")
-        return name if not full or full in self._defined else self.of(self._definitions[full], "")
-
-    def _named(self, schema: dict[str, Any], space: str) -> Any:  # noqa: ANN401 - JSON
-        full = _full(schema["name"], schema.get("namespace") or space)
-        if full in self._defined:
-            return full
-        self._defined.add(full)
-        fields, within = schema.get("fields"), full.rpartition(".")[0]
-        if not isinstance(fields, list):
-            return schema
-        typed = [
-            {**each, "type": self.of(each["type"], within)} if isinstance(each, dict) and "type" in each else each
-            for each in fields
-        ]
-        return {**schema, "fields": typed}
-
-
-def _full(name: str, space: str) -> str:
-    return name if "." in name or not space else f"{space}.{name}"
-
-
-def _references(given: object, kind: str) -> tuple[Reference, ...]:
+def _references(given: object) -> tuple[Reference, ...]:
     if not given:
         return ()
-    if kind != "AVRO":
-        raise RegistryError(42201, "references are kept for Avro alone: put what a JSON Schema refers to into $defs")
     if not isinstance(given, list):
         raise RegistryError(42201, "references must be a list of objects with name, subject and version")
     return tuple(map(_reference, given))

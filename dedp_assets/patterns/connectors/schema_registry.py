@@ -22,17 +22,20 @@ from dedp_assets.patterns.connectors.parts import (
     sentence,
     without_secrets,
 )
+from dedp_assets.patterns.connectors.schema_references import Reference, Referred, self_contained
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 
 __all__ = [
     "RegisteredSchema",
     "SchemaRegistry",
     "decoded",
+    "find_schema",
     "framed",
     "incompatibilities",
     "latest_schema",
     "register_schema",
     "schema_by_id",
+    "self_contained_text",
 ]
 
 T = TypeVar("T")
@@ -53,12 +56,14 @@ class RegisteredSchema:
         text: its text.
         dialect: ``AVRO`` or ``JSON``, or another type that the registry has.
         version: its version in the subject that was asked for; 0 where none was.
+        references: schemas of the registry that it refers to.
     """
 
     id: int
     text: str
     dialect: str
     version: int = 0
+    references: tuple[Reference, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +137,43 @@ def schema_by_id(registry: SchemaRegistry, schema_id: int) -> RegisteredSchema:
         NotReady: if the registry does not answer.
         ContractError: if the registry has no such id, or the answer describes no schema.
     """
+    if (found := find_schema(registry, schema_id)) is None:
+        raise ContractError(f"the registry has no schema {schema_id}: records name another registry's")
+    return found
+
+
+def find_schema(registry: SchemaRegistry, schema_id: int) -> RegisteredSchema | None:
+    """Return the schema of an id; ``None`` for an unknown id.
+
+    Raises:
+        NotReady: if the registry does not answer.
+        ContractError: if the answer describes no schema.
+    """
     if (known := registry._known.get(schema_id)) is None:
         status, answer = registry.ask("GET", f"schemas/ids/{schema_id}")
         if status == 404:
-            raise ContractError(f"the registry has no schema {schema_id}: records name another registry's ({answer})")
+            return None
         known = registry._known[schema_id] = _schema(answer, schema_id)
     return known
+
+
+def self_contained_text(registry: SchemaRegistry, schema: RegisteredSchema) -> str:
+    """Return the text of a schema with the referenced schemas inside.
+
+    Raises:
+        NotReady: if the registry does not answer.
+        ContractError: if the registry lacks a schema that is referred to.
+    """
+
+    def referred(reference: Reference) -> Referred:
+        path = f"subjects/{quote(reference.subject, safe='')}/versions/{reference.version}"
+        status, answer = registry.ask("GET", f"{path}?deleted=true")
+        if status == 404:
+            raise ContractError(f"the registry lacks {reference.name}, which schema {schema.id} refers to ({answer})")
+        found = _schema(answer, _member(answer, "id", int))
+        return found.text, found.references
+
+    return self_contained(schema.text, schema.references, referred, dialect=schema.dialect)
 
 
 def register_schema(registry: SchemaRegistry, subject: str, text: str, *, dialect: Dialect = "AVRO") -> int:
@@ -145,12 +181,17 @@ def register_schema(registry: SchemaRegistry, subject: str, text: str, *, dialec
 
     Raises:
         NotReady: if the registry does not answer.
-        ContractError: if the text is no schema, or not compatible with the earlier ones.
+        ContractError: if the text is no schema, or not compatible with the earlier ones: names subject, mode and
+            every field in the way.
     """
     path = f"subjects/{quote(subject, safe='')}/versions"
     status, answer = registry.ask("POST", path, {"schema": text, "schemaType": dialect})
     if status in (404, 409):
-        raise ContractError(f"subject {subject} does not take the schema: {answer}")
+        reasons = incompatibilities(registry, subject, text, dialect=dialect) or (str(answer),)
+        raise ContractError(
+            f"subject {subject} does not take the schema, because its mode is {_mode(registry, subject)}: "
+            f"{'; '.join(reasons)}"
+        )
     return _member(answer, "id", int)
 
 
@@ -199,10 +240,22 @@ def decoded(payload: bytes) -> tuple[int, bytes]:
     return schema_id, payload[_HEADER.size :]
 
 
+def _mode(registry: SchemaRegistry, subject: str) -> str:
+    """Return the mode of compatibility of a subject, such as ``BACKWARD``."""
+    _, answer = registry.ask("GET", f"config/{quote(subject, safe='')}?defaultToGlobal=true")
+    return _member(answer, "compatibilityLevel", str)
+
+
 def _schema(answer: object, schema_id: int) -> RegisteredSchema:
     members: dict[str, Any] = answer if isinstance(answer, dict) else {}
     dialect, version = members.get("schemaType", "AVRO"), members.get("version", 0)
-    return RegisteredSchema(schema_id, _member(answer, "schema", str), str(dialect), int(version))
+    named = [_reference(each) for each in members.get("references") or ()]
+    return RegisteredSchema(schema_id, _member(answer, "schema", str), str(dialect), int(version), tuple(named))
+
+
+def _reference(answer: object) -> Reference:
+    name, subject = _member(answer, "name", str), _member(answer, "subject", str)
+    return Reference(name, subject, _member(answer, "version", int))
 
 
 def _member(answer: object, name: str, kind: type[T]) -> T:

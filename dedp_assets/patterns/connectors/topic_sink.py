@@ -7,6 +7,7 @@ in the topic twice, with the same ``id`` in its headers: whoever reads it dedupl
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from dedp_assets.patterns.connectors.parts import kafka_said, sentence
-from dedp_assets.patterns.connectors.schema_registry import SchemaRegistry, framed, latest_schema
+from dedp_assets.patterns.connectors.schema_registry import SchemaRegistry, framed, latest_schema, register_schema
 from dedp_assets.patterns.connectors.sinks import Answer, Outgoing, contract_of, refusal
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.extras import optional
@@ -39,8 +40,9 @@ class TopicSink:
         client: settings of the client, ``bootstrap.servers`` among them.
         limit: the most records that one request may hold.
         give_up_seconds: how long a record is tried to be sent.
-        schemas: registry whose newest schema of ``<destination>-value`` each record names in a header of 5 bytes;
-            ``None`` sends records without a header.
+        schemas: registry in which each record names its schema, in a header of 5 bytes: the contract's, registered
+            under ``<destination>-value``, or without a contract the newest of that subject. ``None`` sends records
+            without a header.
         contracts: destination, or ``*`` for all others -> contract of its records: one that breaks it is refused and
             not sent.
     """
@@ -64,9 +66,14 @@ class TopicSink:
         return False
 
     def send(self, destination: str, records: Sequence[Outgoing]) -> Sequence[Answer]:
-        """Send records and wait for the broker's acknowledgements; requests never overlap."""
+        """Send records and wait for the broker's acknowledgements; requests never overlap.
+
+        Raises:
+            NotReady: if the registry does not answer, or has no schema and there is no contract.
+            ContractError: if the contract is not compatible with the schemas before it: nothing was sent.
+        """
         answers, contract = [_UNANSWERED] * len(records), contract_of(self.contracts, destination)
-        header = framed(latest_schema(self.schemas, f"{destination}-value").id, b"") if self.schemas else b""
+        header = framed(_schema_id(self.schemas, destination, contract), b"") if self.schemas else b""
         with self._lock:
             # A producer that failed, or gave up a record, takes no more of it.
             producer, self._producer = self._producer or self._started(), None
@@ -118,6 +125,14 @@ class TopicSink:
             return confluent_kafka.Producer({**self.client, **in_order, **patience})
         except confluent_kafka.KafkaException as error:
             raise ConfigError(f"{self.name}: no client can be made of its settings ({kafka_said(error)[1]})") from None
+
+
+def _schema_id(registry: SchemaRegistry, topic: str, contract: RecordSchema | None) -> int:
+    """Return the id of the schema of a topic's records, after the contract's schema was registered."""
+    subject = f"{topic}-value"
+    if contract is None:
+        return latest_schema(registry, subject).id
+    return register_schema(registry, subject, json.dumps(contract.schema), dialect="JSON")
 
 
 def _record_answer(

@@ -16,6 +16,8 @@ from datetime import date
 
 from pyspark.sql import DataFrame, SparkSession
 
+from dedp_assets.patterns.connectors.framed_values import SCHEMA_ID, unframed
+from dedp_assets.patterns.connectors.schema_registry import SchemaRegistry
 from dedp_assets.patterns.connectors.streaming import run_available
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ContractError, NotReady, PatternError
@@ -161,7 +163,15 @@ def resume(known: Position, topic: Topic, *, give_up: bool = False) -> Position:
     return replace(known, topic_id=topic.id, offsets=offsets, given_up=reason)
 
 
-def read_topic(session: SparkSession, start: Position, *, bootstrap: str, today: date, at_once: int) -> DataFrame:
+def read_topic(
+    session: SparkSession,
+    start: Position,
+    *,
+    bootstrap: str,
+    today: date,
+    at_once: int,
+    schemas: SchemaRegistry | None = None,
+) -> DataFrame:
     """Stream the topic's committed records from ``start`` on; lazy.
 
     Args:
@@ -170,9 +180,12 @@ def read_topic(session: SparkSession, start: Position, *, bootstrap: str, today:
         bootstrap: ``host:port`` of a broker.
         today: when records arrived of which the topic keeps only the producer's time.
         at_once: most offsets in one micro-batch.
+        schemas: registry of the schemas that values name in a header of 5 bytes: Avro becomes JSON, and a value that no
+            schema reads stays whole. Without one the header alone is taken off.
 
     Returns:
         ``raw`` STRING (NULL for a tombstone), ``raw_bytes`` BINARY (only where the value is not valid UTF-8),
+        ``schema_id`` BIGINT (of the value's header, NULL without one),
         ``source_file`` STRING (``<topic>-<partition>``), ``line_number`` BIGINT (offset + 1) and ``landed_on`` DATE
         (UTC day the broker received the record).
     """
@@ -184,10 +197,11 @@ def read_topic(session: SparkSession, start: Position, *, bootstrap: str, today:
         "maxOffsetsPerTrigger": str(at_once),
         "failOnDataLoss": "true",
     }
-    records = session.readStream.format("kafka").options(**options).load()
+    records = unframed(session.readStream.format("kafka").options(**options).load(), schemas)
     return records.selectExpr(
         "make_valid_utf8(CAST(value AS STRING)) AS raw",
         "if(is_valid_utf8(CAST(value AS STRING)), NULL, value) AS raw_bytes",
+        SCHEMA_ID,
         "concat(topic, '-', partition) AS source_file",
         "offset + 1 AS line_number",
         f"if(timestampType = 1, to_date(timestamp), DATE '{today}') AS landed_on",
@@ -220,7 +234,8 @@ def append_available(
         The commits, oldest first; none if there was nothing to read.
 
     Raises:
-        NotReady: if Kafka stops answering, or the engine has no time for the process that appends.
+        NotReady: if Kafka or the registry of the schemas stops answering, or the engine has no time for the process
+            that appends.
         PatternError: what refused a micro-batch; the ones before it are in the table.
     """
     before = table.ensure().version

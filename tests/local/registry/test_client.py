@@ -173,7 +173,57 @@ def test_a_schema_may_name_a_version_of_another_subject(client):
     assert code(client.delete_version, "place", 1) == (422, 42206)
     unknown = Schema(json.dumps(order | {"name": "Other"}), "AVRO", [SchemaReference("shop.Place", "none", 1)])
     assert code(client.register_schema, "others", unknown) == (422, 42201)
-    assert code(client.register_schema, "json", Schema(JSON.schema_str, "JSON", named)) == (422, 42201)
+
+
+def referring(document, **versions):
+    """A JSON Schema that names versions of subjects: of ``text`` by the address ``text.json``."""
+    named = [SchemaReference(f"{name}.json", f"{name}/all", version) for name, version in versions.items()]
+    return Schema(json.dumps(document), "JSON", named)
+
+
+def text(most):
+    """A document with a short text in its definitions."""
+    short = {"type": "string", "maxLength": most}
+    return referring({"$id": "text.json", "definitions": {"short": short}, "type": "string"})
+
+
+PLACE = {"type": "object", "properties": {"zip": {"$ref": "text.json#/definitions/short"}, "to": {"$ref": "#"}}}
+ORDER = {"type": "object", "properties": {"at": {"$ref": "place.json"}, "note": {"$ref": "text.json"}}}
+
+
+@pytest.fixture
+def orders(client):
+    """A schema of orders, which names places, which name texts."""
+    client.register_schema("text/all", text(3))
+    client.register_schema("place/all", referring(PLACE, text=1))
+    made = referring(ORDER, place=1, text=1)
+    assert client.register_schema("orders-value", made) == 3
+    return made
+
+
+def test_a_json_schema_may_name_a_version_of_another_subject(client, orders):
+    """By the address in its $ref, through several documents; what is named is not deleted, and records keep to it."""
+    assert fresh(client).get_latest_version("orders-value").schema.references == orders.references
+    assert client.get_referenced_by("text/all", 1) == [2, 3]
+    assert code(client.delete_version, "place/all", 1) == (422, 42206)
+    assert code(client.register_schema, "others", referring(ORDER, place=9, text=1)) == (422, 42201)
+    assert code(client.register_schema, "others", referring(ORDER, text=1)) == (422, 42201)
+    context = SerializationContext("orders", MessageField.VALUE)
+    serializer = JSONSerializer(orders, fresh(client), conf={"auto.register.schemas": False})
+    assert serializer({"at": {"zip": "abc"}}, context)[:5] == b"\0\0\0\0\x03"
+    with pytest.raises(SerializationError):
+        serializer({"at": {"zip": "abcd"}}, context)
+
+
+def test_a_json_schema_is_judged_with_what_it_names(client, orders):
+    """A stricter text two documents away is a field that readers of now would refuse."""
+    for subject, schema in (("text/all", text(2)), ("place/all", referring(PLACE, text=2))):
+        client.set_compatibility(subject, "NONE")
+        client.register_schema(subject, schema)
+    shorter = referring(ORDER, place=2, text=1)
+    assert client.test_compatibility("orders-value", shorter) is False
+    with pytest.raises(SchemaRegistryError, match=r"version 1: at\.zip: maxLength is 2"):
+        client.register_schema("orders-value", shorter)
 
 
 def test_records_of_each_version_are_read_with_the_newest_schema(client):
