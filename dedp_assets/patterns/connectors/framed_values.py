@@ -74,7 +74,7 @@ def name_unread(split: Split) -> Split:
         split: judged records with the columns ``raw``, ``raw_bytes``, ``reason`` and ``error_class``.
     """
     size, (cut, unknown) = "octet_length(coalesce(raw_bytes, CAST(raw AS BINARY)))", map(quoted, UNREAD)
-    worded = f"CASE WHEN NOT startswith(raw, char(0)) THEN NULL WHEN {size} < {_HEADER} THEN {cut} ELSE {unknown} END"
+    worded = f"if(startswith(raw, char(0)), if({size} < {_HEADER}, {cut}, {unknown}), NULL)"
     made = {name: f"if(reason IS NULL, NULL, coalesce({worded}, {name}))" for name in ("reason", "error_class")}
     columns = [f"{made.get(c, identifier(c))} AS {identifier(c)}" for c in split.rows.columns]
     return replace(split, rows=split.rows.selectExpr(*columns))
