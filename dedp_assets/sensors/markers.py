@@ -84,7 +84,7 @@ def markers_finished(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> d
         if broken and not requests:
             raise ContractError("; ".join(broken.values()))
         if requests:
-            _tell(context, broken)
+            _report(context, broken)
             return dg.SensorResult(run_requests=requests[:_AT_ONCE])
         held = [each for each in found if isinstance(each, str)]
         return dg.SkipReason("; ".join(["no new marker", *held]))
@@ -92,8 +92,8 @@ def markers_finished(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> d
     return evaluate
 
 
-def _tell(context: dg.SensorEvaluationContext, broken: Mapping[str, str]) -> None:
-    """Tell broken contracts in the log of a tick with requests, which cannot fail, and beside each consumer's runs."""
+def _report(context: dg.SensorEvaluationContext, broken: Mapping[str, str]) -> None:
+    """Log broken contracts in a tick with requests, which cannot fail, and observe each consumer."""
     for name, sentence in broken.items():
         context.log.error(f"{name} is not asked for: {sentence}")
         observed = dg.AssetObservation(name.split("/"), metadata={NOT_COMPUTED: sentence})
