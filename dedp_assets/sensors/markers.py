@@ -4,7 +4,7 @@ What a tick asks for follows from the producer's log, the consumer's own log and
 lost tick or a restarted daemon changes nothing, as the consumer's commits say up to where each partition has read.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from dedp_assets.graph.declare import LakeTable, OnMarkers
 from dedp_assets.graph.declare.isolated import MarkerLog, require_contract
 from dedp_assets.graph.reconcile.requests import decide
 from dedp_assets.graph.reconcile.watching import TableWatch
+from dedp_assets.graph.run.batches import NOT_COMPUTED
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.resources.environments import settings
 from dedp_assets.resources.lake import Lake
@@ -73,18 +74,27 @@ def markers_finished(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> d
         required_resource_keys={"lake"},
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        lake, found, broken = context.resources.lake, list[dg.RunRequest | str](), list[str]()
+        lake, found, broken = context.resources.lake, list[dg.RunRequest | str](), dict[str, str]()
         for each in consumers:
             try:
                 found += each.requests(lake, context.instance)
             except ContractError as error:  # it keeps no other consumer from its runs
-                broken.append(str(error))
+                broken[each.table.spec.name] = str(error)
         requests = [each for each in found if isinstance(each, dg.RunRequest)]
         if broken and not requests:
-            raise ContractError("; ".join(broken))
+            raise ContractError("; ".join(broken.values()))
         if requests:
+            _report(context, broken)
             return dg.SensorResult(run_requests=requests[:_AT_ONCE])
         held = [each for each in found if isinstance(each, str)]
         return dg.SkipReason("; ".join(["no new marker", *held]))
 
     return evaluate
+
+
+def _report(context: dg.SensorEvaluationContext, broken: Mapping[str, str]) -> None:
+    """Log broken contracts in a tick with requests, which cannot fail, and observe each consumer."""
+    for name, sentence in broken.items():
+        context.log.error(f"{name} is not asked for: {sentence}")
+        observed = dg.AssetObservation(name.split("/"), metadata={NOT_COMPUTED: sentence})
+        context.instance.report_runless_asset_event(observed)

@@ -11,8 +11,10 @@ import pytest
 from dedp_assets.defs.gold import country_report, visits_by_country, visits_by_region
 from dedp_assets.defs.gold.country_sequence import COUNTRY_REPORT_STEPS
 from dedp_assets.graph.declare.sequencing import DEGRADED
+from dedp_assets.graph.run.run_tags import process_of
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.delta.versions import exposure, exposures
+from dedp_assets.patterns.delta.versions.version_tables import names
 from dedp_assets.patterns.flow.local_sequencer import StepState, chain_steps, plan_steps
 from dedp_assets.patterns.idempotency.proxy import judge_exposure
 from dedp_assets.project import project
@@ -20,8 +22,12 @@ from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
 from dedp_assets.sources.ip_locations import location_of
 from tests.assets.conftest import day, visits_of, world_in
+from tests.faults.test_kill import killed_at
 
-pytestmark = [pytest.mark.spark, pytest.mark.budget(40, "a platform whose runs fail and go on, with a service")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.budget(80, "a platform whose runs fail and go on, with a service, and one that is killed"),
+]
 
 PLACES, COUNTRIES, REGIONS, REPORT = [step.name for step in COUNTRY_REPORT_STEPS.steps]
 
@@ -152,12 +158,17 @@ def test_a_load_that_fails_leaves_the_former_version_shown(world, monkeypatch):
     assert (shown(world), list(exposures(reported(world)))) == (before, history)
 
 
-@pytest.mark.parametrize("point", ["before", "after"])
-def test_rows_and_the_name_that_shows_them_change_together(world, point):
-    """Killed between the data write and the pointer, or right after it: neither or both, and a rerun converges."""
-    world.land(day(1), visits_of(1, count=41 if point == "before" else 42))
+def count_again(world, visits):
+    """Deliver the second day with so many visits, and compute it up to the step before the report."""
+    world.land(day(1), visits_of(1, count=visits))
     jobs = [(table, day(1)) for table in ("bronze/visits", "silver/visits", PLACES, COUNTRIES)]
     assert not [each for table, key in jobs if (each := world.compute(table, key).failure)]
+
+
+@pytest.mark.parametrize("point", ["before", "after"])
+def test_rows_and_the_name_that_shows_them_change_together(world, point):
+    """Ended between the data write and the pointer, or right after it: neither or both, and a rerun converges."""
+    count_again(world, 41 if point == "before" else 42)
     before, history = shown(world), [each.version for each in exposures(reported(world))]
     shows = exposure.expose
 
@@ -177,6 +188,25 @@ def test_rows_and_the_name_that_shows_them_change_together(world, point):
     assert len(list(exposures(reported(world)))) == len(history) + 1
     assert sum(visits for (key, _), visits in shown(world).items() if key == day(1)) == 41 + (point == "after")
     assert judge_exposure(reported(world)).passed
+
+
+@pytest.mark.slow
+def test_a_process_killed_between_the_rows_and_their_name_leaves_the_former_report(world):
+    """SIGKILL under the lock, before the pointer is committed: old rows, old name; a rerun shows its version once."""
+    count_again(world, 43)
+    before, history, stored = shown(world), list(exposures(reported(world))), names(reported(world))
+    killed = killed_at(world, "before switch", REPORT)
+    left = names(reported(world))
+    assert (shown(world), list(exposures(reported(world)))) == (before, history)
+    assert len({*left} - {*stored}) == 1
+    world.restart()
+    failed = world.platform.instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE]), limit=1)
+    assert [process_of(run) for run in failed] == [killed]
+    assert not world.compute(REPORT).failure
+    assert [each.version for each in exposures(reported(world))][1:] == [each.version for each in history]
+    assert (names(reported(world)), judge_exposure(reported(world)).passed) == (left, True)
+    assert sum(visits for (key, _), visits in shown(world).items() if key == day(1)) == 43
+    assert len(world.rows(REPORT)) == len(shown(world))
 
 
 def test_one_task_of_the_same_steps_gives_the_same_rows(world, spark):

@@ -17,6 +17,7 @@ from dedp_assets.instance import prepare_home
 from dedp_assets.resources.environments import CHECKOUT, child_environment, settings
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
+from tests.assets.intervals import intervals, most_at_once
 from tests.assets.test_daemon import skipped
 from tests.faults.processes import descendants, kill, wait_until
 from tests.hand_written import commit_day
@@ -87,14 +88,7 @@ class World:
 
     def intervals(self, table):
         """When each run's step began and ended, in order."""
-        found = []
-        for run in self.runs(table):
-            logged = [each for each in self.instance.all_logs(run.run_id) if each.dagster_event]
-            mine = [each for each in logged if each.dagster_event.step_key == table.replace("/", "_")]
-            steps = {each.dagster_event.event_type_value: each.timestamp for each in mine}
-            if "STEP_START" in steps:
-                found.append((steps["STEP_START"], steps.get("STEP_SUCCESS", steps.get("STEP_FAILURE"))))
-        return sorted(found)
+        return intervals(self.instance, self.runs(table), table)
 
     def observed(self, table, day):
         """Why a day was not computed, by its newest observation; empty if it was never observed."""
@@ -136,10 +130,7 @@ def test_a_slow_run_blocks_no_other_run_of_its_table(world):
     assert slow.status is dg.DagsterRunStatus.STARTED
     others = [run for run in world.runs(HEAVY) if run.run_id != slow.run_id]
     assert wait_until(lambda: all(world.instance.get_run_by_id(run.run_id).is_finished for run in others))
-    began_and_ended = world.intervals(HEAVY)
-    edges = sorted([(start, 1) for start, _ in began_and_ended] + [(end, -1) for _, end in began_and_ended if end])
-    at_once = [sum(change for _, change in edges[: n + 1]) for n in range(len(edges))]
-    assert max(at_once) == 2
+    assert most_at_once(world.intervals(HEAVY)) == 2
     assert world.instance.event_log_storage.get_concurrency_info("gold_heavy").slot_count == 2
 
 

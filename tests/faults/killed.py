@@ -1,6 +1,6 @@
 """Drives the platform until it reaches a point in a table's write, says so, and waits there to be killed.
 
-Called as ``killed.py <point> <table> <file to touch>``.
+Called as ``killed.py <point> <table> <file to touch>``. At ``before switch`` it computes that table alone.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from pathlib import Path
 from dedp_assets.instance import Platform
 from dedp_assets.patterns.delta import Store, staged_table
 from dedp_assets.patterns.delta.commit import file_exchange
+from dedp_assets.patterns.delta.versions import exposure
 from dedp_assets.resources.environments import settings
 
 
 def main(point: str, table: str, reached: str) -> None:
-    stage, exchange = staged_table.stage_rows, file_exchange.exchange_files
+    stage, exchange, switch = staged_table.stage_rows, file_exchange.exchange_files, exposure.commit_actions
 
     def reach(here: str, store: Store) -> None:
         if here == point and store.address.endswith(table):
@@ -33,8 +34,17 @@ def main(point: str, table: str, reached: str) -> None:
         exchange(store, *more, **options)
         reach("after commit", store)
 
+    def switching(store, *more, **options):
+        reach("before switch", store)
+        return switch(store, *more, **options)
+
     staged_table.stage_rows, file_exchange.exchange_files = killed_once_staged, committing
-    list(Platform(settings()).react())
+    exposure.commit_actions = switching
+    platform = Platform(settings())
+    if point == "before switch":
+        platform.compute(table)
+    else:
+        list(platform.react())
 
 
 if __name__ == "__main__":

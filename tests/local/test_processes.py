@@ -13,7 +13,8 @@ import urllib.request
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
 
 import dagster as dg
@@ -27,14 +28,17 @@ from dedp_assets.instance import close_abandoned
 from dedp_assets.local import engine, processes
 from dedp_assets.local.ports import free as free_port
 from dedp_assets.patterns.delta import Ledger
+from dedp_assets.patterns.delta.storage.coordination import table_lock
 from dedp_assets.project import project
 from dedp_assets.resources.announced import listens
+from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import child_environment, settings
 from dedp_assets.sources import visits
+from tests.assets.test_locations import produce
 from tests.faults.processes import command, descendants, kill, living, wait_until
 from tests.helpers import free_pair
 
-pytestmark = pytest.mark.budget(250, "platforms of several processes, which are killed")
+pytestmark = pytest.mark.budget(290, "platforms of several processes, which are killed")
 
 DEDP = str(Path(sys.executable).parent / "dedp")
 DAY, VISITS = date(2026, 1, 5), 300
@@ -251,6 +255,55 @@ def test_a_second_platform_is_refused_and_other_commands_join_the_first(platform
 def dedp(platform, *words):
     """A command beside the platform."""
     return subprocess.run([DEDP, *words], env=environment(platform.home), capture_output=True, text=True, check=False)
+
+
+def run_while_killed(platform, ask, started, *, table, kills):
+    """Hold a run at the lock of a table while a server is killed and starts again, and await the run's end."""
+    known = {told: platform.said().count(told) for told in (f"restart   {kills} died", f"ready     {kills}: ")}
+    with table_lock(Ledger(platform.home / "lakehouse" / table).store, timeout_seconds=60):
+        ask()
+        assert platform.says(f"started   {started}", seconds=600), platform.said()
+        os.kill(platform.find(SERVERS[kills]), signal.SIGKILL)
+        for told, before in known.items():
+            assert platform.says(told, times=before + 1, seconds=600), platform.said()
+    assert platform.says(f"done      {started}", seconds=600), platform.said()
+
+
+def skipped_since(instance, sensor, moment):
+    """How often a sensor looked and asked for nothing since a moment."""
+    (state,) = [each for each in instance.all_instigator_state() if each.instigator_name == sensor]
+    ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, after=moment.timestamp())
+    return sum(tick.status.value == "SKIPPED" for tick in ticks)
+
+
+@pytest.mark.slow
+def test_two_locations_are_restarted_apart_from_each_other(platform):
+    """A run in flight in one ends well while the server of the other is killed, and each marker is one run.
+
+    Each server keeps its process while the other one's starts again.
+    """
+    ours, theirs, next_day = "code", "code_reporting", DAY + timedelta(days=1)
+    for name in (ours, theirs):
+        assert platform.says(f"ready     {name}: "), platform.said()
+    server = platform.find(SERVERS[ours])
+
+    def deliver():
+        lines = visits.visits_of(next_day, count=VISITS)
+        visits.deliver(platform.home / "landing/visits", next_day, lines)
+
+    run_while_killed(platform, deliver, f"daily_visits {next_day}", table="silver/visits", kills=theirs)
+    assert platform.find(SERVERS[ours]) == server
+    server, all_hours = platform.find(SERVERS[theirs]), partial(produce, platform.home, *range(24))
+    run_while_killed(platform, all_hours, f"report_busy_pages {DAY}", table="reporting/busy_pages", kills=ours)
+    assert platform.find(SERVERS[theirs]) == server
+    with dg.DagsterInstance.from_config(str(platform.home / "dagster")) as instance:
+        since = Clock().now()
+        for sensor in ("deliveries", "markers_finished"):
+            assert wait_until(lambda name=sensor: skipped_since(instance, name, since) >= 2, seconds=600)
+        runs = {job: instance.get_runs(dg.RunsFilter(job_name=job)) for job in ("daily_visits", "report_busy_pages")}
+        mine = [run for run in runs["daily_visits"] if run.tags["dagster/partition"] == str(next_day)]
+        assert [run.status for run in mine] == [dg.DagsterRunStatus.SUCCESS]
+        assert [run.status for run in runs["report_busy_pages"]] == [dg.DagsterRunStatus.SUCCESS]
 
 
 @pytest.mark.slow

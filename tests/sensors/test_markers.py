@@ -5,9 +5,26 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
-from dedp_assets.graph.declare import declared, job_of
+from dedp_assets.graph.declare import (
+    About,
+    Gates,
+    OnMarkers,
+    Reads,
+    Runs,
+    Step,
+    Target,
+    declared,
+    finished,
+    job_of,
+    lake_table,
+)
+from dedp_assets.graph.run.batches import NOT_COMPUTED
 from dedp_assets.graph.run.run_tags import CAUSE, REQUEST
+from dedp_assets.partitions import DAILY
+from dedp_assets.patterns import overwrite_partition
 from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.reporting import defs as package
 from dedp_assets.reporting.definitions import defs
 from dedp_assets.resources.lake import Lake
@@ -27,9 +44,9 @@ class Platform:
         self.folder, self.instance = folder, instance
         self.restart()
 
-    def restart(self):
-        """A new process: whatever the sensor remembered is gone."""
-        tables = declared(package)
+    def restart(self, *more):
+        """A new process, whose location may declare more consumers: whatever the sensor remembered is gone."""
+        tables = [*declared(package), *more]
         self.sensor = markers_finished(tables, [job_of(table) for table in tables])
 
     def produce(self, *hours, day=DAY, columns=COLUMNS):
@@ -46,6 +63,8 @@ class Platform:
         with dg.build_sensor_context(
             self.instance, definitions=defs(), resources={"lake": lake}, sensor_name=self.sensor.name
         ) as context:
+            self.logged = []
+            context.log.addFilter(lambda record: self.logged.append(record) or True)
             data = self.sensor.evaluate_tick(context)
         self.idle, started = data.skip_message, []
         for request in data.run_requests:
@@ -132,6 +151,37 @@ def test_a_producer_that_changes_its_schema_starts_nothing_and_is_told(platform,
     """The tick fails with what was expected and found: no run crashes at night."""
     platform.produce(*range(24), columns=columns)
     with pytest.raises(ContractError, match=said):
+        platform.look()
+
+
+HOURS = TableSpec("gold/hours", {"page": Column("STRING"), "hour": Column("STRING")}, partition_by=("hour",))
+ECHOES = TableSpec("reporting/echoes", {"page": Column("STRING"), "day": Column("DATE")}, partition_by=("day",))
+
+
+def build(step: Step, into: Target) -> WriteResult:
+    """Nobody computes it."""
+    raise AssertionError
+
+
+def test_a_broken_contract_is_told_in_the_tick_in_which_another_consumer_has_a_run(platform):
+    """The run is asked for; the broken contract is an error of the tick's log and an observation of its consumer."""
+    start = OnMarkers(HOURS, period="day")
+    stated = {"reads": Reads(inputs=finished(start)), "about": About("team:x"), "patterns": [overwrite_partition]}
+    echoes = lake_table(ECHOES, runs=Runs(DAILY, start), gates=Gates(if_empty="x"), code_version="1", **stated)(build)
+    platform.restart(echoes)
+    platform.produce(*range(24))
+    columns = {"page": "long", "hour": "string"}
+    commit = {"record": a_record(HOURS.name, {"hour": f"{DAY}-00"}), "changed": [{"hour": f"{DAY}-00"}]}
+    write_log(platform.folder / HOURS.name, columns, ["hour"], [commit])
+    assert platform.look() == [DAY]
+    (told,) = [each for each in platform.logged if each.levelname == "ERROR"]
+    assert told.getMessage().startswith("reporting/echoes is not asked for: ")
+    assert "expected page STRING, found BIGINT" in told.getMessage()
+    (observed,) = platform.instance.fetch_observations(dg.AssetKey(["reporting", "echoes"]), limit=5).records
+    said = observed.asset_observation.metadata[NOT_COMPUTED].value
+    assert told.getMessage().endswith(said)
+    platform.report(version=24)
+    with pytest.raises(ContractError, match="expected page STRING, found BIGINT"):
         platform.look()
 
 

@@ -8,9 +8,11 @@ from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from time import sleep
 
+import dagster as dg
 import pytest
 
 from dedp_assets.defs.bronze import devices, visits
+from dedp_assets.defs.bronze.partner_visits import partner_visits as partners
 from dedp_assets.graph.declare import job_of
 from dedp_assets.graph.reconcile import arrivals
 from dedp_assets.graph.run.refusals import Refusal, Refusals
@@ -74,6 +76,33 @@ def test_partitions_come_oldest_first(zone, keys):
     for day in ("2026-01-07", "2026-01-05", "2026-01-06"):
         deliver(zone, day)
     assert keys(zone.tick(visits_delivered)) == ["2026-01-05", "2026-01-06", "2026-01-07"]
+
+
+def test_deliveries_of_a_table_with_slots_are_asked_for_as_far_as_slots_are_free(zone, keys):
+    """Of six days of partners four, those in flight counted, as many as its pool holds; then others."""
+    asking, days = reconciler([partners], [job_of(partners)]), [f"2026-01-{number:02}" for number in range(5, 11)]
+    for day in days:
+        with delivering(zone.landing / "partner_visits" / day) as folder:
+            (folder / "magazine.jsonl").write_text("{}\n")
+
+    def start(requests):
+        for request in requests:
+            tags = {**request.tags, "dagster/partition": request.partition_key}
+            zone.instance.add_run(dg.DagsterRun(request.job_name, tags=tags, status=dg.DagsterRunStatus.STARTED))
+
+    first = zone.tick(asking).run_requests
+    assert [request.partition_key for request in first] == days[:4]
+    assert {pool.name: pool.limit for pool in zone.instance.event_log_storage.get_pool_limits()} == {partners.name: 4}
+    start(first[:3])
+    second = zone.tick(asking).run_requests
+    assert [request.partition_key for request in second] == days[3:4]
+    start(second)
+    said = zone.tick(asking).skip_message
+    taken = ", ".join(f"bronze/partner_visits {day}" for day in days[:4])
+    assert f"4 of 4 slots of bronze/partner_visits are taken: {taken}" in said
+    for run in zone.instance.get_runs()[-2:]:
+        zone.instance.delete_run(run.run_id)
+    assert len(keys(zone.tick(asking))) == 2
 
 
 def test_a_restarted_daemon_asks_for_nothing_twice(zone):

@@ -4,6 +4,7 @@ from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.checks.letters import taken
 from dedp_assets.graph.declare import (
     About,
+    AtOnce,
     Gates,
     Job,
     Nightly,
@@ -42,15 +43,19 @@ LOOKBACK_HOURS = 47
     reads=Reads({VISITS: day_to_hour("event_date")}),
     runs=Runs(
         HOURLY,
-        Nightly(
-            "10 * * * *",
-            lookback=LOOKBACK_HOURS,
-            description="Ten minutes after each hour, that hour, and those of two days whose visits changed since.",
+        # Each hour is a partition of its own: of a backfill, four go at once.
+        AtOnce(
+            4,
+            by=Nightly(
+                "10 * * * *",
+                lookback=LOOKBACK_HOURS,
+                description="Ten minutes after each hour, that hour, and those of two days whose visits changed since.",
+            ),
         ),
         job=Job(
             "hourly_page_views",
-            "Page views of hours, and the trigger of the report that waits for their day; the limits of queue and pool "
-            "say how many runs of a backfill go at once.",
+            "Page views of hours, and the trigger of the report that waits for their day; of a backfill, as many runs "
+            "at once as the table has slots and the queue lets through.",
             'key:"gold/page_views_by_hour" or key:"platform/report_triggers"',
         ),
     ),

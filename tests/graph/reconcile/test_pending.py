@@ -9,7 +9,13 @@ from dedp_assets import inprocess
 from dedp_assets.graph.declare import InOrder
 from dedp_assets.graph.reconcile.pending import reject_beyond
 from dedp_assets.graph.run.batches import NOT_COMPUTED
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.landing import Landing
+from dedp_assets.resources.spark import SparkEngine
+from dedp_assets.sensors.reconciler import reconciler
 from tests.hand_written import declare
+from tests.helpers import NOW
 
 pytestmark = pytest.mark.runs
 
@@ -36,6 +42,7 @@ def queue(instance, table, key, event="PIPELINE_ENQUEUED"):
 
 
 DEFS = dg.Definitions([ORDERED.definition(), OTHER.definition()], resources={"lake": None, "clock": None})
+REPOSITORY_OF_DEFS = DEFS.get_repository_def()
 
 
 def test_the_newest_runs_beyond_the_limit_are_rejected_and_none_is_dropped():
@@ -44,8 +51,7 @@ def test_the_newest_runs_beyond_the_limit_are_rejected_and_none_is_dropped():
         began = queue(instance, ORDERED, KEYS[0], "PIPELINE_START")
         queued = [queue(instance, ORDERED, key) for key in KEYS[1:]]
         others = [queue(instance, OTHER, key) for key in KEYS]
-        repository = DEFS.get_repository_def()
-        reasons = reject_beyond(instance, [ORDERED, OTHER], repository)
+        reasons = reject_beyond(instance, [ORDERED, OTHER], REPOSITORY_OF_DEFS)
         statuses = {run.run_id: run.status.value for run in instance.get_runs()}
         assert [statuses[each] for each in queued] == ["QUEUED"] * 3 + ["CANCELED"] * 2
         assert {statuses[each] for each in others} == {"QUEUED"}
@@ -57,5 +63,34 @@ def test_the_newest_runs_beyond_the_limit_are_rejected_and_none_is_dropped():
         wanted = dg.AssetRecordsFilter(dg.AssetKey(["gold", "ordered"]), asset_partitions=[KEYS[4]])
         (record,) = instance.fetch_observations(wanted, limit=5).records
         assert record.asset_observation.metadata[NOT_COMPUTED].value == reasons[0]
-        assert reject_beyond(instance, [ORDERED, OTHER], repository) == []
+        assert reject_beyond(instance, [ORDERED, OTHER], REPOSITORY_OF_DEFS) == []
         assert len(instance.get_runs()) == len([began, *queued, *others])
+
+
+def test_a_tick_of_the_reconciler_rejects_what_is_queued_beyond_the_limit(tmp_path, monkeypatch):
+    """As the daemon calls its sensor: the newest runs are cancelled, and each says limit and length."""
+    monkeypatch.setenv("DEDP_LOOK_SECONDS", "0")
+    given = {
+        "lake": Lake(root=str(tmp_path / "lake"), engine=SparkEngine()),
+        "landing": Landing(root=str(tmp_path / "landing")),
+        "clock": Clock(fixed=NOW.isoformat()),
+    }
+    sensors = reconciler([ORDERED, OTHER], []), reconciler([ORDERED, OTHER], [], asks_for="deliveries")
+    with dg.instance_for_test() as instance:
+        queued = [queue(instance, ORDERED, key) for key in KEYS]
+        others = [queue(instance, OTHER, key) for key in KEYS]
+
+        def tick(sensor):
+            with dg.build_sensor_context(instance, repository_def=REPOSITORY_OF_DEFS, resources=given) as context:
+                assert sensor.evaluate_tick(context).run_requests == []
+            return {run.run_id: run.status.value for run in instance.get_runs()}
+
+        assert set(tick(sensors[1]).values()) == {"QUEUED"}
+        statuses = tick(sensors[0])
+        assert [statuses[each] for each in queued] == ["QUEUED"] * 3 + ["CANCELED"] * 3
+        assert {statuses[each] for each in others} == {"QUEUED"}
+        for run_id, key in zip(queued[3:], KEYS[3:], strict=True):
+            (last,) = instance.all_logs(run_id, of_type=dg.DagsterEventType.RUN_CANCELED)
+            said = f"gold/ordered {key} (run {run_id[:8]}) is rejected: 3 requests are queued and the limit is 3"
+            assert (last.user_message or last.dagster_event.message).startswith(said)
+        assert tick(sensors[0]) == statuses
