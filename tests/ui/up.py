@@ -193,9 +193,9 @@ class Up:
 
     def rows(self, table: str, day: str = "") -> list[str]:
         """The rows that an independent reader finds, of a day or all; none before there is a table."""
-        path, chosen = str(self.home / "lakehouse" / table), [("event_date", "=", day)] if day else None
-        found = DeltaTable(path).to_pyarrow_table(chosen).to_pylist() if DeltaTable.is_deltatable(path) else []
-        return sorted(map(str, found))
+        path = str(self.home / "lakehouse" / table)
+        found = DeltaTable(path).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(path) else []
+        return sorted(str(row) for row in found if day in ("", str(row.get("event_date"))))
 
     def days(self, table: str) -> set[str]:
         """The days that a table holds rows of."""
