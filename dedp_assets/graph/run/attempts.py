@@ -59,7 +59,7 @@ class Attempts:
         return {key: sentence(self.table, key, error) for key, error in self.errors.items()}
 
     def tag_refused(self, goal: Callable[[str], object]) -> None:
-        """Tag the run with the refused partitions and versions; results copied from a parent run become its own."""
+        """Tag the run with the refused partitions and versions; copied results name the parent run."""
         refused = (item for key in self.refused for item in refusal(self.table, key, goal(key)).items())
         if tags := {**copied_results(self.context.run, self.table), **dict(refused)}:
             self.context.instance.add_run_tags(self.context.run.run_id, tags)

@@ -83,9 +83,9 @@ def unchanged(table: str, text: str) -> dict[str, str]:
 
 
 def copied_results(run: dg.DagsterRun, table: str) -> dict[str, str]:
-    """Return the tags with results of a table that Dagster copied to a run executed again, with the parent run named.
+    """Return the tags with a table's results that are copies from the parent run, with the parent run named.
 
-    A run that succeeds would otherwise say that it was refused or degraded, as the run before it.
+    Dagster copies tags to a run that is executed again: without this, a successful one would be tagged as degraded.
     """
     parent, named = run.parent_run_id, _tag_name(table, "")
     own = tuple(f"{kind}{named}." for kind in (_REFUSED, _UNCHANGED))
