@@ -83,16 +83,16 @@ def unchanged(table: str, text: str) -> dict[str, str]:
 
 
 def copied_results(run: dg.DagsterRun, table: str) -> dict[str, str]:
-    """Return the tags with a table's results that are copies from the parent run, with the parent run named.
+    """Return a table's results among the copied tags of a run, with the parent run named.
 
     Dagster copies tags to a run that is executed again: without this, a successful one would be tagged as degraded.
     """
     parent, named = run.parent_run_id, _tag_name(table, "")
     own = tuple(f"{kind}{named}." for kind in (_REFUSED, _UNCHANGED))
-    told = {t: text for t, text in run.tags.items() if f"{t}.".startswith(own) or (t, text) == (DEGRADED, table)}
+    results = {t: text for t, text in run.tags.items() if f"{t}.".startswith(own) or (t, text) == (DEGRADED, table)}
     if not parent:
         return {}
-    return {t: f"{_OF_PARENT}{parent[:8]}: {text}" for t, text in told.items() if not text.startswith(_OF_PARENT)}
+    return {t: f"{_OF_PARENT}{parent[:8]}: {text}" for t, text in results.items() if not text.startswith(_OF_PARENT)}
 
 
 def request_of(table: str, key: str, goal: object, *, restored: int | None = None) -> str:
