@@ -10,8 +10,7 @@ import pytest
 
 from dedp_assets.defs.gold import country_report, visits_by_country, visits_by_region
 from dedp_assets.defs.gold.country_sequence import COUNTRY_REPORT_STEPS
-from dedp_assets.graph.declare.sequencing import DEGRADED
-from dedp_assets.graph.run.run_tags import process_of
+from dedp_assets.graph.run.run_tags import DEGRADED, process_of
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.delta.versions import exposure, exposures
 from dedp_assets.patterns.delta.versions.version_tables import names

@@ -5,251 +5,34 @@ A real Chromium does it, the one of the machine. ``DEDP_PICTURES=docs/pictures``
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import signal
 import subprocess
-import sys
 import tempfile
-import time
-import urllib.request
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
-from dedp_assets.local.ports import free as free_port
-from dedp_assets.patterns.delta import Ledger
 from dedp_assets.resources import kafka
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.environments import child_environment, settings
+from dedp_assets.resources.environments import settings
 from dedp_assets.sources import devices, partner_visits, visits
 from dedp_assets.sources.ads import ads_before
 from dedp_assets.sources.visits_topic import publish
-from tests.helpers import free_pair
+from tests.ui.up import BAD, CHROMIUM, DAYS, DEDP, FIRST, GOLD, GOOD, open_platform, wait_until
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-    pytest.mark.budget(600, "a whole platform and a browser"),
+    pytest.mark.budget(700, "a whole platform and a browser"),
 ]
-FIRST = Clock().now().date() - timedelta(days=4)
-DAYS = [(FIRST + timedelta(days=number)).isoformat() for number in range(4)]
-*GOOD, BAD = DAYS
-DEDP = str(Path(sys.executable).parent / "dedp")
-GOLD = "gold/daily_visitors"
-
-
-class Up:
-    """A running platform and a browser that looks at it."""
-
-    def __init__(self, home: Path, url: str, status: str, page, environment) -> None:
-        self.home, self.url, self.status, self.page, self.environment = home, url, status, page, environment
-
-    def look(self, path: str, *texts: str, picture: str = "") -> str:
-        """Open a page and wait until it shows the texts; returns all of its text."""
-        self.page.goto(self.url + path)
-        for text in texts:
-            self.page.get_by_text(text).first.wait_for()
-        if picture and (folder := os.environ.get("DEDP_PICTURES")):  # noqa: TID251
-            self.page.wait_for_timeout(2_000)
-            self.page.screenshot(path=f"{folder}/{picture}.png")
-        return self.page.inner_text("body")
-
-    def materialize(self, table: str, partitions: str, launch: str) -> None:
-        """Launch what the dialog of an asset's page launches for the partitions."""
-        self.look(f"/assets/{table}?view=overview", "Definition")
-        self.page.get_by_role("button", name="Materialize").first.click()
-        dialog = self.page.get_by_role("dialog")
-        typed = dialog.locator("input[type=text]").first
-        typed.fill(partitions)
-        typed.press("Tab")
-        dialog.get_by_role("button", name=launch).click()
-        dialog.wait_for(state="hidden")
-
-    def ask(self, query: str, **variables: object):
-        """Ask the webserver what Dagster recorded, or to do something."""
-        body = json.dumps({"query": query, "variables": variables}).encode()
-        request = urllib.request.Request(f"{self.url}/graphql", body, {"content-type": "application/json"})  # noqa: S310
-        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
-            return json.load(answer)["data"]
-
-    def wait(self, holds: Callable[[], object], what: str) -> None:
-        """Wait for what other processes do; no page is left open, which would ask the webserver all the time."""
-        self.page.goto("about:blank")
-        try:
-            wait_until(holds, what)
-        except AssertionError as late:
-            raise AssertionError(f"{late}\n{self.report()}") from None
-
-    def report(self) -> str:
-        """The end of the platform's log and the failed runs with their errors, for a failing test's message."""
-        log = (self.home / "up.log").read_text(errors="replace")[-6_000:]
-        failures = self.ask(
-            "{ runsOrError(filter: {statuses: [FAILURE, STARTED, QUEUED, STARTING, CANCELED]}) { ... on Runs "
-            "{ results { runId status jobName tags { key value } "
-            "eventConnection(limit: 500) { events { __typename ... on MessageEvent { message } "
-            "... on ErrorEvent { error { message causes { message } } } } } } } } }"
-        )
-        unfinished = [
-            (run["jobName"], run["status"], run["tags"], run["eventConnection"]["events"][-6:])
-            for run in failures["runsOrError"]["results"]
-        ]
-        return f"{log}\n{json.dumps(unfinished, indent=1)[:20_000]}"
-
-    def runs(self, *tables: str, **wanted: object) -> dict[str, str]:
-        """Run -> status, newest first; of the tables that are named, or those that Dagster's filter finds."""
-        found = self.ask(
-            "query($wanted: RunsFilter) { runsOrError(filter: $wanted, limit: 500) "
-            "{ ... on Runs { results { runId status assetSelection { path } } } } }",
-            wanted=wanted,
-        )
-        return {
-            run["runId"]: run["status"]
-            for run in found["runsOrError"]["results"]
-            if not tables or {"/".join(asset["path"]) for asset in run["assetSelection"] or ()} & {*tables}
-        }
-
-    def launch(self, tables: str, day: str, *, force: bool = False) -> str:
-        """Launch what the dialog does for tables that one run writes, without waiting for anything; the run."""
-        selected = ", ".join(f"{{path: {json.dumps(table.split('/'))}}}" for table in tables.split(", "))
-        tags = {"dagster/partition": day, **({"dedp/force": "true"} if force else {})}
-        pairs = ", ".join(f'{{key: "{key}", value: "{value}"}}' for key, value in tags.items())
-        found = self.ask(
-            'mutation { launchRun(executionParams: {mode: "default", runConfigData: {}, '
-            f"executionMetadata: {{tags: [{pairs}]}}, "
-            'selector: {repositoryLocationName: "dedp", repositoryName: "__repository__", jobName: "__ASSET_JOB", '
-            f"assetSelection: [{selected}]}}}}) "
-            "{ __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"
-        )
-        assert found["launchRun"]["__typename"] == "LaunchRunSuccess", found
-        return found["launchRun"]["run"]["runId"]
-
-    def backfill(self, days: Mapping[str, tuple[str, str] | None]) -> str:
-        """Launch what the dialog does for several tables: the first and the last partition of each; the backfill."""
-        chosen = [
-            {
-                "assetKey": {"path": table.split("/")},
-                "partitions": {"range": {"start": ends[0], "end": ends[1]}} if ends else None,
-            }
-            for table, ends in days.items()
-        ]
-        found = self.ask(
-            "mutation($chosen: [PartitionsByAssetSelector]) { launchPartitionBackfill(backfillParams: "
-            "{partitionsByAssets: $chosen}) { ... on LaunchBackfillSuccess { backfillId } "
-            "... on PythonError { message } } }",
-            chosen=chosen,
-        )
-        return found["launchPartitionBackfill"]["backfillId"]
-
-    def runs_of(self, backfill: str) -> list[str]:
-        """The runs of a backfill, once it has ended well."""
-        found = self.ask(
-            "query($backfill: String!) { partitionBackfillOrError(backfillId: $backfill) "
-            "{ ... on PartitionBackfill { status error { message } runs { runId status } } } }",
-            backfill=backfill,
-        )["partitionBackfillOrError"]
-        failed = [run["runId"] for run in found["runs"] if run["status"] == "FAILURE"]
-        assert "FAIL" not in found["status"], (found, [self.failures(run) for run in failed])
-        return [run["runId"] for run in found["runs"]] if found["status"] == "COMPLETED_SUCCESS" else []
-
-    def failures(self, run: str) -> list[str]:
-        """What the failed steps of a run said."""
-        found = self.ask(
-            "query($run: ID!) { logsForRun(runId: $run) { ... on EventConnection { events { "
-            "... on ExecutionStepFailureEvent { stepKey error { message cause { message } } } } } } }",
-            run=run,
-        )
-        return [str(event) for event in found["logsForRun"]["events"] if event]
-
-    def execute_again(self, run: str) -> str:
-        """Execute all steps of a run again; the new run."""
-        found = self.ask(
-            "mutation($run: String!) { launchRunReexecution(reexecutionParams: {parentRunId: $run, "
-            "strategy: ALL_STEPS}) { ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }",
-            run=run,
-        )
-        return found["launchRunReexecution"]["run"]["runId"]
-
-    def rows(self, table: str) -> list[str]:
-        """The rows that an independent reader finds; none before there is a table."""
-        path = str(self.home / "lakehouse" / table)
-        found = DeltaTable(path).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(path) else []
-        return sorted(map(str, found))
-
-    def days(self, table: str) -> set[str]:
-        """The days that a table holds rows of."""
-        ledger = Ledger(self.home / "lakehouse" / table, name=table)
-        partitions = ledger.state().statistics() if ledger.exists() else {}
-        return {dict(partition)["event_date"] for partition in partitions}
-
-
-def wait_until(holds: Callable[[], object], what: str, *, seconds: int = 480) -> None:
-    """Wait for something that processes beside this one do; the time is only there to end a hanging test."""
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, f"{what} did not come"
-        time.sleep(1)
 
 
 @pytest.fixture(scope="module")
-def home():
-    """A home, not in pytest's folder, which every other pytest that starts closes to PostgreSQL's user."""
-    with tempfile.TemporaryDirectory(prefix="dedp-") as folder:
-        yield Path(folder)
-
-
-@pytest.fixture(scope="module")
-def up(home, test_settings):
-    """`dedp up` on three good days and a bad one, once its sensors have loaded what can be loaded."""
-    from playwright.sync_api import sync_playwright
-
-    port, status_port = free_port(), free_port()
-    for number, day in enumerate(DAYS):
-        lines = visits.visits_of(FIRST + timedelta(days=number), count=40)
-        broken = [line[:20] for line in lines[:20]] if day == BAD else []
-        visits.deliver(home / "landing/visits", FIRST + timedelta(days=number), lines[len(broken) :], broken=broken)
-    fixed = {
-        "DEDP_HOME": str(home),
-        "DEDP_CACHE": str(settings().cache),
-        "DEDP_JIT": "quick",
-        "DEDP_FIRST_DAY": GOOD[0],
-    }
-    environment = child_environment(fixed, without=("SPARK_REMOTE", "DAGSTER_HOME"))
-    ports = [
-        "--port",
-        str(port),
-        "--engine-port",
-        str(free_port()),
-        "--kafka-port",
-        str(free_pair()),
-        "--services-port",
-        str(free_port()),
-        "--status-port",
-        str(status_port),
-        "--registry-port",
-        str(free_port()),
-    ]
-    with (home / "up.log").open("wb") as log:
-        running = subprocess.Popen([DEDP, "up", *ports], env=environment, stdout=log, stderr=log)
-    try:
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-            page = browser.new_page(viewport={"width": 1500, "height": 950})
-            page.set_default_timeout(90_000)
-            made = Up(home, f"http://127.0.0.1:{port}", f"http://127.0.0.1:{status_port}", page, environment)
-            made.wait(lambda: made.days(GOLD) == set(GOOD), "gold of the good days")
-            made.wait(lambda: made.runs(statuses=["FAILURE"]), "the refusal of the bad day")
-            yield made
-            browser.close()
-    finally:
-        running.send_signal(signal.SIGINT)
-        running.wait(60)
+def up(test_settings):
+    """A platform whose home lies outside of pytest's folder, which other pytests close to PostgreSQL's user."""
+    with tempfile.TemporaryDirectory(prefix="dedp-") as home, open_platform(Path(home)) as made:
+        yield made
 
 
 def test_lineage_begins_at_the_sources(up):
@@ -344,13 +127,82 @@ def test_runs_of_one_partition_at_once_leave_the_rows_of_one(up):
     tables = ", ".join(writes).split(", ")
     before = {table: up.rows(table) for table in tables}
     launched = {up.launch(written, GOOD[0], force=True) for written in writes for _ in range(2)}
-
-    def ended() -> set[str]:
-        return set(up.runs(runIds=[*launched]).values())
-
-    up.wait(lambda: ended() <= {"SUCCESS", "FAILURE", "CANCELED"}, "the runs")
-    assert up.runs(runIds=[*launched]) == dict.fromkeys(launched, "SUCCESS")
+    assert up.ended(*launched) == dict.fromkeys(launched, "SUCCESS")
     assert {table: up.rows(table) for table in tables} == before
+
+
+HOURS, REPORT, SO_FAR = "gold/page_views_by_hour", "gold/page_views_report", "gold/page_views_so_far"
+
+
+def test_a_day_names_its_missing_hours_whether_it_is_computed_or_waits(up):
+    """What is computed without them, in its event and its check; what waits, on the status page and in its run."""
+    day = GOOD[0]
+    *there, first, last = [f"{day}-{hour:02d}" for hour in range(24)]
+    up.ended(up.launch(HOURS, there[0], there[-1]))
+    up.wait(lambda: up.rows(SO_FAR, day), "the day so far")
+    told = up.look(f"/assets/{SO_FAR}?view=events&partition={day}", "missing branches", picture="partial_day")
+    assert {"22 of 24", str(22 / 24), f"{first}, {last}"} <= {line.strip() for line in told.splitlines()}
+    missing = f"{first} (waiting), {last} (waiting)"
+    up.look(f"/assets/{SO_FAR}?view=checks&checkDetail=every_branch_is_there", f"{day}: without 2 of 24: {missing}")
+    assert all("'is_approximate': True" in row for row in up.rows(SO_FAR, day))
+    waits = f"{day} waits for 2 of 24: {missing} of {HOURS}"
+    up.page.goto(f"{up.status}/table/{REPORT}#{day}")
+    assert waits in up.page.locator("tr:target").inner_text()
+    asked = up.launch(REPORT, day)
+    assert up.ended(asked) == {asked: "FAILURE"}
+    up.look(f"/runs/{asked}", waits)
+    up.look(f"/assets/{REPORT}?view=events&partition={day}", waits)
+    assert up.rows(REPORT, day) == []
+
+
+def test_the_last_hours_bring_the_day_that_waited_for_them(up):
+    """Nobody asks for it. The day so far is complete, and no longer approximate."""
+    day = GOOD[0]
+    up.ended(up.launch(HOURS, f"{day}-22", f"{day}-23"))
+    up.wait(lambda: up.rows(REPORT, day) and "True" not in str(up.rows(SO_FAR, day)), "the day of 24 hours")
+    for table in (REPORT, SO_FAR):
+        up.look(f"/assets/{table}?view=events&partition={day}", "24 of 24", "slowest branch")
+
+
+def test_a_skipped_branch_says_which_one_was_taken_and_why(up):
+    """Of one run that is asked for both branches of a day, and for the list behind them."""
+    day, (files, table, exports) = GOOD[0], [f"serving/page_view{end}" for end in ("_files", "s", "_exports")]
+    run = up.launch(f"{files}, {table}, {exports}", day)
+    assert up.ended(run) == {run: "SUCCESS"}
+    reason = "branch files condition before"
+    taken = up.look(f"/assets/{files}?view=events&partition={day}", "condition")
+    skipped = up.look(f"/assets/{table}?view=events&partition={day}", "the partition is of branch files")
+    assert reason in " ".join(taken.split())
+    assert reason in " ".join(skipped.split())
+    assert f"Partition {day} observed" in skipped
+    assert up.rows(table, day) == []
+    assert ["'branch': 'files'" in row for row in up.rows(exports, day)] == [True]
+
+
+def test_a_sequence_goes_on_from_the_failed_steps_and_repeats_no_other_one(up):
+    """By Dagster's own re-execution: paid answers and counts stand. A report without its preview is a degraded run."""
+    day = GOOD[0]
+    places, countries, regions, report = steps = [
+        "bronze/ip_locations", "gold/visits_by_country", "gold/visits_by_region", "gold/country_report"
+    ]  # fmt: skip
+    idle = lambda: not up.runs(statuses=["QUEUED", "STARTING", "STARTED"])  # noqa: E731
+    up.wait(lambda: up.days(countries) == up.days(regions) == {*GOOD} and idle(), "the report, by itself")
+    before = up.versions(*steps)
+    with up.closed_to_writers(regions):
+        with up.closed_to_writers(report):
+            failed = up.launch("", day, job="country_report", force=True)
+            assert up.ended(failed) == {failed: "FAILURE"}
+        assert up.steps(failed) == {places: "SUCCESS", countries: "SUCCESS", regions: "FAILURE", report: "FAILURE"}
+        up.look(f"/runs/{failed}", "stopped: country_report cannot be written")
+        degraded = up.execute_again(failed, "FROM_FAILURE")
+        assert up.ended(degraded) == {degraded: "FAILURE"}
+    assert up.steps(degraded) == {regions: "FAILURE", report: "SUCCESS"}
+    up.look(f"/runs/{degraded}", f"degraded: {regions} {day}: visits_by_region cannot be written")
+    mended = up.execute_again(degraded, "FROM_FAILURE")
+    assert up.ended(mended) == {mended: "SUCCESS"}
+    assert up.steps(mended) == {regions: "SUCCESS"}
+    up.look(f"/runs?q=id%3A{mended}", f"run {degraded[:8]}: {regions}")
+    assert up.versions(*steps) == {**before, report: before[report] + 1}
 
 
 def deliver_what_is_joined(up):
@@ -389,12 +241,7 @@ def test_joins_aggregates_sessions_and_deliveries_are_backfilled_and_executed_ag
     assert {table for table, rows in before.items() if not rows} <= SOMETIMES_EMPTY
     assert all({GOOD[0], GOOD[1]} <= up.days(table) for table in (*JOINED, *AGGREGATED))
     again = [up.execute_again(run) for run in up.runs_of(backfill)]
-
-    def ended() -> set[str]:
-        return set(up.runs(runIds=again).values())
-
-    up.wait(lambda: ended() <= {"SUCCESS", "FAILURE", "CANCELED"}, "the runs")
-    assert up.runs(runIds=again) == dict.fromkeys(again, "SUCCESS")
+    assert up.ended(*again) == dict.fromkeys(again, "SUCCESS")
     assert {table: up.rows(table) for table in wanted} == before
 
 

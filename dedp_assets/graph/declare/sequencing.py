@@ -10,13 +10,11 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from dedp_assets.graph.run.run_tags import DEGRADED
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.flow.local_sequencer import SequenceStep, StepState, plan_steps
 
-__all__ = ["DEGRADED", "InSequence", "faults_of_sequence"]
-
-DEGRADED = "dedp/degraded"
-"""Tag of a degraded run: the value is the table of the failed step, whose later steps went on."""
+__all__ = ["InSequence", "faults_of_sequence"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from dedp_assets.graph.run.failures import (
     sentence,
     unexpected,
 )
-from dedp_assets.graph.run.run_tags import refusal
+from dedp_assets.graph.run.run_tags import copied_results, refusal
 from dedp_assets.patterns.core.errors import TRANSIENT, PatternError
 
 __all__ = ["Attempts", "partition_keys"]
@@ -59,9 +59,9 @@ class Attempts:
         return {key: sentence(self.table, key, error) for key, error in self.errors.items()}
 
     def tag_refused(self, goal: Callable[[str], object]) -> None:
-        """Tag the run with the refused partitions, and the refused version of each partition."""
-        if self.refused:
-            tags = dict(item for key in self.refused for item in refusal(self.table, key, goal(key)).items())
+        """Tag the run with the refused partitions and versions; copied results name the parent run."""
+        refused = (item for key in self.refused for item in refusal(self.table, key, goal(key)).items())
+        if tags := {**copied_results(self.context.run, self.table), **dict(refused)}:
             self.context.instance.add_run_tags(self.context.run.run_id, tags)
 
     def raise_retry(self) -> None:

@@ -15,11 +15,13 @@ __all__ = [
     "APPROVED_BECAUSE",
     "APPROVED_BY",
     "CAUSE",
+    "DEGRADED",
     "FORCE",
     "REQUEST",
     "TRIGGER",
     "approval_of",
     "cause_of",
+    "copied_results",
     "goal_of",
     "is_forced",
     "keys_of",
@@ -38,6 +40,8 @@ CAUSE = "dedp/cause"
 FORCE = "dedp/force"
 REQUEST = "dedp/request"
 TRIGGER = "dedp.trigger/"
+DEGRADED = "dedp/degraded"
+"""Tag of a degraded run: the value is the table of the failed step, whose later steps went on."""
 APPROVED_BY = "dedp/approved_by"
 APPROVED_BECAUSE = "dedp/approved_because"
 APPROVED_AUDITS = "dedp/approved_audits"
@@ -46,6 +50,7 @@ _FIRST, _LAST = (f"dagster/asset_partition_range_{end}" for end in ("start", "en
 _PROCESS = "dedp/process"
 _REFUSED = "dedp.refused/"
 _UNCHANGED = "dedp.unchanged/"
+_OF_PARENT = "run "
 _LONGEST = 63
 
 
@@ -67,13 +72,27 @@ def refusal(table: str, key: str, sequence: object) -> dict[str, str]:
 
 def refusals(tags: Mapping[str, str]) -> list[tuple[str, str]]:
     """List table and partition key (empty for a whole table) of every refusal in the run's tags."""
-    names = [tag.removeprefix(_REFUSED).split(".", 2) for tag in tags if tag.startswith(_REFUSED)]
+    own = [tag for tag, value in tags.items() if tag.startswith(_REFUSED) and not value.startswith(_OF_PARENT)]
+    names = [tag.removeprefix(_REFUSED).split(".", 2) for tag in own]
     return [(f"{layer}/{dataset}", "".join(key)) for layer, dataset, *key in names]
 
 
 def unchanged(table: str, text: str) -> dict[str, str]:
     """Return the tag of a table that was up to date, so that the run did not compute the table."""
     return {f"{_UNCHANGED}{_tag_name(table, '')}": text}
+
+
+def copied_results(run: dg.DagsterRun, table: str) -> dict[str, str]:
+    """Return a table's results among the copied tags of a run, with the parent run named.
+
+    Dagster copies tags to a run that is executed again: without this, a successful one would be tagged as degraded.
+    """
+    parent, named = run.parent_run_id, _tag_name(table, "")
+    own = tuple(f"{kind}{named}." for kind in (_REFUSED, _UNCHANGED))
+    results = {t: text for t, text in run.tags.items() if f"{t}.".startswith(own) or (t, text) == (DEGRADED, table)}
+    if not parent:
+        return {}
+    return {t: f"{_OF_PARENT}{parent[:8]}: {text}" for t, text in results.items() if not text.startswith(_OF_PARENT)}
 
 
 def request_of(table: str, key: str, goal: object, *, restored: int | None = None) -> str:

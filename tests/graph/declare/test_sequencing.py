@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import MappingProxyType
 
 import dagster as dg
 import pytest
 
 from dedp_assets.graph.declare import About, InSequence, Pinned, Reads, Runs, Target, lake_table, same
-from dedp_assets.graph.declare.sequencing import DEGRADED
+from dedp_assets.graph.run.run_tags import DEGRADED, refusals
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.delta import Table
@@ -96,8 +97,8 @@ def instance():
         yield made
 
 
-def execute(job, instance, **options):
-    tags = {"dagster/partition": DAY}
+def execute(job, instance, tags=MappingProxyType({}), **options):
+    tags = {**tags, "dagster/partition": DAY}
     return dg.execute_job(dg.reconstructable(job), instance, tags=tags, raise_on_error=False, **options)
 
 
@@ -124,7 +125,7 @@ def failures(done):
 
 
 def test_a_step_that_continues_lets_an_independent_one_run_and_the_run_fails_as_degraded(instance):
-    """Its reader is blocked; executed again from the failure on, the failed steps run, and no success does."""
+    """Its reader is blocked; executed again from the failure on, only the failed steps run, and the tags say so."""
     FAILING.add(PREVIEW)
     with execute(continuing, instance) as done:
         assert ended(done, "STEP_SUCCESS") == {PAID, EXPORT}
@@ -137,10 +138,13 @@ def test_a_step_that_continues_lets_an_independent_one_run_and_the_run_fails_as_
     assert (run.status, run.tags[DEGRADED]) == (dg.DagsterRunStatus.FAILURE, PREVIEW)
     FAILING.clear()
     again = dg.ReexecutionOptions.from_failure(run_id, instance)
-    with execute(continuing, instance, reexecution_options=again) as resumed:
+    with execute(continuing, instance, run.tags, reexecution_options=again) as resumed:  # copied, as the webserver does
         assert resumed.success
+        told = instance.get_run_by_id(resumed.run_id).tags
         assert ended(resumed, "STEP_SUCCESS") == {PREVIEW, SHARED}
     assert EXECUTED == {PAID: 1, PREVIEW: 2, SHARED: 1, EXPORT: 1}
+    assert (refusals(run.tags), refusals(told)) == ([(PREVIEW, DAY)], [])
+    assert told[DEGRADED] == f"run {run_id[:8]}: {PREVIEW}"
 
 
 def test_a_step_that_only_orders_is_no_input():

@@ -16,7 +16,7 @@ class Step:
     def __init__(self, retry_number=0):
         self.retry_number, self.tags = retry_number, {}
         self.run = self.instance = self
-        self.run_id = "run-1"
+        self.run_id, self.parent_run_id = "run-1", None
 
     def add_run_tags(self, _, tags):
         self.tags |= tags
