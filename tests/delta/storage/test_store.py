@@ -350,6 +350,14 @@ def test_a_put_that_fails_leaves_no_draft(tmp_path, monkeypatch):
     assert (store.list(), store.read("a")) == (["a"], b"old")
 
 
+@pytest.mark.parametrize("way", ["put", "put_if_absent"])
+def test_a_file_in_the_place_of_a_folder_is_told_from_a_file_that_exists(tmp_path, way):
+    """Whoever tries one name after the other until a file is new would try for ever."""
+    (tmp_path / "names").write_bytes(b"")
+    with pytest.raises(NotADirectoryError, match="names"):
+        getattr(LocalStore(str(tmp_path)), way)("names/1.json", b"{}")
+
+
 def test_files_elsewhere_are_named_by_an_absolute_path(tmp_path):
     """As the log of a clone names them."""
     (tmp_path / "elsewhere").write_bytes(b"rows")

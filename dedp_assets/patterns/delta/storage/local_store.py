@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -240,7 +241,10 @@ class LocalStore:
     @contextmanager
     def _draft(self, path: str, content: bytes) -> Iterator[str]:
         folder = os.path.dirname(self._at(path))
-        os.makedirs(folder, exist_ok=True)
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except FileExistsError as error:  # a file in place of the folder, which is not the file that callers ask about
+            raise NotADirectoryError(errno.ENOTDIR, "a file is in the place of a folder", folder) from error
         draft = f"{folder}/.{uuid.uuid4().hex}.tmp"
         try:
             with open(draft, "xb") as file:
