@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from _pytest.config import apply_warning_filters
 from hypothesis import settings as hypothesis_settings
+from xdist.scheduler import LoadFileScheduling
 
 from dedp_assets.resources.environments import apply
 
@@ -24,6 +25,14 @@ hypothesis_settings.register_profile("fuzz", deadline=None, max_examples=2000)  
 
 _OF_DAGSTER = ("BetaWarning", "PreviewWarning", "SupersessionWarning")
 """Dagster marks partitioned checks as preview and some asset arguments as beta on every load."""
+
+WITH_DAEMONS = frozenset([
+    "tests/assets/test_daemon.py", "tests/assets/test_fan_in_daemon.py", "tests/assets/test_locations.py",
+    "tests/assets/test_runners.py", "tests/local/test_processes.py", "tests/ui/test_status_page.py",
+    "tests/ui/test_ui.py",
+])  # fmt: skip
+"""Files that start daemons and servers. One process runs them one after the other: at once they would starve each other
+on two cores, and wait in vain."""
 
 CONNECT_SERVER = pytest.StashKey[str]()
 ENGINE_PROCESS = pytest.StashKey[int]()
@@ -50,6 +59,19 @@ def pytest_configure(config: pytest.Config) -> None:
             apply_warning_filters(config.getini("filterwarnings"), [])
             for plugin in ("tests.fixtures", "tests.examples"):
                 config.pluginmanager.import_plugin(plugin)
+
+
+class _ByFile(LoadFileScheduling):
+    """A process for each file at a time, and one process for all files with daemons."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return "daemons" if file in WITH_DAEMONS else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByFile | None:
+    """Divide the tests among the processes of a run, in place of xdist's way by file."""
+    return _ByFile(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

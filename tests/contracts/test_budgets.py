@@ -7,6 +7,7 @@ import ast
 import pytest
 
 from dedp_assets.resources.environments import CHECKOUT
+from tests.running import WITH_DAEMONS
 from tests.timing import refused
 
 TESTS = sorted((CHECKOUT / "tests").rglob("test_*.py"))
@@ -37,3 +38,8 @@ def test_a_budget_of_a_files_own_is_of_the_whole_file_and_has_a_reason(path):
     assert (more, text.count("mark.budget(")) == ([], 1)
     assert seconds > 20
     assert len(reason.split()) > 3
+
+
+def test_files_with_daemons_are_there():
+    """One process of a run of all tests runs them in turn; a name of a file that moved would let two run at once."""
+    assert {path.relative_to(CHECKOUT).as_posix() for path in TESTS} >= WITH_DAEMONS
