@@ -29,7 +29,6 @@ from dedp_assets.patterns.connectors.schema_registry import (
 )
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.extras import optional
-from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import quoted
 
@@ -75,9 +74,9 @@ def name_unread(split: Split) -> Split:
     """
     size, (cut, unknown) = "octet_length(coalesce(raw_bytes, CAST(raw AS BINARY)))", map(quoted, UNREAD)
     worded = f"if(startswith(raw, char(0)), if({size} < {_HEADER}, {cut}, {unknown}), NULL)"
-    made = {name: f"if(reason IS NULL, NULL, coalesce({worded}, {name}))" for name in ("reason", "error_class")}
-    columns = [f"{made.get(c, identifier(c))} AS {identifier(c)}" for c in split.rows.columns]
-    return replace(split, rows=split.rows.selectExpr(*columns))
+    names = ("reason", "error_class")
+    made = {name: F.expr(f"if(reason IS NULL, NULL, coalesce({worded}, {name}))") for name in names}
+    return replace(split, rows=split.rows.withColumns(made))
 
 
 def without_headers(values: Sequence[bytes], registry: SchemaRegistry | None) -> list[bytes]:
