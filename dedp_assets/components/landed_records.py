@@ -106,7 +106,8 @@ class Valid:
             carry=[*landed.event, BROKEN, LAYOUT],
             rules={**self._rules(), **landed.stated.rules},
         )
-        return name_unread(_worded(found)) if landed.stated.topic else _worded(found)
+        worded = _worded(found)
+        return name_unread(worded) if landed.stated.topic else worded
 
     def _once(self, split: Split) -> Split:
         stated = self.landed.stated

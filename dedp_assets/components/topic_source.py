@@ -54,7 +54,9 @@ class TopicSource:
         return Kafka(bootstrap=variable(self.brokers), topic=self.name, variable=self.brokers)
 
     def schemas(self) -> SchemaRegistry | None:
-        """Return the registry at the URL that the variable holds now; ``None`` for a topic without one.
+        """Return the topic's schema registry, at the URL in the environment variable.
+
+        ``None`` for a topic without a schema registry.
 
         Raises:
             ConfigError: if the variable holds no URL.

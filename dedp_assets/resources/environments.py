@@ -277,7 +277,7 @@ def _choice(env: Mapping[str, str], name: str, offered: tuple[str, ...]) -> str:
 
 
 def _registry_url(env: Mapping[str, str]) -> str | None:
-    """Return the URL of an external schema registry; ``None`` for the local registry."""
+    """Return the URL of an external schema registry, if configured."""
     value = env.get("DEDP_REGISTRY", "").strip()
     if value in ("", "file", "postgres"):
         return None

@@ -19,7 +19,9 @@ def address(settings: Settings) -> str:
 
 
 def client(settings: Settings) -> SchemaRegistry | None:
-    """Return a client of the registry; ``None`` without one.
+    """Return a client of the configured schema registry.
+
+    ``None`` where neither a URL is configured nor a registry is announced.
 
     Raises:
         ConfigError: for a URL that is no address of a registry.
@@ -28,7 +30,10 @@ def client(settings: Settings) -> SchemaRegistry | None:
 
 
 def lacking(settings: Settings) -> str:
-    """Return the reason that the configured registry cannot be used now; empty if usable, or without one."""
+    """Return the reason why the configured schema registry is unusable now.
+
+    Empty for a usable registry, and where none is configured.
+    """
     try:
         registry = client(settings)
         if registry:

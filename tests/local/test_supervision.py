@@ -137,7 +137,9 @@ def test_if_the_supervisor_is_killed_everything_ends(tmp_path):
     ]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other kernels do not tell children of their parent's death")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="the supervisor learns of its parent's death by prctl, which is Linux's"
+)
 def test_if_the_one_who_keeps_them_is_killed_everything_ends(tmp_path):
     """Nobody is left who could end it by hand."""
     with kept(tmp_path, one=STAYS, deaf=DEAF) as (up, _):

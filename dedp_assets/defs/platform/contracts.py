@@ -1,4 +1,4 @@
-"""Published contracts by version: what each promises, and whether rows and declaration are as promised."""
+"""Published contracts by version: promised columns and service level, agreement of rows and declaration."""
 
 import hashlib
 from dataclasses import replace
@@ -104,7 +104,7 @@ def published(request: Request, lake: Lake) -> Inputs:
     code_version="1",
 )
 def contracts(step: Step, into: Target) -> WriteResult:
-    """List the published contracts beside the versions before."""
+    """Write the states of the published contracts, and keep replaced versions as retired."""
     states: list[ContractState] = step.inputs.found
     verdict = judge_contract_states(REPORT, states)
     kinds = ", ".join(f"{name} {column.type}" for name, column in CONTRACTS.columns.items())

@@ -62,7 +62,7 @@ EDITION = edition_at(
         "device": Column("STRUCT<type: STRING, version: STRING>", "kind and version of the visitor's device"),
     },
 )
-"""The code of the present phase of a migration that nobody has to begin: ``dedp demo --migrate`` plays it."""
+"""Edition of the code in the optional migration ``devices``, which ``dedp demo --migrate`` plays."""
 VISITS = TableSpec(
     "silver/visits",
     {

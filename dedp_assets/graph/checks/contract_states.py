@@ -16,7 +16,7 @@ from dedp_assets.patterns.governance.data_contract import Contract
 __all__ = ["ContractState", "Drift", "contract_states", "judge_contract_states"]
 
 Drift = Literal["none", "compatible", "breaking"]
-"""Difference of a declaration from the published contract, as consumers see it."""
+"""Effect of a changed declaration on the consumers of the published contract."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,10 @@ class ContractState:
 
     @property
     def is_current(self) -> bool | None:
-        """``True`` if the newest rows were written under the published version; ``None`` without rows."""
+        """Agreement of the newest commit of rows with the published version.
+
+        ``None`` for a table without rows.
+        """
         return self.written_under == self.contract.version if self.is_written else None
 
     @property

@@ -4,9 +4,10 @@ Five kinds: freshness, completeness, volume, NULL shares, constraints. A table h
 ``About(unchecked={kind: reason})`` why not. A table that is written beside another one by the same step is as fresh and
 as complete as that one.
 
-Every limit that holds without a word of a declaration stands here, with its source; *own* ones are neither the book's
-nor the guide's. Completeness and constraints have none but 0: no partition is behind, no row breaks a rule. Freshness
-has no default, because one table is late after minutes (the guide's orders after 30, 9.1) and another after a day:
+The limits of these checks, and of the rounds that hold expectations against the logs, stand here with their sources;
+*own* ones are neither the book's nor the guide's. Options that a pattern sets by itself are documented there.
+Completeness and constraints have none but 0: no partition is behind, no row breaks a rule. Freshness has no default,
+because one table is late after minutes (the guide's orders after 30, 9.1) and another after a day:
 ``About(fresh_hours=)`` says the hours. A declaration's own limits (``Expects``, audits) stand in the declaration.
 """
 
@@ -30,7 +31,7 @@ __all__ = [
 KINDS = ("freshness", "completeness", "volume", "null_shares", "constraints")
 """Kinds of default checks (guide, 9.2: Quality Checks Defaults)."""
 EARLIER = 7
-"""Number of earlier partitions that tell the usual: a week of days, each weekday once (own)."""
+"""Number of earlier partitions in a baseline: seven days, each weekday once (own)."""
 USUAL_VOLUME = Baseline(last=EARLIER, tolerance=0.5, tolerance_above=1, season="weekday", limit=4.0)
 """Limits of ``newest_volume_is_usual``: half to twice the median (book, Skew Detector: a drop by 50 %); once there is a
 season, 4 robust standard deviations (own)."""
@@ -47,9 +48,9 @@ USUAL_PROFILES = ProfileRules(
 alone (p < 0.05), which finds any difference of many rows; so a population stability index has to be reached as well,
 which chance alone reaches with fewer than 500 rows (measured)."""
 STALLED_SECONDS = 3_600.0
-"""Longest time in which a consumer with something to read may stand still, unless its own limit is longer (own)."""
+"""Greatest idle time of a consumer with unread rows, in seconds; a longer limit of its table goes first (own)."""
 LATE_HOURS = 1
-"""How long a partition that was delivered late is still a trouble; objectives remember the miss (own)."""
+"""Age up to which a late delivery counts as a trouble, in hours; objectives remember the miss (own)."""
 
 
 @dataclass(frozen=True, slots=True)

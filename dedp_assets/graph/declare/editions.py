@@ -40,22 +40,22 @@ class Edition:
 
     @property
     def writes_new(self) -> bool:
-        """``True`` once the migration was declared."""
+        """``True`` from the phase ``declared`` on: rows get the new columns."""
         return self.reached is not None
 
     @property
     def reads_new(self) -> bool:
-        """``True`` once both forms were complete."""
+        """``True`` from the phase ``both`` on: readers take the new columns."""
         return self._has_reached("both")
 
     @property
     def writes_old(self) -> bool:
-        """``True`` until all readers are switched."""
+        """``True`` up to the phase ``both``: rows get the old columns."""
         return not self._has_reached("switched")
 
     @property
     def is_ahead(self) -> bool:
-        """``True`` while the code declares the columns of the next phase, and runs have to wait for the phase."""
+        """``True`` while runs wait for the next phase, whose columns the code declares already."""
         return self.reached in ("declared", "switched")
 
     def columns(self, old: Mapping[str, Column]) -> dict[str, Column]:
@@ -64,7 +64,7 @@ class Edition:
         Args:
             old: the columns before the migration.
         """
-        gone = set() if self.writes_old else {name for name, *_ in self.migration.old_columns}
+        gone = set() if self.writes_old else self._old
         kept = {name: column for name, column in old.items() if name not in gone}
         return {**kept, **(self.new if self.writes_new else {})}
 
@@ -74,7 +74,7 @@ class Edition:
         Args:
             columns: the declared columns.
         """
-        gone = {name for name, *_ in self.migration.old_columns} if self.reads_new else set()
+        gone = self._old if self.reads_new else set()
         return tuple(name for name in columns if name not in gone)
 
     def sql(self, column: str) -> str:
@@ -112,10 +112,14 @@ class Edition:
         """
         if not self.writes_new:
             return split
-        gone = set() if self.writes_old else {name for name, *_ in self.migration.old_columns}
+        gone = set() if self.writes_old else self._old
         names = [name for name in split.parts[part] if name not in gone]
         rows = both_forms(split.rows, migration=self.migration)
         return replace(split, rows=rows).narrowed(part, [*names, *self.new])
+
+    @property
+    def _old(self) -> set[str]:
+        return {name for name, *_ in self.migration.old_columns}
 
     def _has_reached(self, phase: Phase) -> bool:
         return self.reached is not None and PHASES.index(self.reached) >= PHASES.index(phase)

@@ -87,11 +87,10 @@ def copied_results(run: dg.DagsterRun, table: str) -> dict[str, str]:
 
     Dagster copies tags to a run that is executed again: without this, a successful one would be tagged as degraded.
     """
-    parent, named = run.parent_run_id, _tag_name(table, "")
-    own = tuple(f"{kind}{named}." for kind in (_REFUSED, _UNCHANGED))
-    results = {t: text for t, text in run.tags.items() if f"{t}.".startswith(own) or (t, text) == (DEGRADED, table)}
-    if not parent:
+    if not (parent := run.parent_run_id):
         return {}
+    own = tuple(f"{kind}{_tag_name(table, '')}." for kind in (_REFUSED, _UNCHANGED))
+    results = {t: text for t, text in run.tags.items() if f"{t}.".startswith(own) or (t, text) == (DEGRADED, table)}
     return {t: f"{_OF_PARENT}{parent[:8]}: {text}" for t, text in results.items() if not text.startswith(_OF_PARENT)}
 
 

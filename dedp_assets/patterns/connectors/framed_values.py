@@ -21,6 +21,7 @@ from pyspark.sql.types import BinaryType
 
 from dedp_assets.patterns.connectors.avro_schemas import node_of
 from dedp_assets.patterns.connectors.schema_registry import (
+    HEADER_BYTES,
     RegisteredSchema,
     SchemaRegistry,
     decoded,
@@ -38,13 +39,12 @@ fastavro = optional("fastavro")
 
 SCHEMA_ID = "schema_id"
 """Column with the id of the schema in the header of a value; NULL without a header."""
-_HEADER = 5
 UNREAD = (
-    "the header with the id of its schema is cut off",
-    "the registry has no schema of its id, or none that reads it",
+    "a zero byte at the beginning, and the rest is too short for the id of a schema",
+    "a zero byte at the beginning, as in the header of a schema, and no known schema reads the rest",
 )
-"""Reasons of dead letters that kept their header."""
-_FRAMED = f"startswith(value, X'00') AND octet_length(value) >= {_HEADER}"
+"""Reasons of dead letters that begin as a header does: one that is cut off, and a whole one."""
+_FRAMED = f"startswith(value, X'00') AND octet_length(value) >= {HEADER_BYTES}"
 _Reader = Callable[[bytes], bytes]
 
 
@@ -57,7 +57,7 @@ def unframed(records: DataFrame, registry: SchemaRegistry | None) -> DataFrame:
     """
     # NULL without a header, and so is what is made of it: values without one reach no Python.
     found = records.selectExpr("*", f"if({_FRAMED}, value, NULL) AS framed")
-    payload = F.expr(f"substring(framed, {_HEADER + 1})") if registry is None else _payload(registry)
+    payload = F.expr(f"substring(framed, {HEADER_BYTES + 1})") if registry is None else _payload(registry)
     rest = [name for name in records.columns if name != "value"]
     return found.select(
         *rest,
@@ -67,13 +67,13 @@ def unframed(records: DataFrame, registry: SchemaRegistry | None) -> DataFrame:
 
 
 def name_unread(split: Split) -> Split:
-    """Replace the reasons of dead letters with a header by the reason that no schema was applied; lazy.
+    """Replace the reasons of dead letters that begin as a header does by :data:`UNREAD`; lazy.
 
     Args:
         split: judged records with the columns ``raw``, ``raw_bytes``, ``reason`` and ``error_class``.
     """
     size, (cut, unknown) = "octet_length(coalesce(raw_bytes, CAST(raw AS BINARY)))", map(quoted, UNREAD)
-    worded = f"if(startswith(raw, char(0)), if({size} < {_HEADER}, {cut}, {unknown}), NULL)"
+    worded = f"if(startswith(raw, char(0)), if({size} < {HEADER_BYTES}, {cut}, {unknown}), NULL)"
     names = ("reason", "error_class")
     made = {name: F.expr(f"if(reason IS NULL, NULL, coalesce({worded}, {name}))") for name in names}
     return replace(split, rows=split.rows.withColumns(made))
@@ -101,7 +101,7 @@ def _unframing(registry: SchemaRegistry | None) -> _Reader:
     readers = dict[int, _Reader]()
 
     def payload(value: bytes) -> bytes:
-        if value[:1] != b"\0" or len(value) < _HEADER:
+        if value[:1] != b"\0" or len(value) < HEADER_BYTES:
             return value
         schema_id, body = decoded(value)
         if registry is None:

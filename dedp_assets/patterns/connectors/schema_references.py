@@ -28,7 +28,7 @@ class Reference:
 
 
 Referred: TypeAlias = tuple[str, Sequence[Reference]]
-"""Text of a schema, and the references in it."""
+"""Text of a schema, and the references of the schema."""
 _Find: TypeAlias = Callable[[Reference], Referred]
 
 

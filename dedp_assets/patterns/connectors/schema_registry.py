@@ -26,6 +26,7 @@ from dedp_assets.patterns.connectors.schema_references import Reference, Referre
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 
 __all__ = [
+    "HEADER_BYTES",
     "RegisteredSchema",
     "SchemaRegistry",
     "decoded",
@@ -43,6 +44,8 @@ Dialect = Literal["AVRO", "JSON"]
 
 _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 _HEADER = struct.Struct(">bI")
+HEADER_BYTES = _HEADER.size
+"""Length of the header that names a record's schema: a zero byte and the id, in bytes."""
 _MOST_BYTES = 16 << 20
 _PASSING = (408, 425, 429)
 
@@ -143,7 +146,7 @@ def schema_by_id(registry: SchemaRegistry, schema_id: int) -> RegisteredSchema:
 
 
 def find_schema(registry: SchemaRegistry, schema_id: int) -> RegisteredSchema | None:
-    """Return the schema of an id; ``None`` for an unknown id.
+    """Return the schema with an id, if registered.
 
     Raises:
         NotReady: if the registry does not answer.
@@ -232,12 +235,12 @@ def decoded(payload: bytes) -> tuple[int, bytes]:
         >>> decoded(b"\x00\x00\x00\x00\x07{}")
         (7, b'{}')
     """
-    if len(payload) < _HEADER.size or payload[0] != 0:
+    if len(payload) < HEADER_BYTES or payload[0] != 0:
         raise ContractError(
-            f"a record must begin with a zero byte and a schema's id in 4 bytes, not with {payload[: _HEADER.size]!r}"
+            f"a record must begin with a zero byte and a schema's id in 4 bytes, not with {payload[:HEADER_BYTES]!r}"
         )
     _, schema_id = _HEADER.unpack_from(payload)
-    return schema_id, payload[_HEADER.size :]
+    return schema_id, payload[HEADER_BYTES:]
 
 
 def _mode(registry: SchemaRegistry, subject: str) -> str:

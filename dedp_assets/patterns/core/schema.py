@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,18 @@ from dedp_assets.patterns.core.names import SUBSTITUTED, identifier, require_nam
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.partitions import is_possible, stored_type
 
-__all__ = ["DECLARED", "DROPPED", "TAGS", "TIMES", "Column", "TableSpec", "require_declared", "require_holds", "shape"]
+__all__ = [
+    "DECLARED",
+    "DROPPED",
+    "TAGS",
+    "TIMES",
+    "Column",
+    "TableSpec",
+    "require_declared",
+    "require_holds",
+    "shape",
+    "without_comments",
+]
 
 _PROPERTIES = {
     "delta.checkpointInterval": "20",
@@ -222,10 +233,18 @@ def require_holds(spec: TableSpec, columns: Mapping[str, Column], *, alone_with:
 
 def shape(kind: Any) -> Any:  # noqa: ANN401 - a type in Spark's JSON form
     """Return a type in the log's form without nullability, which does not affect whether values fit."""
+    return _without(kind, ("containsNull", "valueContainsNull", "nullable", "metadata"))
+
+
+def without_comments(kind: Any) -> Any:  # noqa: ANN401 - a type in Spark's JSON form
+    """Return a type in the log's form without the metadata of nested fields, such as comments."""
+    return _without(kind, ("metadata",))
+
+
+def _without(kind: Any, ignored: Collection[str]) -> Any:  # noqa: ANN401 - a type in Spark's JSON form
     if isinstance(kind, dict):
-        ignored = ("containsNull", "valueContainsNull", "nullable", "metadata")
-        return {key: shape(value) for key, value in kind.items() if key not in ignored}
-    return [shape(item) for item in kind] if isinstance(kind, list) else kind
+        return {key: _without(value, ignored) for key, value in kind.items() if key not in ignored}
+    return [_without(item, ignored) for item in kind] if isinstance(kind, list) else kind
 
 
 def _require_event_time(spec: TableSpec) -> None:

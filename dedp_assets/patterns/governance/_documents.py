@@ -246,7 +246,7 @@ def _consumer(consumer: Consumer) -> dict[str, Any]:
 
 
 def _published_at(stated: object) -> datetime | None:
-    """Return a time of a document; one without a zone is UTC."""
+    """Return the time of publication in a document, in UTC if the document states no zone."""
     if not stated:
         return None
     found = datetime.fromisoformat(str(stated).replace("Z", "+00:00"))

@@ -8,7 +8,7 @@ from typing import Any
 
 from dedp_assets.patterns.core.ddl import LENGTH, field
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.schema import DECLARED, DROPPED, TAGS
+from dedp_assets.patterns.core.schema import DECLARED, DROPPED, TAGS, without_comments
 from dedp_assets.patterns.delta import TableState, serves
 from dedp_assets.patterns.quality._moves import Migration, Path
 
@@ -89,7 +89,7 @@ def added_fields(table: str, state: TableState, migration: Migration) -> dict[st
         if new is None or not {_FEATURES[k] for k in _scalars(new["type"]) if k in _FEATURES} <= state.features:
             raise ConfigError(f"{table}: {name} must be of a type that every table holds, not of another")
         there = held.get(name.lower())
-        if there is not None and _bare(there["type"]) != _bare(new["type"]):
+        if there is not None and without_comments(there["type"]) != without_comments(new["type"]):
             raise ConfigError(f"{table}: {name} must be a new column or a {new['type']}, not a {there['type']}")
         if there is None:
             found[name] = new
@@ -136,15 +136,6 @@ def _require_movable(table: str, state: TableState, old: Path) -> None:
         raise ConfigError(f"{table}: a move must be of a column that its writers fill, not of {name}, which Delta does")
     if any(each in ("map", "variant") for each in _scalars(held["type"])):
         raise ConfigError(f"{table}: a move must be of values that can be compared, not of {name}, a MAP or VARIANT")
-
-
-def _bare(kind: Any) -> Any:  # noqa: ANN401 - a type in Spark's JSON form
-    """Return a type without the comments of nested fields, which a declaration may leave out."""
-    if isinstance(kind, list):
-        return [_bare(each) for each in kind]
-    if isinstance(kind, Mapping):
-        return {key: _bare(value) for key, value in kind.items() if key != "metadata"}
-    return kind
 
 
 def _scalars(kind: Any) -> Iterator[str]:  # noqa: ANN401 - a type in Spark's JSON form

@@ -14,6 +14,7 @@ from dedp_assets.patterns.core.meeting import OUT_OF_RANGE
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.observing import SPARK_ERRORS, is_data_fault
 from dedp_assets.patterns.core.records import slice_name
+from dedp_assets.patterns.core.schema import without_comments
 from dedp_assets.patterns.core.sql_options import reason_of
 from dedp_assets.patterns.delta.commit import commits, file_exchange
 from dedp_assets.patterns.delta.handle import TableHandle
@@ -48,18 +49,20 @@ def require_untouched(table: TableHandle, held: Mapping[str, str], since: int | 
         )
 
 
-def require_same_rules(table: TableHandle, judged: TableState, state: TableState) -> None:
+def require_same_rules(table: TableHandle, judged: TableState | None, state: TableState) -> None:
     """Refuse rows that were judged by other columns or constraints than the table has at ``state``.
 
-    A nullable column that came since is no obstacle: the rows have NULL there.
+    A nullable column that came since is no obstacle: the rows have NULL there. Rows without a known ``judged`` pass.
 
     Raises:
         Conflict: names the columns and constraints.
     """
+    if judged is None or judged.version == state.version:
+        return
     before, now = (constraints(table.name, each) for each in (judged, state))
     changed = [f"constraint {name}" for name, rule in now.items() if before.get(name) != rule]
-    types = {name: state.columns[name]["type"] if name in state.columns else None for name in judged.columns}
-    changed += [f"column {name}" for name, type_ in types.items() if type_ != judged.columns[name]["type"]]
+    types, stored = ({n: without_comments(c["type"]) for n, c in each.columns.items()} for each in (judged, state))
+    changed += [f"column {name}" for name, type_ in types.items() if stored.get(name) != type_]
     if changed:
         raise Conflict(
             f"{table.name}: {', '.join(changed)} changed after the rows were judged at version {judged.version}: "

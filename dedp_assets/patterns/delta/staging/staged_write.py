@@ -32,7 +32,7 @@ from dedp_assets.patterns.delta.snapshots.lost_files import FilesGone, lost_file
 from dedp_assets.patterns.delta.staging import stage_commit
 from dedp_assets.patterns.delta.staging.guards import require_same_rules, require_untouched
 from dedp_assets.patterns.delta.staging.row_accounting import Judged
-from dedp_assets.patterns.delta.staging.stages import Stage, held
+from dedp_assets.patterns.delta.staging.stages import Stage, held_cost
 from dedp_assets.patterns.delta.storage.coordination import attempts, turn
 
 __all__ = ["StagedWrite"]
@@ -53,7 +53,7 @@ class StagedWrite:
     Attributes:
         record: what the commit will say.
         findings: every audit that was judged.
-        judged: the table whose columns and constraints the rows were judged by.
+        judged: state of the table whose columns and constraints the rows were judged by; ``None`` if unknown.
     """
 
     table: TableHandle
@@ -103,8 +103,7 @@ class StagedWrite:
             Conflict: if columns or constraints changed after the rows were judged.
         """
         state = self.table.ledger.state()
-        if self.judged is not None:
-            require_same_rules(self.table, self.judged, state)
+        require_same_rules(self.table, self.judged, state)
         if not file_exchange.serves(state) or {*state.partition_columns} - {*self.record.partition}:
             raise ConfigError(
                 f"{self.table.name} cannot be published without Spark: own whole partitions of a plain table"
@@ -201,8 +200,7 @@ class StagedWrite:
     def _require_accepted(self, state: TableState, decision: idempotency.Decision) -> None:
         """Discard and refuse rows that were judged by other rules, or replace rows that may not be replaced."""
         try:
-            if self.judged is not None and self.judged.version != state.version:
-                require_same_rules(self.table, self.judged, state)
+            require_same_rules(self.table, self.judged, state)
             if not (self.append or decision.same_rows) and state.holds(self.record.partition):
                 require_replaceable(self.table.name, state)
         except (ConfigError, Conflict):
@@ -225,7 +223,7 @@ class StagedWrite:
         if not file_exchange.serves(state):
             location = self.table.store.address
             rows = self.stage.read() if self.stage.session else self.table.read(version=state.version).limit(0)
-            record = self.record.costing(meter.cost() + held(self.stage.adds))
+            record = self.record.costing(meter.cost() + held_cost(self.stage.adds))
             spark_writer.commit_by_spark(rows, record, decision, location=location, state=state, append=self.append)
             return not decision.same_rows
         # What was compared is not what is replaced, if another writer was here meanwhile: then nothing is kept.

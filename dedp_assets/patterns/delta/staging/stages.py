@@ -29,7 +29,7 @@ from dedp_assets.patterns.delta.storage.coordination import has_lock
 from dedp_assets.patterns.delta.storage.locations import Located, literal_path
 from dedp_assets.patterns.delta.storage.store import Claim, Store, require
 
-__all__ = ["STAGE", "Stage", "claim_of", "empty_stage", "held", "new_stage", "rows_of", "written"]
+__all__ = ["STAGE", "Stage", "claim_of", "empty_stage", "held_cost", "new_stage", "rows_of", "written"]
 
 STAGE = "staged-"
 """What begins the names of stages' folders."""
@@ -159,11 +159,11 @@ def written(adds: Collection[AddAction]) -> Cost:
     figures = Cost(
         rows_written=sum(map(rows_of, adds)), files_written=len(adds), bytes_written=sum(a.size for a in adds)
     )
-    return figures + held(adds)
+    return figures + held_cost(adds)
 
 
-def held(adds: Collection[AddAction]) -> Cost:
-    """Return the seconds since the last of the files was written, as a cost; empty without a file."""
+def held_cost(adds: Collection[AddAction]) -> Cost:
+    """Return the seconds since the newest of the added files was written, as a cost."""
     if not adds:
         return Cost()
     last = max(add.modification_time for add in adds)
