@@ -59,9 +59,9 @@ class ObservedWrite:
     ) -> StagedWrite:
         """Stage the rows under observation; after an error of the observer, without observation."""
         try:
-            chosen, sampled = with_sample(rows, sample, sample_by)
-            self._columns = profiled_columns(rows.schema, self.personal)
-            measures = profile_expressions(self._columns, sampled)
+            columns = profiled_columns(rows.schema, self.personal)
+            chosen, self._columns = with_sample(rows, columns, sample, sample_by)
+            measures = profile_expressions(self._columns)
             self._watch = Watch({ROWS: measures.pop(ROWS)}, measures)
             return into.stage(self._watch.on(chosen).select(*map(identifier, rows.columns)), append=append)
         except AuditFailed:

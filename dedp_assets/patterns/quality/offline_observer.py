@@ -190,10 +190,10 @@ def _profiles(
     """Compute the profile of each partition in one pass over all rows."""
     kinds = table.ledger.state(version).kinds
     by = table.ledger.state(version).partition_columns
-    rows, sampled = with_sample(table.read(*map(dict, keys), version=version), sample, sample_by)
-    columns = profiled_columns(table.read(version=version).schema, table.spec.personal)
+    stored = table.read(*map(dict, keys), version=version)
+    rows, columns = with_sample(stored, profiled_columns(stored.schema, table.spec.personal), sample, sample_by)
     names = [F.expr(to_folder(c, kinds[c])).alias(f"{RESERVED}{n}") for n, c in enumerate(by)]
-    measures = [F.expr(sql).alias(name) for name, sql in profile_expressions(columns, sampled).items()]
+    measures = [F.expr(sql).alias(name) for name, sql in profile_expressions(columns).items()]
     found = dict.fromkeys(keys, profile_of(columns, {}))
     for row in rows.groupBy(*names).agg(*measures).collect():
         key = tuple(sorted((c, from_folder(row[f"{RESERVED}{n}"], kinds[c])) for n, c in enumerate(by)))

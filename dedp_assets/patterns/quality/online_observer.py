@@ -104,7 +104,7 @@ def observe_online(
     if append and into.run.sequence is None:
         raise ConfigError(f"append must be False for {into.name} without a sequence, or a retry adds its rows twice")
     require_sample(sample, sample_by)
-    with_sample(rows, sample, sample_by)  # a column that is not there is no fault of the observer
+    with_sample(rows, [], sample, sample_by)  # a column that is not there is no fault of the observer
     if profiles is not None:
         same_run(into, profiles)
         require_profiles(profiles)
@@ -143,9 +143,8 @@ def observe_ahead(
     into = into.by(_PATTERN, "audits")
     require_sample(sample, sample_by)
     require_profiles(into)
-    columns = profiled_columns(rows.schema, table.spec.personal)
-    chosen, sampled = with_sample(rows, sample, sample_by)
-    figures = Watch(profile_expressions(columns, sampled)).completed(chosen, {})
+    chosen, columns = with_sample(rows, profiled_columns(rows.schema, table.spec.personal), sample, sample_by)
+    figures = Watch(profile_expressions(columns)).completed(chosen, {})
     stored = rows_of(profile_of(columns, figures), partition, data_version=None, status="provisional")
     return write_profiles(into, stored, ahead(table.name, into.run.run_id), version=None)
 

@@ -389,6 +389,35 @@ def test_each_type_is_profiled_as_declared_and_personal_values_are_not_kept(odd,
 
 
 @pytest.mark.spark
+@pytest.mark.both
+def test_a_sample_is_sketched_and_all_rows_are_counted_for_each_type(make_table, profiles, odd):
+    """Sketches equal those of a table of the sampled rows alone; counts, bounds and lengths those of all rows."""
+    whole, some = (make_table(replace(odd.spec, name=f"silver/{name}")) for name in ("whole", "some"))
+    whole.overwrite(odd.read(), provenance=a_run("silver/whole"))
+    some.overwrite(odd.read().filter("pmod(xxhash64('sample', f), 1000000) < 500000"), provenance=a_run("silver/some"))
+    assert 0 < some.read().count() < 3
+    observe_offline(odd, profiles.target(a_run("p")), sample=0.5, sample_by=["f"])
+    for table in (whole, some):
+        observe_offline(table, profiles.target(a_run("p")))
+    sample, everything, seen = (
+        Profile.of_rows(stored(profiles, table_name=name)).columns
+        for name in ("silver/odd", "silver/whole", "silver/some")
+    )
+    for name, column in sample.items():
+        assert counted(column) == counted(everything[name]), name
+        assert sketched(column) == sketched(seen[name]), name
+
+
+def counted(column):
+    return column.rows, column.nulls, column.nans, column.infinities, column.empties, column.minimum, column.longest
+
+
+def sketched(column):
+    kept = column.categories(), column.shape_counts()
+    return column.sampled, column.distinct_count, column.measured, column.quantile(0.5), *kept
+
+
+@pytest.mark.spark
 def test_a_rule_that_was_found_is_turned_on_and_refuses_what_is_new(spark, make_table, profiles):
     """As an audit and as a constraint: the profiled rows pass, a country that nobody saw does not."""
     table = make_table(
