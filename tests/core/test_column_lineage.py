@@ -59,6 +59,8 @@ def test_declared_and_observed_lineage_are_compared():
     assert (finding.passed, finding.refuses) == (False, False)
     opaque = ColumnLineage({"name": ColumnOrigin(opaque="a function")})
     assert compare_columns({"name": ["users.first"]}, opaque).passed
+    constant = ColumnLineage({"name": ColumnOrigin()})
+    assert compare_columns({"name": ["users.first"]}, constant).passed
 
 
 def test_a_tag_reaches_every_derived_column_and_no_other():

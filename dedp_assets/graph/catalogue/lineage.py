@@ -59,7 +59,7 @@ def observed_columns(
             for table, name in sorted({(each.table, each.column) for each in origin.inputs if each.table in upstream})
         ]
         for column, origin in observed.columns.items()
-        if column in declared.deps_by_column and (origin.inputs or not origin.opaque)
+        if column in declared.deps_by_column and origin.inputs
     }
     shown = dg.TableColumnLineage({**declared.deps_by_column, **deps})
     finding = compare_columns(_names_of(declared, deps), observed, upstream=list(upstream))

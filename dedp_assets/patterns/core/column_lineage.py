@@ -187,7 +187,8 @@ def compare_columns(
 
     Args:
         declared: column -> its upstream columns as ``table.column``.
-        observed: as it was traced. Of opaque columns nothing is said.
+        observed: as it was traced. Of opaque columns nothing is said, nor of constants: the key of a partition and
+            figures that Python computed come into a query as constants.
         upstream: tables that the declaration is about; all, by default.
 
     Returns:
@@ -201,7 +202,7 @@ def compare_columns(
     """
     undeclared, unobserved = list[str](), list[str]()
     for name, origin in observed.columns.items():
-        if origin.opaque or name not in declared:
+        if origin.opaque or not origin.inputs or name not in declared:
             continue
         found = {f"{each.table}.{each.column}" for each in origin.inputs if not upstream or each.table in upstream}
         stated = set(declared[name])

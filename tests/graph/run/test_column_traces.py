@@ -28,12 +28,13 @@ DECLARED = dg.TableColumnLineage(
         "id": [dep("bronze/users", "id"), dep("bronze/plans", "id")],
         "who": [dep("bronze/users", "nick")],
         "score": [dep("bronze/users", "name")],
+        "flag": [dep("bronze/users", "country")],
     }
 )
 
 
 def test_the_observed_lineage_stands_in_place_of_the_declared_one():
-    """Where a column is opaque without inputs, what is declared stays; differences and influences are told."""
+    """Of a column without observed inputs (opaque, a constant) what is declared stays; differences are told."""
     observed = ColumnLineage(
         {
             "id": ColumnOrigin((ColumnInput("bronze/users", "id"),)),
@@ -49,6 +50,7 @@ def test_the_observed_lineage_stands_in_place_of_the_declared_one():
         "id": [dep("bronze/users", "id")],
         "who": [dep("bronze/users", "name")],
         "score": [dep("bronze/users", "name")],
+        "flag": [dep("bronze/users", "country")],
     }
     assert found["rows chosen by"] == "FILTER bronze/users.country"
     assert found["not traced"] == "a recursive query goes round"
