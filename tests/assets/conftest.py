@@ -116,16 +116,28 @@ class World:
         assert record.asset_materialization is not None
         return {name: value.value for name, value in record.asset_materialization.metadata.items()}
 
+    def contradicted(self) -> dict[str, str]:
+        """Differences between the declared and the observed column lineage, by computed table."""
+        names = [key.to_user_string() for key in self.platform.instance.all_asset_keys()]
+        return {name: found for name in names if (found := self._metadata(name).get("lineage differs"))}
+
+    def _metadata(self, table: str) -> Mapping[str, Any]:
+        event = self.platform.instance.get_latest_materialization_event(dg.AssetKey(table.split("/")))
+        metadata = event.asset_materialization.metadata if event and event.asset_materialization else {}
+        return {name: value.value for name, value in metadata.items()}
+
 
 @contextmanager
 def world_in(home: Path) -> Iterator[World]:
-    """A world below ``home``; the environment is put back after."""
+    """A world below ``home``; the environment is put back after, and no table may contradict its lineage."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DEDP_HOME", str(home))
         patch.setenv("DAGSTER_HOME", str(home / "dagster"))
         made = World(Platform(settings()))
         yield made
+        contradicted = made.contradicted()
         made.platform.instance.dispose()
+        assert not contradicted
 
 
 @pytest.fixture

@@ -145,7 +145,11 @@ def visits_cube(step: Step, visits: Pinned, into: Target) -> WriteResult:
     reads=Reads({VISITS_CUBE: day_to_week("event_date")}),
     runs=Runs(WEEKLY),
     gates=Gates((ALIKE,), if_empty="Warns of a week without visits, which has no row."),
-    about=About(owner="team:web-analytics", used_by="dashboards", derived={"week": ["event_date"]}),
+    about=About(
+        owner="team:web-analytics",
+        used_by="dashboards",
+        derived={"week": ["event_date"], "visitors": ["visitor_ids"]},
+    ),
     patterns=[aggregate, overwrite_partition],
     code_version="1",
 )

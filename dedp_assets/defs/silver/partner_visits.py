@@ -84,6 +84,7 @@ AUDITS = (
         fresh_hours=26,
         derived={
             **dict.fromkeys((*SHAPES, "os_name", "device_type", "problem"), ("line",)),
+            "event_date": ("event_date", "landed_on"),
             RAW: tuple(LANDED.columns),
         },
     ),

@@ -161,7 +161,7 @@ def replay(into: Target, dead: Target) -> WriteResult:
         owner="team:web-analytics",
         used_by="whoever mends a source: the letters that wait are in silver/visits_dead_letter",
         fresh_hours=26,
-        derived={**dict.fromkeys(EDITION.columns(EVENT), ("raw",)), "event_date": ("raw",)},
+        derived={**dict.fromkeys(EDITION.columns(EVENT), ("raw",)), "event_date": ("event_date",)},
         figures={**LETTER_FIGURES, **FIELD_FIGURES},
         # The reconciler asks within a minute: what waits for an hour waits for a person.
         expects=Expects(volume=VOLUME, lag_minutes=60),
