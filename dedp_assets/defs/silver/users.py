@@ -62,9 +62,7 @@ QUERY = """
     FROM states
 """
 _ORIGIN: Mapping[str, Sequence[str]] = {
-    "user_id": ["key"],
-    **dict.fromkeys(("login", "email", "credit", "active"), ("after",)),
-    "is_deleted": ["operation"],
+    **dict.fromkeys(("user_id", "login", "email", "credit", "active", "is_deleted"), ("before", "after")),
 }
 
 
@@ -75,7 +73,12 @@ _ORIGIN: Mapping[str, Sequence[str]] = {
     about=About(
         owner="team:applications",
         used_by="analysts and support, who ask how a user was when something happened",
-        derived={**_ORIGIN, **dict.fromkeys(("valid_from", "valid_to", "is_current", "changes"), ("committed_at",))},
+        derived={
+            **_ORIGIN,
+            **dict.fromkeys(("valid_from", "valid_to"), ("committed_at",)),
+            "is_current": ("committed_at", "before", "after"),
+            "changes": ("committed_at", "commit_lsn"),
+        },
         unchecked={
             "freshness": "nobody knows when the next change comes; every_partition_is_current judges what came",
             "volume": "as many rows as there are users and changes",

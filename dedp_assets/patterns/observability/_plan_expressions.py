@@ -122,6 +122,8 @@ class Expressions:
             ("named_struct(", self._struct),
             ("struct(", self._struct),
             ("update_fields(", self._updated),
+            ("max_by(", self._chosen),
+            ("min_by(", self._chosen),
         ):
             if text.startswith(head) and closing(text, len(head) - 1) == len(text) - 1:
                 arguments = pieces(text[len(head) : -1])
@@ -159,6 +161,16 @@ class Expressions:
         before = self.value(base)
         inputs = combined([each.changed("TRANSFORMATION") for each in (before, *changed.values())])
         return Value(inputs.direct, inputs.indirect, inputs.unknown, fields=changed, base=before)
+
+    def _chosen(self, arguments: Sequence[str]) -> Value | None:
+        """Return the origin of the value that another one is greatest or least with.
+
+        ``None`` for an array of such values.
+        """
+        if len(arguments) != 2:
+            return None
+        value, order = map(self.value, arguments)
+        return value.chosen_by(influences_of(order, "SORT"))
 
     def _computed(self, text: str) -> Value:
         """Return the origin of a computed value: every column of the expression, by position."""

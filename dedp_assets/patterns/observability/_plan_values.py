@@ -69,6 +69,19 @@ class Value:
             all_of_it.unknown,
         )
 
+    def chosen_by(self, causes: frozenset[Cause]) -> Value:
+        """Return the origin of one of several such values of a group; fields keep the inputs of their own."""
+        flat = self.changed("AGGREGATION")
+        found = replace(flat, indirect=flat.indirect | causes)
+        if self.others:
+            return found
+        return replace(
+            found,
+            plain=self.plain,
+            fields=self.fields and {name: each.chosen_by(causes) for name, each in self.fields.items()},
+            base=self.base and self.base.chosen_by(causes),
+        )
+
 
 CONSTANT = Value()
 """A value without inputs."""

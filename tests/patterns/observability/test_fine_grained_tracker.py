@@ -45,6 +45,19 @@ READINGS = {
         "user_with_address: ~users.first_name ~addresses.address",
         "JOIN users.address_id, JOIN addresses.id",
     ),
+    "SELECT user_id, max_by(order_id, amount) AS dearest FROM orders GROUP BY user_id": (
+        "user_id: =orders.user_id; dearest: +orders.order_id",
+        "SORT orders.amount, GROUP_BY orders.user_id",
+    ),
+    "SELECT p.o, p.s FROM (SELECT min_by(struct(order_id AS o, concat(status, '!') AS s), struct(amount, order_id)) p "
+    "FROM orders GROUP BY user_id)": (
+        "o: +orders.order_id; s: +orders.status",
+        "SORT orders.amount, SORT orders.order_id, GROUP_BY orders.user_id",
+    ),
+    "SELECT user_id, max_by(order_id, amount, 3) AS dear FROM orders GROUP BY user_id": (
+        "user_id: =orders.user_id; dear: +orders.amount +orders.order_id",
+        "GROUP_BY orders.user_id",
+    ),
     "SELECT * FROM addresses": ("id: =addresses.id; address: =addresses.address; city: =addresses.city", ""),
     "SELECT * EXCEPT (id, city) FROM addresses": ("address: =addresses.address", ""),
     "SELECT a.id AS n, a.city c FROM addresses AS a": ("n: =addresses.id; c: =addresses.city", ""),
