@@ -21,6 +21,7 @@ from dedp_assets.graph.catalogue.contracts import ContractFolder, with_contracts
 from dedp_assets.graph.checks.catching_up import catch_up_checks  # noqa: E402
 from dedp_assets.graph.checks.completeness import completeness_checks  # noqa: E402
 from dedp_assets.graph.declare import LakeJob, LakeTable, OnMarkers, declared, declared_jobs, sources, starting  # noqa: E402
+from dedp_assets.graph.run.waiting import mend_waiting  # noqa: E402
 from dedp_assets.resources.alerting import Alerting  # noqa: E402
 from dedp_assets.resources.clock import Clock  # noqa: E402
 from dedp_assets.resources.environments import settings  # noqa: E402
@@ -42,6 +43,8 @@ __all__ = [
 ]  # fmt: skip
 
 _CONTRACTS = "contracts"
+
+mend_waiting()  # whoever executes a run loads its definitions first
 
 Sensors = Callable[[Sequence[LakeTable[...]], Sequence[Any]], Sequence[dg.SensorDefinition]]
 

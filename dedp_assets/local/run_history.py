@@ -30,11 +30,7 @@ from dagster._core.storage.sqlite_storage import DagsterSqliteStorage  # noqa: T
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.pool import NullPool
 
-from dedp_assets.local.waiting import sleep_between_looks
-
 __all__ = ["RunHistory"]
-
-sleep_between_looks()  # whoever executes a run opens this storage first
 
 _BUSY_SECONDS = 30
 """How long a statement waits for another process that writes to the same file."""
@@ -128,23 +124,6 @@ class _Events(SqliteEventLogStorage):
         super().dispose()
         self._of_runs.close()
         self._index.close()
-
-    def add_pending_step(
-        self,
-        concurrency_key: str,
-        run_id: str,
-        step_key: str,
-        priority: int | None = None,
-        should_assign: bool = False,  # noqa: FBT001, FBT002 - Dagster's signature
-    ) -> None:
-        """Let a step wait for a slot of a pool, and look for a free slot once more.
-
-        Dagster looks before. A slot that is freed between its look and this row is offered to nobody: the runs of the
-        pool would wait until a further run of it ends. A step that is offered a slot still has to take one.
-        """
-        super().add_pending_step(concurrency_key, run_id, step_key, priority, should_assign)
-        if not should_assign and self.has_unassigned_slots(concurrency_key):
-            self.assign_pending_steps([concurrency_key])
 
     @contextmanager
     def _connect(self, shard: str) -> Iterator[Connection]:

@@ -148,52 +148,6 @@ def test_events_of_more_runs_than_stay_open_are_all_there(home):
         assert all(sum(log.message == "here" for log in instance.all_logs(run.run_id)) == 2 for run in runs)
 
 
-def a_slot_freed_between_look_and_wait(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether a step takes the only slot that another one gave back between the look for a slot and the wait."""
-    storage = instance.event_log_storage
-    storage.set_concurrency_slots("pool", 1)
-    assert storage.claim_concurrency_slot("pool", "first", "step").is_claimed
-    look = storage.has_unassigned_slots
-
-    def looked(pool: str) -> bool:
-        found = look(pool)
-        monkeypatch.setattr(storage, "has_unassigned_slots", look)
-        storage.free_concurrency_slots_for_run("first")
-        return found
-
-    monkeypatch.setattr(storage, "has_unassigned_slots", looked)
-    storage.claim_concurrency_slot("pool", "second", "step")
-    return storage.claim_concurrency_slot("pool", "second", "step").is_claimed
-
-
-@pytest.mark.parametrize("ours", [True, False])
-def test_a_slot_that_is_freed_while_a_step_begins_to_wait_is_taken(home, monkeypatch, ours):
-    """Dagster's own storage offers it to nobody; once that is mended, ours need not look again."""
-    with opened(home, ours=ours) as instance:
-        assert a_slot_freed_between_look_and_wait(instance, monkeypatch) is ours
-
-
-def test_as_many_steps_as_slots_work_at_once_whoever_looked_when(home):
-    """Of eight threads, which take and free two slots, no more than two hold one; all had their turn."""
-    holding, most = set[str](), list[int]()
-
-    def work(run: str) -> None:
-        assert wait_until(lambda: storage.claim_concurrency_slot("pool", run, "step").is_claimed)
-        holding.add(run)
-        most.append(len(holding))
-        holding.discard(run)
-        storage.free_concurrency_slot_for_step(run, "step")
-
-    with opened(home) as instance:
-        storage = instance.event_log_storage
-        storage.set_concurrency_slots("pool", 2)
-        with ThreadPoolExecutor(8) as threads:
-            list(threads.map(work, [f"run {number}" for number in range(24)]))
-        assert len(most) == 24
-        assert max(most) <= 2
-        assert not storage.get_concurrency_info("pool").pending_steps
-
-
 def test_a_wiped_history_is_written_again(home):
     """No open connection keeps a deleted file."""
     with opened(home) as instance:
