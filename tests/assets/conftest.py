@@ -25,7 +25,7 @@ SILVER_AND_GOLD = f"{BOTH_OF_GOLD}, silver/visits"
 """What the run of a late date is called: gold is corrected with silver."""
 
 OF_ARRAYS = {"gold/sessions", "silver/sessions_pending"}
-"""Tables of structs in arrays, of which a trace does not tell the fields apart: it names more columns than there are."""
+"""Tables of structs in arrays: a trace takes such a column as a whole, and names more inputs than a field has."""
 
 
 def day(number: int) -> str:
