@@ -1,4 +1,6 @@
-"""Wait of a step for a slot of its pool: two faults of Dagster 1.13, mended in each process that loads definitions.
+"""Waits of steps for slots of pools, with two faults of Dagster 1.13 mended.
+
+Definitions are loaded in each process that executes a run: there the faults are mended.
 
 *A slot that nobody is offered.* A step that comes to a pool looks for a free slot, and then begins to wait. A slot that
 is freed in between is offered to none, and all steps of the pool wait until a further run of it ends.
@@ -27,13 +29,13 @@ WITHOUT_LOOK = SqlEventLogStorage.add_pending_step
 
 
 def mend_waiting() -> None:
-    """Let steps of this process look for a free slot after they began to wait, and sleep until the next look."""
+    """Mend the waits of steps in this process."""
     setattr(InstanceConcurrencyContext, _INTERVAL, _seconds_to_next_look)
     setattr(SqlEventLogStorage, _BEGIN, _wait_and_look)
 
 
 def _seconds_to_next_look(waiting: InstanceConcurrencyContext) -> float:
-    """Return the seconds until the next look for a slot; 0 if it is due."""
+    """Return the seconds until the next look for a slot, at least 0."""
     looks = waiting._pending_timeouts.values()
     return max(0.0, min(looks, default=0.0) - time.time())  # noqa: TID251 - Dagster's looks are of this clock
 

@@ -70,7 +70,7 @@ class Value:
         )
 
     def chosen_by(self, causes: frozenset[Cause]) -> Value:
-        """Return the origin of one of several such values of a group; fields keep the inputs of their own."""
+        """Return the origin of a value chosen from a group of rows, field by field."""
         flat = self.changed("AGGREGATION")
         found = replace(flat, indirect=flat.indirect | causes)
         if self.others:

@@ -140,7 +140,7 @@ def require_sample(sample: float, sample_by: Sequence[str]) -> None:
 def with_sample(
     rows: DataFrame, columns: Sequence[ProfiledColumn], sample: float, sample_by: Sequence[str]
 ) -> tuple[DataFrame, Sequence[ProfiledColumn]]:
-    """Return the rows with a mark of the sample and a copy of each value in the sample, and the columns with it; lazy.
+    """Return rows with copies of the sampled values, and the columns that read the copies; lazy.
 
     An observed aggregate is evaluated for each row by an interpreter, 40 to 80 ns even if it sees no value: it must not
     look for the sample itself. The copies are made by generated code.
