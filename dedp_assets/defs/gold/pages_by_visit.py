@@ -34,10 +34,7 @@ AUDITS = (Audit.all_read("every_page_is_on_a_way", "pages_shown", "size(pages)")
     about=About(
         owner="team:web-analytics",
         used_by="whoever designs the site, who looks at ways through it",
-        derived={
-            "pages": ["page", "event_time", "visit_id"],
-            **dict.fromkeys(("started_at", "ended_at"), ("event_time",)),
-        },
+        derived={"pages": ["page"], **dict.fromkeys(("started_at", "ended_at"), ("event_time",))},
     ),
     patterns=[aggregate_locally, overwrite_partition],
     code_version="1",

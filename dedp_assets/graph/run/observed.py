@@ -131,7 +131,7 @@ class StepLineage:
         )
 
     def _origins(self, name: str) -> dict[str, list[ColumnInput]]:
-        """Return the origins of columns in the opened tables: as observed, or else as declared."""
+        """Return the origins of columns in the opened tables: observed, or declared if opaque or constant."""
         places = {each.spec.name: _place_at(each.location) for each in self._opened}
         declared, observed = self._work.lineage.get(name), self._observed(name)
         origins = {
@@ -142,7 +142,7 @@ class StepLineage:
             ]
             for column, found in (declared.deps_by_column.items() if declared else ())
         }
-        known = {} if observed is None else {c: each for c, each in observed.columns.items() if each.inputs}
+        known = {} if observed is None else {c: e for c, e in observed.columns.items() if e.inputs and not e.opaque}
         return origins | {
             column: [
                 ColumnInput(namespace=place[0], name=place[1], column=each.path, subtype=each.transformation)

@@ -73,16 +73,16 @@ class ProfiledColumn:
     Attributes:
         path: name in the profile, ``address.city`` for a field.
         value: SQL that reads the value.
-        seen: SQL that reads the value as sketches see it: NULL in rows outside of a sample.
         kind: Spark type.
         is_personal: whether no value of the column may be kept.
+        copy: name of the column with the values of a sample, NULL in other rows; empty without a sample.
     """
 
     path: str
     value: str
-    seen: str
     kind: T.DataType
     is_personal: bool
+    copy: str = ""
 
     @property
     def type(self) -> str:
@@ -94,7 +94,7 @@ class ProfiledColumn:
 def profiled_columns(schema: T.StructType, personal: Collection[str] = ()) -> list[ProfiledColumn]:
     """List the columns of a schema and the fields within structs; fields of personal columns are personal."""
     hidden = {name.lower() for name in personal}
-    tops = [_column(_part(f.name), identifier(f.name), f.dataType, f.name.lower() in hidden) for f in schema]
+    tops = [ProfiledColumn(_part(f.name), identifier(f.name), f.dataType, f.name.lower() in hidden) for f in schema]
     return [each for top in tops for each in _with_fields(top)]
 
 
@@ -103,13 +103,13 @@ def profile_expressions(columns: Sequence[ProfiledColumn]) -> dict[str, str]:
 
     Sketches are of the sampled rows, counts and bounds of all rows.
     """
-    of_sample = any(column.seen != column.value for column in columns)
+    of_sample = any(column.copy for column in columns)
     found = {ROWS: "count(1)", _SAMPLED: count_where(_SAMPLED if of_sample else "true")}
     for number, column in enumerate(columns):
         measures = {"nulls": count_where("{value} IS NULL"), **_measures(column.kind)}
         for name, sql in measures.items():
             if name == "nulls" or not column.is_personal or name in _PERSONAL:
-                found[f"{_FIGURE}{number}_{name}"] = sql.format(value=column.value, seen=column.seen)
+                found[f"{_FIGURE}{number}_{name}"] = sql.format(value=column.value, seen=column.copy or column.value)
     return found
 
 
@@ -140,7 +140,7 @@ def require_sample(sample: float, sample_by: Sequence[str]) -> None:
 def with_sample(
     rows: DataFrame, columns: Sequence[ProfiledColumn], sample: float, sample_by: Sequence[str]
 ) -> tuple[DataFrame, Sequence[ProfiledColumn]]:
-    """Return rows with copies of the sampled values, and the columns that read the copies; lazy.
+    """Return rows with copies of the sampled values, and the columns with the names of copies; lazy.
 
     An observed aggregate is evaluated for each row by an interpreter, 40 to 80 ns even if it sees no value: it must not
     look for the sample itself. The copies are made by generated code.
@@ -154,20 +154,16 @@ def with_sample(
     # A seed of its own: a table that is laid out by the same hash would give whole files or nothing.
     key = ", ".join(["'sample'", *map(identifier, sample_by)])
     chosen = F.expr(f"pmod(xxhash64({key}), {_MILLION}) < {round(sample * _MILLION)}")
-    seen = [replace(column, seen=f"{_FIGURE}{number}_seen") for number, column in enumerate(columns)]
-    copies = [F.expr(f"CASE WHEN {_SAMPLED} THEN {column.value} END").alias(column.seen) for column in seen]
-    return rows.withColumn(_SAMPLED, chosen).select("*", *copies), seen
+    copied = [replace(column, copy=f"{_FIGURE}{number}_copy") for number, column in enumerate(columns)]
+    copies = [F.expr(f"CASE WHEN {_SAMPLED} THEN {column.value} END").alias(column.copy) for column in copied]
+    return rows.withColumn(_SAMPLED, chosen).select("*", *copies), copied
 
 
 def _with_fields(column: ProfiledColumn) -> Iterator[ProfiledColumn]:
     yield column
     for field in column.kind.fields if isinstance(column.kind, T.StructType) else ():
         path, value = f"{column.path}.{_part(field.name)}", f"{column.value}.{identifier(field.name)}"
-        yield from _with_fields(_column(path, value, field.dataType, column.is_personal))
-
-
-def _column(path: str, value: str, kind: T.DataType, is_personal: bool) -> ProfiledColumn:  # noqa: FBT001 - of the schema
-    return ProfiledColumn(path, value, value, kind, is_personal)
+        yield from _with_fields(ProfiledColumn(path, value, field.dataType, column.is_personal))
 
 
 def _part(name: str) -> str:

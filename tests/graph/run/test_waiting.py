@@ -1,6 +1,7 @@
 """Waits of steps for a slot of their pool."""
 
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import dagster as dg
 import pytest
@@ -52,12 +53,13 @@ def test_a_slot_that_is_freed_while_a_step_begins_to_wait_is_taken(storage, monk
 
 
 def test_as_many_steps_as_slots_work_at_once_whoever_looked_when(storage):
-    """Of eight threads, which take and free two slots, no more than two hold one; all had their turn."""
+    """Of eight threads, which take and free two slots, two at most hold one at the same time; all had their turn."""
     holding, most = set[str](), list[int]()
 
     def work(run: str) -> None:
         assert wait_until(lambda: storage.claim_concurrency_slot("pool", run, "step").is_claimed)
         holding.add(run)
+        Event().wait(0.01)  # or nobody else would have one at the same time
         most.append(len(holding))
         holding.discard(run)
         storage.free_concurrency_slot_for_step(run, "step")
@@ -66,5 +68,5 @@ def test_as_many_steps_as_slots_work_at_once_whoever_looked_when(storage):
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(work, [f"run {number}" for number in range(24)]))
     assert len(most) == 24
-    assert max(most) <= 2
+    assert max(most) == 2
     assert not storage.get_concurrency_info("pool").pending_steps

@@ -409,7 +409,8 @@ def test_a_sample_is_sketched_and_all_rows_are_counted_for_each_type(make_table,
 
 
 def counted(column):
-    return column.rows, column.nulls, column.nans, column.infinities, column.empties, column.minimum, column.longest
+    bounds = column.minimum, column.maximum, column.shortest, column.longest
+    return column.rows, column.nulls, column.nans, column.infinities, column.empties, *bounds
 
 
 def sketched(column):
