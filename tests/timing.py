@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if worker or config.getoption("dist", "no") == "no":
         config.pluginmanager.register(_Meter(config), "meter")
     if not worker:
-        config.pluginmanager.register(_Budgets(config), "budgets")
+        config.pluginmanager.register(Budgets(config), "budgets")
 
 
 class _Meter:
@@ -102,7 +102,7 @@ class _Meter:
         return report
 
 
-class _Budgets:
+class Budgets:
     """The charges of all tests by file."""
 
     def __init__(self, config: pytest.Config) -> None:
@@ -113,7 +113,9 @@ class _Budgets:
         self.speeds: list[float] = []
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Add one report."""
+        """Add one report; that of a test process that died has no charge."""
+        if not hasattr(report, "charged"):
+            return
         file = _file(report.nodeid)
         self.worked[file] += report.duration
         self.charged[file] += report.charged

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 
 import pytest
+from _pytest.reports import CollectReport
 
 from dedp_assets.resources.environments import CHECKOUT
 from tests.running import WITH_DAEMONS
-from tests.timing import refused
+from tests.timing import Budgets, refused
 
 TESTS = sorted((CHECKOUT / "tests").rglob("test_*.py"))
 
@@ -38,6 +39,13 @@ def test_a_budget_of_a_files_own_is_of_the_whole_file_and_has_a_reason(path):
     assert (more, text.count("mark.budget(")) == ([], 1)
     assert seconds > 20
     assert len(reason.split()) > 3
+
+
+def test_a_report_without_a_charge_is_not_added(pytestconfig):
+    """So reports pytest-xdist the test during which its process died: a failed test, and the run goes on."""
+    budgets = Budgets(pytestconfig)
+    budgets.pytest_runtest_logreport(CollectReport("tests/a.py::test_b", "failed", longrepr=None, result=None))
+    assert not budgets.charged
 
 
 def test_files_with_daemons_are_there():
