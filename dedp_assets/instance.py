@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import psutil
 import yaml
 
 from dedp_assets.graph.catalogue.selections import checks_of
 from dedp_assets.graph.run.failures import BEYOND_APPROVAL, failure_told, step_failures
-from dedp_assets.graph.run.run_tags import CAUSE, process_of, refusals
+from dedp_assets.graph.run.run_tags import CAUSE, process_of, refusals, running_process_of
 from dedp_assets.inprocess import execute
 from dedp_assets.patterns.delta import Commit, Ledger
 from dedp_assets.project import project
@@ -88,8 +89,8 @@ def close_abandoned(instance: dg.DagsterInstance, *, nobody_else_runs: bool = Fa
     """
     closed = []
     for run in instance.get_runs(dg.RunsFilter(statuses=_OPEN)):
-        process = _process_of(instance, run)
-        gone = nobody_else_runs if process is None else not _alive(process)
+        lives = _process_lives(instance, run)
+        gone = nobody_else_runs if lives is None else not lives
         # What a process that is gone wrote of its run's end may be newer than what was read above.
         if gone and (now := instance.get_run_by_id(run.run_id)) and now.status in _OPEN:
             instance.report_run_failed(run, "the process that ran it is gone")
@@ -99,13 +100,13 @@ def close_abandoned(instance: dg.DagsterInstance, *, nobody_else_runs: bool = Fa
     return closed
 
 
-def _process_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int | None:
-    """Return the process id of a run: from the tag of a command's run, or a daemon run's first event."""
-    if process := process_of(run):
-        return process
+def _process_lives(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool | None:
+    """Return whether the process lives that a tag or the first event of a run names; ``None`` without."""
+    if process_of(run) is not None:
+        return running_process_of(run) is not None
     events = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT)
     metadata = [log.dagster_event.engine_event_data.metadata for log in events if log.dagster_event]
-    return next((int(str(each["pid"].value)) for each in metadata if "pid" in each), None)
+    return next((psutil.pid_exists(int(str(each["pid"].value))) for each in metadata if "pid" in each), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,13 +285,3 @@ def _published(ledger: Ledger, key: str) -> Commit | None:
         return None
     records = ((commit, commit.record) for commit in ledger.history())
     return next((c for c, record in records if record and "".join(record.partition.values()) == key), None)
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True

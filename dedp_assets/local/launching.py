@@ -8,7 +8,6 @@ is launched as Dagster does it.
 
 from __future__ import annotations
 
-import os
 import runpy
 import signal
 import sys
@@ -24,7 +23,7 @@ import psutil
 from dagster._core.launcher import LaunchRunContext  # noqa: TID251
 from dagster._grpc.types import ExecuteRunArgs
 
-from dedp_assets.graph.run.run_tags import process_of, ran_by
+from dedp_assets.graph.run.run_tags import process_of, ran_by, running_process_of
 from dedp_assets.project import project
 from dedp_assets.resources.environments import settings
 
@@ -60,11 +59,10 @@ class ForkingRunLauncher(dg.DefaultRunLauncher):
     def terminate(self, run_id: str) -> bool:
         """Interrupt the process of a run; return whether a process was interrupted."""
         run = self._instance.get_run_by_id(run_id)
-        process = process_of(run) if run and not run.is_finished else None
-        if run is None or process is None:
+        if run is None or run.is_finished or process_of(run) is None:
             return bool(super().terminate(run_id))  # type: ignore[no-untyped-call]
         self._instance.report_run_canceling(run)
-        return _interrupt(process)
+        return _interrupt(run)
 
 
 def _execute(command: Sequence[str]) -> None:
@@ -73,13 +71,14 @@ def _execute(command: Sequence[str]) -> None:
     runpy.run_module("dagster", run_name="__main__")
 
 
-def _interrupt(process: int) -> bool:
-    """Interrupt a forked process, unless the process id now belongs to another program."""
+def _interrupt(run: dg.DagsterRun) -> bool:
+    """Interrupt a forked process of a run, unless the process id now belongs to another program."""
+    process = running_process_of(run)
     try:
-        if "multiprocessing.forkserver" not in " ".join(psutil.Process(process).cmdline()):
+        if process is None or "multiprocessing.forkserver" not in " ".join(process.cmdline()):
             return False
-        os.kill(process, signal.SIGINT)
-    except (psutil.NoSuchProcess, ProcessLookupError):
+        process.send_signal(signal.SIGINT)
+    except psutil.NoSuchProcess:
         return False
     return True
 

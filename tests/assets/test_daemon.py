@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import dagster as dg
+import psutil
 import pytest
 
 from dedp_assets.resources.environments import CHECKOUT, child_environment, settings
@@ -50,10 +51,11 @@ def daemon(home, workspace=CHECKOUT / "workspace.yaml", **more):
             stderr=log,
             start_new_session=True,
         )
+    process = psutil.Process(started.pid)
     try:
         yield started
     finally:
-        kill({started.pid, *descendants(started.pid)})
+        kill({process, *descendants(process)})
         started.wait(timeout=60)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from pathlib import Path
 
 import dagster as dg
+import psutil
 import pytest
 import yaml
 from dagster._core.execution.backfill import PartitionBackfill  # noqa: TID251 - the public way is a web server
@@ -104,10 +104,11 @@ def story(spark, tmp_path_factory):
         roomy(home)
         with daemon(home, **more) as process:
             seen.until(lambda: len(seen.committed()) >= 8 and seen.runs(UNDER_WAY))
-            processes = descendants(process.pid)
-            kill({process.pid, *processes})
+            tree = psutil.Process(process.pid)
+            processes = {tree, *descendants(tree)}
+            kill(processes)
             process.wait()
-            assert wait_until(lambda: not any(Path("/proc", str(each)).exists() for each in processes))
+            assert wait_until(lambda: not any(each.is_running() for each in processes))
         killed = {run.run_id for run in seen.runs(UNDER_WAY)}
         with world_in(home):  # a new start closes the runs whose process is gone
             roomy(home)

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import dagster as dg
+import psutil
 import pytest
 import yaml
 
@@ -115,10 +116,11 @@ def world(tmp_path_factory):
         queued = [run.status.value for run in world.runs(TOTALS)]
         assert queued == ["QUEUED"] * len(DAYS)
         daemon = world.start("dagster-daemon", "run")
+        process = psutil.Process(daemon.pid)
         try:
             yield world
         finally:
-            kill({daemon.pid, *descendants(daemon.pid)})
+            kill({process, *descendants(process)})
             daemon.wait(timeout=60)
             world.instance.dispose()
 

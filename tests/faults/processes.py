@@ -1,35 +1,35 @@
-"""Process trees, by process id: who descends from whom, and whether they are gone."""
+"""Process trees: who descends from whom, and whether they are gone.
+
+A process is known by its id and its start, as psutil does: the kernel uses an id again, also for a thread, and a signal
+to the id of a thread ends the process of that thread.
+"""
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from pathlib import Path
+
+import psutil
 
 
-def descendants(process: int) -> set[int]:
-    """Ids of all processes below one, over sessions and process groups."""
-    parents = {int(stat.parent.name): _stat(stat)[1] for stat in Path("/proc").glob("[0-9]*/stat")}
-    found, generation = set[int](), {process}
-    while generation:
-        generation = {child for child, parent in parents.items() if int(parent) in generation} - found
-        found |= generation
-    return found
+def descendants(process: psutil.Process) -> set[psutil.Process]:
+    """All processes below one, over sessions and process groups."""
+    with suppress(psutil.NoSuchProcess):
+        return set(process.children(recursive=True))
+    return set()
 
 
-def command(process: int) -> str:
+def command(process: psutil.Process) -> str:
     """Command line of a process; empty if it is gone."""
-    with suppress(OSError):
-        return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    with suppress(psutil.NoSuchProcess):
+        return " ".join(process.cmdline())
     return ""
 
 
-def living(processes: Iterable[int]) -> set[int]:
+def living(processes: Iterable[psutil.Process]) -> set[psutil.Process]:
     """Those that still run; one that only waits to be reaped does not."""
-    return {process for process in processes if _stat(Path(f"/proc/{process}/stat"))[0] not in "ZX"}
+    return {process for process in processes if _status(process) not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)}
 
 
 def wait_until(condition: Callable[[], object], *, seconds: float = 180) -> bool:
@@ -42,16 +42,16 @@ def wait_until(condition: Callable[[], object], *, seconds: float = 180) -> bool
     return False
 
 
-def kill(processes: Iterable[int]) -> None:
-    """End what is left of some processes, each by its id."""
+def kill(processes: Iterable[psutil.Process]) -> None:
+    """End what is left of some processes."""
     for process in living(processes):
-        with suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
-def _stat(path: Path) -> tuple[str, str]:
-    """State and parent; ``X`` for a process that is gone."""
-    with suppress(OSError):
-        state, parent = path.read_text().rpartition(")")[2].split()[:2]
-        return state, parent
-    return "X", "0"
+def _status(process: psutil.Process) -> str:
+    """State of a process; dead for one whose id is used again."""
+    with suppress(psutil.NoSuchProcess):
+        if process.is_running():
+            return str(process.status())
+    return str(psutil.STATUS_DEAD)

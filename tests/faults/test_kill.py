@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import subprocess
 import sys
 
 import dagster as dg
+import psutil
 import pytest
 
 from dedp_assets.graph.run.run_tags import process_of
@@ -73,15 +72,16 @@ def killed_at(world, point, table):
     output, everything = (world.settings.home / "output").open("wb"), set()
     command = [sys.executable, "-m", "tests.faults.killed", point, table, str(reached)]
     with output, subprocess.Popen(command, cwd=CHECKOUT, env=environment, stdout=output, stderr=output) as run:
+        process = psutil.Process(run.pid)
         try:
             assert wait_until(lambda: reached.exists() or run.poll() is not None)
             assert reached.exists(), (world.settings.home / "output").read_text()
-            everything = descendants(run.pid)
-            os.kill(run.pid, signal.SIGKILL)
+            everything = descendants(process)
+            process.kill()
             run.wait()
             assert wait_until(lambda: not living(everything), seconds=60), "the engine outlives its run"
         finally:
-            kill({run.pid, *everything, *descendants(run.pid)})
+            kill({process, *everything, *descendants(process)})
     return run.pid
 
 

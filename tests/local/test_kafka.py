@@ -8,6 +8,7 @@ import uuid
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 from confluent_kafka import Producer
 
@@ -44,7 +45,7 @@ def test_a_broker_ends_with_its_process_and_starts_again_with_what_it_kept(test_
         producer = Producer(client(kafka.bootstrap))
         producer.produce(kafka.topic, "a")
         assert producer.flush(30) == 0
-        before, process = kafka.describe(), made.process.pid
+        before, process = kafka.describe(), psutil.Process(made.process.pid)
         assert set(re.findall(r"//([^:]+):", (made.folder / "server.properties").read_text())) == {"127.0.0.1"}
         made.stop()
         assert (living({process}), listens(made.port)) == (set(), False)

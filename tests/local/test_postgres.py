@@ -10,6 +10,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import psycopg
 import pytest
 
@@ -50,8 +51,8 @@ def test_our_own_server_starts_answers_stops_and_keeps_what_it_holds(home):
     """It listens where it was told to, is the same one for a second start, and its data outlive a stop."""
     port = free_port()
     made = server.start(home, port=port)
-    first = process(home)
-    assert (made.port, made.host, server.start(home), process(home)) == (port, "127.0.0.1", made, first)
+    first = psutil.Process(process(home))
+    assert (made.port, made.host, server.start(home), process(home)) == (port, "127.0.0.1", made, first.pid)
     with made.connect() as connection:
         connection.execute("CREATE TABLE kept AS SELECT 1 AS n")
         assert connection.execute("SHOW wal_level").fetchone() == ("logical",)

@@ -9,8 +9,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import urllib.request
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -18,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 import dagster as dg
+import psutil
 import pytest
 from dagster._core.events import EngineEventData  # noqa: TID251 - what the daemon's runs write of themselves
 from deltalake import DeltaTable
@@ -152,11 +155,11 @@ def platform_up(folder):
             stderr=output,
             start_new_session=True,
         )
-    everything = set()
+    tree, everything = psutil.Process(up.pid), set()
     try:
-        yield Up(up, folder / "home", ports, said.read_text, everything)
+        yield Up(up, tree, folder / "home", ports, said.read_text, everything)
     finally:
-        kill({*everything, *descendants(up.pid), up.pid})
+        kill({*everything, *descendants(tree), tree})
         up.wait(timeout=60)
 
 
@@ -165,6 +168,7 @@ class Up:
     """A platform that runs: its process, where it works, what it says, and every process that was seen of it."""
 
     process: subprocess.Popen
+    tree: psutil.Process
     home: Path
     ports: dict
     said: Callable[[], str]
@@ -174,14 +178,18 @@ class Up:
         """Whether it said something, so many times."""
 
         def found():
-            self.everything.update({self.process.pid, *descendants(self.process.pid)})
+            self.see()
             return self.process.poll() is not None or self.said().count(words) >= times
 
         return wait_until(found, seconds=seconds) and self.said().count(words) >= times
 
+    def see(self):
+        """Add the processes that run now to every process that was seen."""
+        self.everything.update({self.tree, *descendants(self.tree)})
+
     def find(self, words):
         """The server whose command line has these words."""
-        return min(process for process in descendants(self.process.pid) if words in command(process))
+        return min((each for each in descendants(self.tree) if words in command(each)), key=lambda each: each.pid)
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +228,7 @@ def test_what_is_killed_comes_back_and_a_run_in_flight_is_asked_for_again(platfo
     """Every server once, the engine in the midst of a run; the day is loaded in one commit, with all of its rows."""
     assert platform.says(f"started   daily_visits {DAY}"), platform.said()
     for name, words in SERVERS.items():
-        os.kill(platform.find(words), signal.SIGKILL)
+        platform.find(words).kill()
         assert platform.says(f"restart   {name} died and is started again; its log: {platform.home}/logs/{name}.log")
     for name in set(SERVERS) - {"daemon"}:
         assert platform.says(f"ready     {name}: ", times=2), platform.said()
@@ -263,7 +271,7 @@ def run_while_killed(platform, ask, started, *, table, kills):
     with table_lock(Ledger(platform.home / "lakehouse" / table).store, timeout_seconds=60):
         ask()
         assert platform.says(f"started   {started}", seconds=600), platform.said()
-        os.kill(platform.find(SERVERS[kills]), signal.SIGKILL)
+        platform.find(SERVERS[kills]).kill()
         for told, before in known.items():
             assert platform.says(told, times=before + 1, seconds=600), platform.said()
     assert platform.says(f"done      {started}", seconds=600), platform.said()
@@ -309,7 +317,7 @@ def test_two_locations_are_restarted_apart_from_each_other(platform):
 @pytest.mark.slow
 def test_ctrl_c_ends_every_process_of_up(platform):
     """After the signal that a terminal sends nothing is left, and the last line says so."""
-    platform.everything.update({platform.process.pid, *descendants(platform.process.pid)})
+    platform.see()
     os.killpg(platform.process.pid, signal.SIGINT)
     assert platform.process.wait(timeout=90) == 0
     assert not living(platform.everything), [command(process) for process in living(platform.everything)]
@@ -361,6 +369,18 @@ def test_a_run_whose_process_is_gone_is_closed(a_started_run, dead, status):
     said = [entry.dagster_event.message for entry in instance.all_logs(run)]
     assert "the process that ran it is gone" in said
     assert close_abandoned(instance) == []
+
+
+@pytest.mark.parametrize("as_thread", [False, True])
+def test_a_run_is_closed_though_its_process_number_is_used_again(a_started_run, as_thread):
+    """By another process, as after a start of the machine, or by a thread, which has a number of a process on Linux."""
+    run, instance = a_started_run(os.getpid())
+    with ThreadPoolExecutor() as threads:
+        number = threads.submit(threading.get_native_id).result() if as_thread else os.getpid()
+        tag, value = next(iter(ran_by(os.getpid(), run).items()))
+        assert value == f"{os.getpid()} {run} {value.split()[-1]}"
+        instance.add_run_tags(run, {tag: f"{number} {run}" if as_thread else f"{number} {run} 1.00"})
+        assert close_abandoned(instance) == [run]
 
 
 def test_a_run_of_the_daemon_whose_process_is_gone_is_closed(a_started_run, dead):

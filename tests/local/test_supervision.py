@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
+import psutil
 import pytest
 
 from dedp_assets.resources.environments import CHECKOUT
@@ -51,25 +51,26 @@ def kept(tmp_path, settled=1, retries=3, hourly=100, **programs):
         up = subprocess.Popen(
             [sys.executable, "-c", KEEP, *words], cwd=CHECKOUT, stdout=output, stderr=output, start_new_session=True
         )
-    seen = set()
+    process, seen = psutil.Process(up.pid), set()
     try:
-        assert wait_until(lambda: seen.update(descendants(up.pid)) or up.poll() is not None or "up" in said.read_text())
+        assert wait_until(
+            lambda: seen.update(descendants(process)) or up.poll() is not None or "up" in said.read_text()
+        )
         yield up, said.read_text
         assert wait_until(lambda: up.poll() is not None, seconds=60), said.read_text()
         assert not running(tmp_path)
     finally:
-        kill({*seen, *descendants(up.pid), up.pid, *running(tmp_path)})
+        kill({*seen, *descendants(process), process, *running(tmp_path)})
         up.wait()
 
 
 def running(tmp_path):
     """Every process that was started below a supervision, orphans included."""
-    mark = f"DEDP_PLATFORM={tmp_path / 'logs'}".encode()
     found = set()
-    for environ in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):
-            if mark in environ.read_bytes().split(b"\0"):
-                found.add(int(environ.parent.name))
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get("DEDP_PLATFORM") == str(tmp_path / "logs"):
+                found.add(process)
     return living(found)
 
 
@@ -77,7 +78,7 @@ def program(up, text):
     """The process that runs a program's text, once there is one."""
 
     def find():
-        return [p for p in descendants(up.pid) if command(p).endswith(f"-c {text} ")]
+        return [p for p in descendants(psutil.Process(up.pid)) if command(p).endswith(f"-c {text}")]
 
     assert wait_until(find, seconds=30)
     return find()[0]
@@ -87,7 +88,7 @@ def test_what_is_killed_comes_back_and_is_said_in_one_line(tmp_path):
     """Its neighbour goes on."""
     with kept(tmp_path, one=STAYS, other=f"{STAYS} ") as (up, said):
         one, other = program(up, STAYS), program(up, f"{STAYS} ")
-        os.kill(one, signal.SIGKILL)
+        one.kill()
         assert wait_until(lambda: "died" in said(), seconds=30)
         assert program(up, STAYS) != one
         assert program(up, f"{STAYS} ") == other
@@ -130,8 +131,8 @@ def test_if_the_supervisor_is_killed_everything_ends(tmp_path):
     """In one sentence that names the log; the servers do not live on as orphans."""
     with kept(tmp_path, one=STAYS, deaf=DEAF) as (up, said):
         program(up, STAYS)
-        (supervisord,) = [p for p in descendants(up.pid) if "local.supervisord" in command(p)]
-        os.kill(supervisord, signal.SIGKILL)
+        (supervisord,) = [p for p in descendants(psutil.Process(up.pid)) if "local.supervisord" in command(p)]
+        supervisord.kill()
     assert said().splitlines()[1:] == [
         f"ended: supervisord, which keeps the servers running, ended; its log: {tmp_path}/logs/supervisord.log"
     ]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import dagster as dg
+import psutil
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import Approval, Provenance
@@ -32,6 +33,7 @@ __all__ = [
     "refusal",
     "refusals",
     "request_of",
+    "running_process_of",
     "event_attributes",
     "unchanged",
 ]
@@ -55,14 +57,48 @@ _LONGEST = 63
 
 
 def ran_by(process: int, run_id: str) -> dict[str, str]:
-    """Return the tag that names a run's process, with the run's id, so that a copied tag does not count."""
-    return {_PROCESS: f"{process} {run_id}"}
+    """Return the tag that names a run's process and the process's start.
+
+    The run's id is in the tag as well, so that a tag that was copied to another run does not count.
+    """
+    try:
+        start = _start(psutil.Process(process))
+    except psutil.NoSuchProcess:  # ended already
+        start = ""
+    return {_PROCESS: f"{process} {run_id} {start}".strip()}
 
 
 def process_of(run: dg.DagsterRun) -> int | None:
-    """Return the process that executes a run, by the run's tags; ``None`` without a tag."""
-    process, _, run_id = run.tags.get(_PROCESS, "").partition(" ")
+    """Return the id of the process that executes a run, by the run's tags; ``None`` without a tag."""
+    process, run_id, _ = _named_process(run)
     return int(process) if run_id == run.run_id else None
+
+
+def running_process_of(run: dg.DagsterRun) -> psutil.Process | None:
+    """Return the process that executes a run, unless the process has ended.
+
+    Ids are used again by other processes and, on Linux, by threads: the start of the process has to be the tag's, too.
+    """
+    number, (*_, start) = process_of(run), _named_process(run)
+    if number is None or not psutil.pid_exists(number):
+        return None
+    try:
+        process = psutil.Process(number)
+        return process if start in ("", _start(process)) else None
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _named_process(run: dg.DagsterRun) -> tuple[str, str, str]:
+    """Return process id, run id and start of the process, as in the run's tag; each empty without a tag."""
+    process, run_id, start, *_ = [*run.tags.get(_PROCESS, "").split(" "), "", "", ""]
+    return process, run_id, start
+
+
+def _start(process: psutil.Process) -> str:
+    """Return the seconds from the start of the machine to the start of a process."""
+    # Not the time of the start: when the clock is set, that is another one.
+    return f"{process.create_time() - psutil.boot_time():.2f}"
 
 
 def refusal(table: str, key: str, sequence: object) -> dict[str, str]:
