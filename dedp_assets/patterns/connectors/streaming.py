@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.relaying import relayed
 from dedp_assets.patterns.delta import Store
@@ -18,6 +18,9 @@ __all__ = ["Ran", "run_available", "error_texts"]
 
 _REMEMBERED = 100
 """Micro-batches of which Spark keeps the progress, as it is configured by default."""
+_STARTS = 3
+_NO_WORKER = "Python worker failed to connect back"
+"""Error of a query whose Python process did not start within 10 s; Spark has no setting for the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class Ran:
 def run_available(stream: DataFrame, sink: Callable[[DataFrame, int], None], checkpoint: Store) -> Ran:
     """Run a stream over the rows available now, with ``sink`` for each micro-batch, to the end.
 
+    A query whose Python process did not start in time is started again, twice at most, and goes on from its checkpoint.
+
     Over Spark Connect the sink runs in a Python process beside the engine, which needs this package and the table's
     folder there.
 
@@ -50,18 +55,18 @@ def run_available(stream: DataFrame, sink: Callable[[DataFrame, int], None], che
         PatternError: what ``sink`` raised.
     """
     writer = stream.writeStream.foreachBatch(sink).option("checkpointLocation", checkpoint.address)
-    try:
-        query = writer.trigger(availableNow=True).start()
+    progress: list[Mapping[str, Any]] = []
+    for starts_left in reversed(range(_STARTS)):
         try:
-            query.awaitTermination()
-            return _counted(query.recentProgress)
-        finally:
-            with suppress(*SPARK_ERRORS):
-                query.stop()
-    except SPARK_ERRORS as error:
-        if refusal := _relayed(error):
-            raise refusal from error
-        raise
+            _run(writer.trigger(availableNow=True), progress)
+            break
+        except SPARK_ERRORS as error:
+            texts = error_texts(error)
+            if refusal := relayed(texts):
+                raise refusal from error
+            if not starts_left or _NO_WORKER not in texts:
+                raise
+    return _counted(progress)
 
 
 def error_texts(error: BaseException) -> str:
@@ -73,12 +78,18 @@ def error_texts(error: BaseException) -> str:
     return str(error) if cause is None else f"{error}\n{error_texts(cause)}"
 
 
+def _run(writer: DataStreamWriter, progress: list[Mapping[str, Any]]) -> None:
+    """Run one query to the end, and add the progress of its micro-batches, also if it fails."""
+    query = writer.start()
+    try:
+        query.awaitTermination()
+    finally:
+        progress += query.recentProgress
+        with suppress(*SPARK_ERRORS):
+            query.stop()
+
+
 def _counted(progress: Sequence[Mapping[str, Any]]) -> Ran:
     dropped = [operator["numRowsDroppedByWatermark"] for batch in progress for operator in batch["stateOperators"]]
     last = [operator["numRowsTotal"] for batch in progress[-1:] for operator in batch["stateOperators"]]
     return Ran(sum(dropped) if len(progress) < _REMEMBERED else None, sum(last) if progress else None)
-
-
-def _relayed(error: BaseException) -> PatternError | None:
-    """Extract the library's error from the text of an engine error; ``None`` if absent."""
-    return relayed(error_texts(error))
