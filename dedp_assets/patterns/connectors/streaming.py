@@ -79,7 +79,7 @@ def error_texts(error: BaseException) -> str:
 
 
 def _run(writer: DataStreamWriter, progress: list[Mapping[str, Any]]) -> None:
-    """Run one query to the end; add the progress of the micro-batches to ``progress``, also of a failed query."""
+    """Run one query to the end; add the progress of all micro-batches, also of a failed query."""
     query = writer.start()
     try:
         query.awaitTermination()
