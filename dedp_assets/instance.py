@@ -101,7 +101,10 @@ def close_abandoned(instance: dg.DagsterInstance, *, nobody_else_runs: bool = Fa
 
 
 def _process_lives(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool | None:
-    """Return whether the process lives that a tag or the first event of a run names; ``None`` without."""
+    """Return whether the recorded process of a run is alive; ``None`` if no process is recorded.
+
+    Recorded in the process tag (runs of commands and forks), or in the first event of a run that Dagster launched.
+    """
     if process_of(run) is not None:
         return running_process_of(run) is not None
     events = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT)

@@ -113,7 +113,7 @@ class Budgets:
         self.speeds: list[float] = []
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Add one report; that of a test process that died has no charge."""
+        """Add the charge of one report; the report of a test process that died has none."""
         if not hasattr(report, "charged"):
             return
         file = _file(report.nodeid)

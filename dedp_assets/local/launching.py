@@ -72,7 +72,7 @@ def _execute(command: Sequence[str]) -> None:
 
 
 def _interrupt(run: dg.DagsterRun) -> bool:
-    """Interrupt a forked process of a run, unless the process id now belongs to another program."""
+    """Interrupt the forked process of a run; return whether a process was interrupted."""
     process = running_process_of(run)
     try:
         if process is None or "multiprocessing.forkserver" not in " ".join(process.cmdline()):

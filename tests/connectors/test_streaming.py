@@ -1,12 +1,15 @@
 """Queries that end at the rows available now: which faults of the engine they outlive, and what they count then."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
+from zipfile import ZipFile
 
+import pyspark
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from dedp_assets.patterns.connectors.streaming import Ran, run_available
+from dedp_assets.patterns.connectors.streaming import _NO_WORKER, Ran, run_available
 from dedp_assets.patterns.core.errors import NotReady
 
 NO_WORKER = StreamingQueryException("[STREAM_FAILED] Query ended: Python worker failed to connect back. SQLSTATE: X")
@@ -20,11 +23,26 @@ def query(end):
 
 
 def run(*starts):
-    """What is counted of queries that start so; the writer that started them."""
+    """A function that runs a stream whose starts give these queries or errors; the starts that it made."""
     stream = Mock()
-    writer = stream.writeStream.foreachBatch.return_value.option.return_value.trigger.return_value
+    with_checkpoint = stream.writeStream.foreachBatch.return_value.option
+    writer = with_checkpoint.return_value.trigger.return_value
     writer.start.side_effect = starts
-    return lambda: run_available(stream, Mock(), SimpleNamespace(address="there")), writer.start
+
+    def ran():
+        try:
+            return run_available(stream, Mock(), SimpleNamespace(address="there"))
+        finally:
+            with_checkpoint.assert_called_once_with("checkpointLocation", "there")
+
+    return ran, writer.start
+
+
+def test_spark_has_the_words_by_which_a_late_process_is_told():
+    """In the class that waits for a Python process: with other words, no query would be started again."""
+    (jar,) = Path(pyspark.__file__).parent.glob("jars/spark-core_*.jar")
+    with ZipFile(jar) as classes:
+        assert _NO_WORKER.encode() in classes.read("org/apache/spark/api/python/PythonWorkerFactory.class")
 
 
 @pytest.mark.parametrize("at_start", [True, False])

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from tests.faults.processes import command, descendants, kill, living
+from tests.faults.processes import command, descendants, kill, living, wait_until
 
 SLEEPS = "import time; time.sleep(600)"
 
@@ -20,7 +20,7 @@ def another():
     with subprocess.Popen([sys.executable, "-c", SLEEPS]) as started:
         process = psutil.Process(started.pid)
         try:
-            yield process, started
+            yield process
         finally:
             kill([process])
 
@@ -28,7 +28,7 @@ def another():
 @pytest.fixture
 def gone():
     """A process that has ended and been reaped."""
-    with another() as (process, _):
+    with another() as process:
         pass
     return process
 
@@ -53,12 +53,11 @@ def test_who_has_the_id_of_a_process_that_is_gone_is_left_alone(gone, as_thread)
 
 def test_a_process_is_found_below_its_parent_until_it_is_killed():
     """A killed one does not live while it waits to be reaped."""
-    with another() as (process, started):
+    with another() as process:
         assert process in descendants(psutil.Process())
         assert command(process).endswith(f"-c {SLEEPS}")
         assert living([process]) == {process}
         kill([process])
-        process.wait(timeout=60)
-        assert started.poll() is not None or process.status() == psutil.STATUS_ZOMBIE
+        assert wait_until(lambda: process.status() == psutil.STATUS_ZOMBIE, seconds=60)
         assert living([process]) == set()
     assert command(process) == ""

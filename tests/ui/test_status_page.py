@@ -6,7 +6,6 @@ A real Chromium does it, the one of the machine. ``DEDP_PICTURES=docs/pictures``
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import replace
 
 import pytest
@@ -15,8 +14,8 @@ from dedp_assets.local.status_server import Pages, serve_pages
 from tests.fixtures import answering
 from tests.helpers import NOW
 from tests.status_page.pages import DAYS, PAGE, Source
+from tests.ui.up import CHROMIUM
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),

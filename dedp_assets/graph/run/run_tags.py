@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 import dagster as dg
@@ -57,9 +58,9 @@ _LONGEST = 63
 
 
 def ran_by(process: int, run_id: str) -> dict[str, str]:
-    """Return the tag that names a run's process and the process's start.
+    """Return the process tag of a run: process id, run id, and start of the process in seconds since boot.
 
-    The run's id is in the tag as well, so that a tag that was copied to another run does not count.
+    The run id tells a tag that was copied to another run.
     """
     try:
         start = _start(psutil.Process(process))
@@ -69,35 +70,33 @@ def ran_by(process: int, run_id: str) -> dict[str, str]:
 
 
 def process_of(run: dg.DagsterRun) -> int | None:
-    """Return the id of the process that executes a run, by the run's tags; ``None`` without a tag."""
-    process, run_id, _ = _named_process(run)
-    return int(process) if run_id == run.run_id else None
+    """Return the process id in the process tag of a run, or ``None``."""
+    tagged = _tagged_process(run)
+    return tagged[0] if tagged else None
 
 
 def running_process_of(run: dg.DagsterRun) -> psutil.Process | None:
-    """Return the process that executes a run, unless the process has ended.
+    """Return the running process in the process tag of a run, or ``None``.
 
-    Ids are used again by other processes and, on Linux, by threads: the start of the process has to be the tag's, too.
+    Other processes, and on Linux threads, get the ids of processes that have ended: id and start have to be the tag's.
     """
-    number, (*_, start) = process_of(run), _named_process(run)
-    if number is None or not psutil.pid_exists(number):
-        return None
-    try:
-        process = psutil.Process(number)
-        return process if start in ("", _start(process)) else None
-    except psutil.NoSuchProcess:
-        return None
+    if tagged := _tagged_process(run):
+        number, start = tagged
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(number)
+            if psutil.pid_exists(number) and start in ("", _start(process)):
+                return process
+    return None
 
 
-def _named_process(run: dg.DagsterRun) -> tuple[str, str, str]:
-    """Return process id, run id and start of the process, as in the run's tag; each empty without a tag."""
+def _tagged_process(run: dg.DagsterRun) -> tuple[int, str] | None:
+    """Return process id and start (empty if unknown) in the process tag of a run, or ``None``."""
     process, run_id, start, *_ = [*run.tags.get(_PROCESS, "").split(" "), "", "", ""]
-    return process, run_id, start
+    return (int(process), start) if run_id == run.run_id else None
 
 
 def _start(process: psutil.Process) -> str:
-    """Return the seconds from the start of the machine to the start of a process."""
-    # Not the time of the start: when the clock is set, that is another one.
+    """Return the start of a process in seconds since boot, which setting the clock does not change."""
     return f"{process.create_time() - psutil.boot_time():.2f}"
 
 

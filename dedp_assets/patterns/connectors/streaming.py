@@ -19,6 +19,7 @@ __all__ = ["Ran", "run_available", "error_texts"]
 _REMEMBERED = 100
 """Micro-batches of which Spark keeps the progress, as it is configured by default."""
 _STARTS = 3
+"""Most starts of a query, the first among them."""
 _NO_WORKER = "Python worker failed to connect back"
 """Error of a query whose Python process did not start within 10 s; Spark has no setting for the time."""
 
