@@ -32,7 +32,7 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 demo: $(VENV)/.ready ## land a week, load it, then late data and a bad batch; FROM=day, or LOG=web server logs
 	@$(BIN)/dedp demo $(if $(LOG),--log $(LOG)) $(if $(FROM),--from $(FROM))
 
-up: $(VENV)/.ready ## Spark engine, PostgreSQL, Kafka, HTTP services, schema registry, status page, Dagster; Ctrl-C ends them
+up: $(VENV)/.ready ## Spark engine, PostgreSQL, Kafka, HTTP services, status page, Dagster; Ctrl-C ends them
 	@$(BIN)/dedp up $(if $(PORT),--port $(PORT)) $(if $(ENGINE_PORT),--engine-port $(ENGINE_PORT)) \
 		$(if $(DATABASE_PORT),--database-port $(DATABASE_PORT)) $(if $(KAFKA_PORT),--kafka-port $(KAFKA_PORT)) \
 		$(if $(SERVICES_PORT),--services-port $(SERVICES_PORT)) $(if $(STATUS_PORT),--status-port $(STATUS_PORT)) \

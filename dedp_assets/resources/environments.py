@@ -19,8 +19,8 @@ variable               meaning                                                  
 ``DEDP_KAFKA``         ``host:port`` of a Kafka broker: visits come by its topic   empty: visits by files
 ``DEDP_KAFKA_TOPIC``   that topic                                                  ``visits``
 ``DEDP_SERVICES``      URL of the HTTP services                                    ones of ``$DEDP_HOME``
-``DEDP_REGISTRY``      where `dedp up` keeps schemas: ``file``, ``postgres``; or  ``file``
-                       the URL of another schema registry, which topics go by
+``DEDP_REGISTRY``      URL of the schema registry that topics go by; ``own``:      none
+                       `dedp up` runs one
 ``DEDP_WEB``           URL of Dagster's webserver, for triggers                    that of ``dedp up``
 ``DEDP_STATUS_PAGE``   URL of the status page, for links in Dagster's UI           that of ``dedp up``
 ``DEDP_ADS_TOPIC``     the topic of the ads that were shown                        ``ads``
@@ -136,8 +136,7 @@ class Settings:
     kafka: str | None = None
     kafka_topic: str = "visits"
     services: str | None = None
-    registry: Literal["file", "postgres"] = "file"
-    registry_url: str | None = field(default=None, repr=False)
+    registry: str = field(default="", repr=False)
     web: str | None = None
     status_page: str | None = None
     ads_topic: str = "ads"
@@ -197,8 +196,7 @@ def settings() -> Settings:
         kafka=env.get("DEDP_KAFKA") or None,
         kafka_topic=env.get("DEDP_KAFKA_TOPIC") or "visits",
         services=env.get("DEDP_SERVICES") or None,
-        registry="postgres" if env.get("DEDP_REGISTRY") == "postgres" else "file",
-        registry_url=_registry_url(env),
+        registry=_registry(env),
         web=env.get("DEDP_WEB") or None,
         status_page=(env.get("DEDP_STATUS_PAGE") or "").rstrip("/") or None,
         ads_topic=env.get("DEDP_ADS_TOPIC") or "ads",
@@ -276,13 +274,11 @@ def _choice(env: Mapping[str, str], name: str, offered: tuple[str, ...]) -> str:
     return value
 
 
-def _registry_url(env: Mapping[str, str]) -> str | None:
-    """Return the URL of an external schema registry, if configured."""
+def _registry(env: Mapping[str, str]) -> str:
+    """Return ``own`` or the URL of a schema registry; empty where none is configured."""
     value = env.get("DEDP_REGISTRY", "").strip()
-    if value in ("", "file", "postgres"):
-        return None
-    if not re.match(r"https?://\S+$", value):
-        raise ValueError(f"DEDP_REGISTRY must be file, postgres, or a URL like http://127.0.0.1:8081, not {value}")
+    if value and not re.match(r"(own|https?://\S+)$", value):
+        raise ValueError(f"DEDP_REGISTRY must be own or a URL like http://127.0.0.1:8081, not {value}")
     return value
 
 

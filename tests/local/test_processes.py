@@ -28,7 +28,7 @@ from deltalake import DeltaTable
 from dedp_assets.cli import main
 from dedp_assets.graph.run.run_tags import ran_by
 from dedp_assets.instance import close_abandoned
-from dedp_assets.local import engine, processes
+from dedp_assets.local import engine, processes, registry
 from dedp_assets.local.ports import free as free_port
 from dedp_assets.patterns.delta import Ledger
 from dedp_assets.patterns.delta.storage.coordination import table_lock
@@ -51,7 +51,7 @@ SERVERS = {
     "database": "bin/postgres -D",
     "services": "sources.services:application",
     "status": "status_server:application",
-    "registry": "registry.app:application",
+    "registry": "quarkus-run.jar",
     # What `dagster code-server start` answers for; the first location is the project's own.
     **{
         f"code_{location.name}" if number else "code": f"info --location-name {location.name}"
@@ -73,6 +73,7 @@ def here(tmp_path, monkeypatch):
     """A home for commands in this process, which may start nothing."""
     for name in ("DEDP_HOME", "DAGSTER_HOME", "JAVA_HOME", "SPARK_LOCAL_IP"):
         monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setenv("DEDP_REGISTRY", "own")
     monkeypatch.setattr(engine, "prepare", lambda _: None)
     monkeypatch.setattr(processes, "supervise", lambda *_, **__: pytest.fail("it was about to start processes"))
     return tmp_path
@@ -118,9 +119,9 @@ def test_ports_that_cannot_work_are_refused_before_anything_starts(here, capsys,
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("named", ["", "http://registry.example"])
+@pytest.mark.parametrize("named", ["", "own", "http://registry.example"])
 def test_topics_go_through_the_registry_that_is_named_or_its_own(here, monkeypatch, named):
-    """Dagster's processes have its address, so that no record goes without its schema; a named one is not served."""
+    """Dagster's processes have the own one's address, so that no record goes without its schema; no other is served."""
     own = {"DEDP_REGISTRY": named, "DEDP_KAFKA": "b:1", "DEDP_SERVICES": "http://s", "DEDP_POSTGRES": "postgresql://d"}
     for name, value in own.items():
         monkeypatch.setenv(name, value)
@@ -133,12 +134,13 @@ def test_topics_go_through_the_registry_that_is_named_or_its_own(here, monkeypat
     monkeypatch.setattr(processes, "supervise", supervise)
     monkeypatch.setattr(processes, "use_java", lambda _: None)
     monkeypatch.setattr(engine, "connect_command", lambda *_: ["spark"])
+    monkeypatch.setattr(registry, "command", lambda *_, **__: ["registry"])
     ports = {name: free_pair() for name in OPTIONS}
     with pytest.raises(StopIteration):
         main(["up", *[str(word) for pair in ports.items() for word in pair]])
-    assert ("registry" in made) == (not named)
-    address = named or f"http://127.0.0.1:{ports['--registry-port']}"
-    assert {made[name].variables["DEDP_REGISTRY"] for name in ("code", "web", "daemon")} == {address}
+    assert ("registry" in made) == (named == "own")
+    own = registry.url(ports["--registry-port"]) if named == "own" else None  # another address is in the environment
+    assert {made[name].variables.get("DEDP_REGISTRY") for name in ("code", "web", "daemon")} == {own}
 
 
 @contextmanager
@@ -150,7 +152,7 @@ def platform_up(folder):
     with said.open("wb") as output:
         up = subprocess.Popen(
             [DEDP, "up", *[str(word) for pair in ports.items() for word in pair]],
-            env=environment(folder / "home", DEDP_TICK_SECONDS="2"),
+            env=environment(folder / "home", DEDP_TICK_SECONDS="2", DEDP_REGISTRY="own"),
             stdout=output,
             stderr=output,
             start_new_session=True,
