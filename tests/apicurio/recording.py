@@ -5,7 +5,7 @@ Made again by a registry in memory, which takes a minute (the archive is an arti
     mvn dependency:get -Dtransitive=false -Dartifact=io.apicurio:apicurio-registry-app:3.3.3:tar.gz:all
     tar xzf apicurio-registry-app-3.3.3-all.tar.gz
     java -Dquarkus.http.host=127.0.0.1 -Dquarkus.http.port=18099 -jar quarkus-run.jar
-    python -m tests.patterns.quality.apicurio http://127.0.0.1:18099
+    python -m tests.apicurio.recording http://127.0.0.1:18099
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-RECORD = Path(__file__).with_name("apicurio.json")
+RECORD = Path(__file__).with_name("verdicts.json")
 """Version of Apicurio, and by type of schema: change -> digest of both schemas, and mode -> verdict or refusal."""
 MODES = ("BACKWARD", "FORWARD")
 _API = "apis/ccompat/v7"

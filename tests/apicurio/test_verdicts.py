@@ -1,4 +1,4 @@
-"""Verdicts on schema changes, held against those of another registry, recorded by ``apicurio``."""
+"""Verdicts on schema changes, held against those of another registry, recorded by ``recording``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft7Validator
 
 from dedp_assets.patterns.quality.schema_compatibility_enforcer import judge_schema
-from tests.patterns.quality.apicurio import MODES, RECORD, digest
+from tests.apicurio.recording import MODES, RECORD, digest
 from tests.patterns.quality.test_avro_compatibility import CHANGES as AVRO
 from tests.patterns.quality.test_json_compatibility import CHANGES as JSON
 from tests.patterns.quality.test_json_compatibility import FINE
