@@ -1,4 +1,4 @@
-"""Apicurio Registry on loopback, for a machine without a schema registry: the server of ``DEDP_REGISTRY=own``."""
+"""Apicurio Registry on loopback: the schema registry of ``DEDP_REGISTRY=own``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""References between Avro schemas of a registry, and texts of schemas with the referenced types inside."""
+"""References between Avro schemas of a registry, and schemas with the referenced types inside."""
 
 from __future__ import annotations
 
