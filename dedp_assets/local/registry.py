@@ -38,7 +38,9 @@ def url(port: int) -> str:
 
 
 def command(settings: Settings, *, port: int) -> list[str]:
-    """Announce the registry's address, and return the command that runs the registry; the first call fetches 158 MB.
+    """Announce the registry's address, and return the command that runs the registry.
+
+    The first call fetches the archive, 158 MB.
 
     Args:
         settings: settings of the home.
@@ -59,7 +61,7 @@ def command(settings: Settings, *, port: int) -> list[str]:
 
 
 def _unpacked(settings: Settings) -> Path:
-    """Unpack the archive at the first call, whole or not at all, and return the jar that starts the registry."""
+    """Return the jar that starts the registry; the first call unpacks the archive, whole or not at all."""
     (archive,) = class_path(settings, "registry")
     folder = archive.parent / "unpacked"
     with FileLock(archive.parent / "unpacking.lock"):
