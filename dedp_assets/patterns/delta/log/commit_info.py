@@ -32,7 +32,8 @@ class Commit:
         note: the commit's user metadata, if that is no commit record.
         transactions: transaction ids the commit moved, with their versions.
         files_added: data files the commit added.
-        files_past: files that only the past needs from here on: data files it removed, and its change data.
+        files_past: files that only the past needs from here on: data files it removed, with their deletion vectors, and
+            its change data.
         rows_added: rows in those files by their statistics, in rows.
         bytes_added: size of those files, in bytes.
         metrics: Delta's operation metrics, as written (strings).

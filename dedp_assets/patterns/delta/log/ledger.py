@@ -17,6 +17,7 @@ from dedp_assets.patterns.delta.log.commit_info import Commit, Glimpse
 from dedp_assets.patterns.delta.log.parsing import actions_of, changed_partitions, parse_glimpse
 from dedp_assets.patterns.delta.log.partition_values import Partition
 from dedp_assets.patterns.delta.log.table_states import TableStates
+from dedp_assets.patterns.delta.log.vectors import vector_file
 
 __all__ = ["Ledger"]
 
@@ -109,6 +110,27 @@ class Ledger(TableStates):
             if self._holds(each):
                 actions += self._read(each, partial(actions_of, self._raw(each)))
         return {action["path"]: action["stats"] for kind, action in actions if kind == "add" and action.get("stats")}
+
+    def vector_files(self) -> set[str] | None:
+        """List the files with deletion vectors of the active data files.
+
+        ``None`` if the log does not tell: it was cleaned up behind a checkpoint that is not of plain Parquet files.
+        """
+        if "deletionVectors" not in self.state().features:
+            return set()
+        checkpoint = self._last_checkpoint()
+        files = self._checkpoint_files(checkpoint) if "v2Checkpoint" not in checkpoint else []
+        if not files and not self._holds(0):
+            return None
+        added = [action for file in files for _, action in self._checkpointed(file, "add")]
+        active = {action["path"]: vector_file(action) for action in added}
+        for version in self._since(int(checkpoint["version"]) if files else -1):
+            pairs = self._read(version, partial(actions_of, self._raw(version)))
+            # A file gets another vector by a commit that removes and adds the file, in any order of lines.
+            for action in (action for kind, action in pairs if kind == "remove"):
+                active.pop(action["path"], None)
+            active |= {action["path"]: vector_file(action) for kind, action in pairs if kind == "add"}
+        return {*filter(None, active.values())}
 
     def moved(self, app_id: str) -> Iterator[Commit]:
         """Find the retained commits that moved the transaction id ``app_id``, newest first."""

@@ -8,9 +8,9 @@ from datetime import datetime
 from urllib.parse import unquote
 
 from dedp_assets.patterns.delta.log.ledger import Ledger
-from dedp_assets.patterns.delta.staging.stages import STAGE, Stage, claim_of
+from dedp_assets.patterns.delta.staging.stages import Stage, claim_of
 from dedp_assets.patterns.delta.storage.coordination import table_lock
-from dedp_assets.patterns.delta.storage.locations import store_at
+from dedp_assets.patterns.delta.storage.locations import STAGE, store_at
 from dedp_assets.patterns.delta.storage.store import Entry
 from dedp_assets.patterns.delta.tables import Table
 
@@ -88,6 +88,7 @@ def _referred(ledger: Ledger) -> set[str]:
 
 def _paths(ledger: Ledger) -> Iterator[str]:
     yield from (file["path"] for file in ledger.state().files())
+    yield from ledger.vector_files() or ()
     for commit in ledger.history():
         yield from commit.files_past
 

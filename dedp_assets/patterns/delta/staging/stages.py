@@ -26,13 +26,10 @@ from dedp_assets.patterns.delta.commit.commits import now_ms
 from dedp_assets.patterns.delta.commit.parquet_statistics import may_be_true
 from dedp_assets.patterns.delta.snapshots.lost_files import require_files
 from dedp_assets.patterns.delta.storage.coordination import has_lock
-from dedp_assets.patterns.delta.storage.locations import Located, literal_path
+from dedp_assets.patterns.delta.storage.locations import STAGE, Located, literal_path
 from dedp_assets.patterns.delta.storage.store import Claim, Store, require
 
-__all__ = ["STAGE", "Stage", "claim_of", "empty_stage", "held_cost", "new_stage", "rows_of", "written"]
-
-STAGE = "staged-"
-"""What begins the names of stages' folders."""
+__all__ = ["Stage", "claim_of", "empty_stage", "held_cost", "new_stage", "rows_of", "written"]
 
 
 @dataclass(frozen=True, slots=True)
