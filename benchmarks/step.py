@@ -68,6 +68,7 @@ class Bronze:
             "source_file",
             "line_number",
             "'on_time' AS timeliness",
+            "CAST(NULL AS BIGINT) AS schema_id",
             f"DATE '{landed_on}' AS landed_on",
             f"to_date({EVENT_TIME}) AS event_date",
         )

@@ -190,8 +190,13 @@ class Up:
         self.everything.update({self.tree, *descendants(self.tree)})
 
     def find(self, words):
-        """The server whose command line has these words."""
-        return min((each for each in descendants(self.tree) if words in command(each)), key=lambda each: each.pid)
+        """The server whose command line has these words, once it has begun its program."""
+
+        def found():
+            return [each for each in descendants(self.tree) if words in command(each)]
+
+        assert wait_until(found, seconds=60), words
+        return min(found(), key=lambda each: each.pid)
 
 
 @pytest.fixture(scope="module")

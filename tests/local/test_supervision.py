@@ -80,7 +80,7 @@ def program(up, text):
     def find():
         return [p for p in descendants(psutil.Process(up.pid)) if command(p).endswith(f"-c {text}")]
 
-    assert wait_until(find, seconds=30)
+    assert wait_until(find, seconds=60)
     return find()[0]
 
 
