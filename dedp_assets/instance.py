@@ -284,7 +284,4 @@ def _table_of(step: str) -> str:
 
 def _published(ledger: Ledger, key: str) -> Commit | None:
     """Return the newest commit of the partition with this key (of the whole table, if empty)."""
-    if not ledger.exists():
-        return None
-    records = ((commit, commit.record) for commit in ledger.history())
-    return next((c for c, record in records if record and "".join(record.partition.values()) == key), None)
+    return ledger.last(lambda commit: commit.record and "".join(commit.record.partition.values()) == key)

@@ -244,7 +244,7 @@ def test_what_is_killed_comes_back_and_a_run_in_flight_is_asked_for_again(platfo
     bronze = platform.home / "lakehouse" / "bronze/visits"
     assert loaded(bronze, "landed_on") == VISITS
     for one in (table, bronze):
-        assert len([commit for commit in Ledger(one).history() if commit.changed and commit.record]) == 1
+        assert len([commit for commit in Ledger(one).newest_first() if commit.changed and commit.record]) == 1
 
 
 def loaded(table, column="event_date"):

@@ -45,7 +45,7 @@ def catch_up_checks(tables: Sequence[LakeTable[...]]) -> list[dg.AssetChecksDefi
         for check in sorted(context.selected_asset_check_keys):
             table = ordered[check.asset_key]
             ledger = context.resources.lake.ledger(table.spec.name)
-            newest = list(islice(ledger.history(), _MOST)) if ledger.exists() else []
+            newest = list(islice(ledger.newest_first(), _MOST))
             durations = [seconds for _, seconds in durations_of(reversed(newest))]
             finding = judge_catch_up(durations, interval_seconds=_interval(table))
             yield check_result(table.spec.name, _NAME, {"": finding})

@@ -76,7 +76,7 @@ def _newest(ledger: Ledger) -> Iterator[Mapping[str, Any]]:
     """
     held = {partition: stats.rows for partition, stats in ledger.state().statistics().items() if stats.rows}
     appended: list[Mapping[str, Any]] = []
-    for commit in ledger.history():
+    for commit in ledger.newest_first():
         record = commit.record
         key = tuple(sorted(record.partition.items())) if record else ()
         if record and held.get(key) == _letters_in(record.figures):

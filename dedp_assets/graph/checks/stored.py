@@ -185,7 +185,7 @@ def _recent(checked: _Checked) -> Finding:
         last = _end(checked.declared.runs.partitions, keys[-1]) if keys else None
         what = f"the newest complete partition is {keys[-1]}" if keys else "no partition that is over has rows"
     else:
-        commit = next((c for c in checked.table.ledger.history() if c.record), None)
+        commit = checked.table.ledger.last(lambda commit: commit.record)
         last = commit.timestamp if commit else None
         what = f"the last publish was at {last:%Y-%m-%d %H:%M} UTC" if last else "nothing was published"
     age = (checked.now - last) if last else None

@@ -46,7 +46,7 @@ def usual_values(
     if not ledger.exists():
         return {}
     ((column, value),) = ledger.state().spelled(partition).items()
-    for commit in ledger.history():
+    for commit in ledger.newest_first():
         key = commit.record.partition.get(column) if commit.record else None
         if key is None or key in seen or not (measures := measure(commit)):
             continue
@@ -75,7 +75,7 @@ def earlier_fields(ledger: Ledger, partition: Mapping[str, object], *, last: int
         return ()
     column, value = next(iter(ledger.state().spelled(partition).items()), ("", ""))
     seen: dict[str, Mapping[str, Any]] = {}
-    for commit in ledger.history():
+    for commit in ledger.newest_first():
         record = commit.record
         if record is not None and (census := record.figures.get(CENSUS)):
             seen.setdefault(record.partition.get(column, "") if column else f"{commit.version:020}", census)
@@ -139,7 +139,7 @@ def _shares_by_window(
 ) -> Iterator[dict[str, float]]:
     """Yield the shares of each of the newest ``last`` windows of processing time (all, if 0)."""
     windows: dict[str, list[Commit]] = {}
-    for commit in ledger.history() if ledger.exists() else ():
+    for commit in ledger.newest_first():
         if not _shares([commit], counts):
             continue
         start = _start(commit, window_seconds)

@@ -156,15 +156,11 @@ def _once(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 def last_applied(ledger: Ledger) -> Applied:
     """Return the newest micro-batch whose rows are in the table, with restores taken into account."""
-    newest: int | None = None
-    for commit in ledger.history() if ledger.exists() else ():
-        if newest is not None and commit.version > newest:
-            continue
-        if commit.operation == "RESTORE" and commit.parameters.get("version") is not None:
-            newest = int(commit.parameters["version"])
-        elif commit.record and (note := commit.record.notes.get(MICRO_BATCH)):
-            return Applied(note["query"], note["number"], tuple(note["offsets"]))
-    return Applied()
+    last = ledger.last(lambda commit: commit.record and MICRO_BATCH in commit.record.notes, past_restores=True)
+    if last is None or last.record is None:
+        return Applied()
+    note = last.record.notes[MICRO_BATCH]
+    return Applied(note["query"], note["number"], tuple(note["offsets"]))
 
 
 def appended(ledger: Ledger) -> int:

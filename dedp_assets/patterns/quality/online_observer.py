@@ -185,8 +185,7 @@ def reconcile_profile(table: Table, into: Target) -> WriteResult:
 
 
 def _commit_of(table: Table, run_id: str) -> Commit:
-    commits = table.ledger.history() if table.ledger.exists() else ()
-    found = next((commit for commit in commits if commit.record and commit.record.run_id == run_id), None)
+    found = table.ledger.last(lambda commit: commit.record and commit.record.run_id == run_id)
     if found is None:
         raise NotReady(f"run {run_id} has not committed to {table.name}: reconcile its profile afterwards")
     return found

@@ -152,7 +152,7 @@ def test_threads_of_one_session_do_not_meet(spark, tables, event_rows):
         done.set()
     for act, table in own.items():
         assert ids(table) == acts[act].result(), table.name
-        records = [commit.record for commit in table.ledger.history() if commit.record]
+        records = [commit.record for commit in table.ledger.newest_first() if commit.record]
         assert [record.asset for record in records] == [table.name] * 2
     for table, written in strangers.items():
         assert ids(table) == written.result(), table.name
@@ -174,7 +174,7 @@ def test_maintenance_leaves_the_session_as_it_was(spark, tables, event_rows):
     table.restore(first.version, provenance=run)
     event_rows(1, start=5).write.format("delta").mode("append").save(str(table.location))
     assert ids(table) == [1, 5]
-    assert [commit.record is not None for commit in table.ledger.history()][:2] == [False, True]
+    assert [commit.record is not None for commit in table.ledger.newest_first()][:2] == [False, True]
     assert settings_of(spark) == before
 
 

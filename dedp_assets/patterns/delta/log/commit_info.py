@@ -55,6 +55,11 @@ class Commit:
     metrics: Mapping[str, str] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def restored_to(self) -> int | None:
+        """The version that this RESTORE made current again; ``None`` for another commit, or without that version."""
+        return restored_version(self.parameters) if self.operation == "RESTORE" else None
+
     def changes(self, partition: Mapping[str, str | None]) -> bool:
         """Tell whether the commit changed rows of ``partition``."""
         return any(partition.items() <= dict(values).items() for values in self.changed)
@@ -96,6 +101,12 @@ class Glimpse(NamedTuple):
     restored_to: int | None = None
     stated: Mapping[str, Any] = NOTHING
     forgotten: bool = False
+
+
+def restored_version(parameters: Mapping[str, Any]) -> int | None:
+    """Return the version that a RESTORE made current again, by the parameters of the operation."""
+    to = str(parameters.get("version"))
+    return int(to) if to.isdigit() else None
 
 
 def is_append(commit: Commit) -> bool:

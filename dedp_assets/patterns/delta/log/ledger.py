@@ -91,11 +91,39 @@ class Ledger(TableStates):
                     found.setdefault(add["path"], add)
         return found
 
-    def history(self) -> Iterator[Commit]:
-        """Read the retained commits, newest first."""
+    def newest_first(self, *, until: int | None = None, past_restores: bool = False) -> Iterator[Commit]:
+        """Read the retained commits, newest first; none of a table that does not exist.
+
+        Args:
+            until: the newest version to read.
+            past_restores: whether a RESTORE, and the commits that it took back, are passed over.
+        """
         naming = cache(self._naming)
-        for version in self._back():
-            yield self._commit(version, self._raw(version), naming)
+        reach = until
+        for version in self._back(until):
+            if past_restores and reach is not None and version > reach:
+                continue
+            commit = self._commit(version, self._raw(version), naming)
+            if past_restores and commit.restored_to is not None:
+                reach = commit.restored_to
+                continue
+            yield commit
+
+    def begins_at(self) -> int:
+        """Return the oldest retained version; 0 if the log was never cleaned up, or there is none."""
+        return min(self._versions(), default=0)
+
+    def last(
+        self, where: Callable[[Commit], object], *, until: int | None = None, past_restores: bool = False
+    ) -> Commit | None:
+        """Find the newest retained commit for which ``where`` returns something true.
+
+        Args:
+            where: asked with each commit, newest first.
+            until: as of :meth:`newest_first`.
+            past_restores: as of :meth:`newest_first`.
+        """
+        return next(filter(where, self.newest_first(until=until, past_restores=past_restores)), None)
 
     def file_statistics(self, version: int) -> dict[str, str]:
         """Read the statistics of data files up to ``version``, as in the log: path -> JSON.

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
 from dedp_assets.patterns.core.records import CommitRecord
-from dedp_assets.patterns.delta.log.commit_info import NOTHING, Commit, Glimpse
+from dedp_assets.patterns.delta.log.commit_info import NOTHING, Commit, Glimpse, restored_version
 from dedp_assets.patterns.delta.log.partition_values import JSON, Naming, Partition, named_all
 from dedp_assets.patterns.delta.log.vectors import vector_file
 
@@ -82,13 +82,9 @@ def parse_glimpse(version: int, raw: bytes, naming: Callable[[], Naming], *, rec
     changed = named_all({_values(of) for of in files if of["path"] and of.get("dataChange", True)}, naming)
     fields = _stated(details) if records else NOTHING
     if details.get("operation") == "RESTORE":
-        return Glimpse(version, changed, moved, restores=True, restored_to=_restored_to(details), stated=fields)
+        restored = restored_version(details.get("operationParameters") or {})
+        return Glimpse(version, changed, moved, restores=True, restored_to=restored, stated=fields)
     return Glimpse(version, changed, moved, stated=fields)
-
-
-def _restored_to(details: Mapping[str, Any]) -> int | None:
-    to = str((details.get("operationParameters") or {}).get("version"))
-    return int(to) if to.isdigit() else None
 
 
 def _stated(details: Mapping[str, Any]) -> Mapping[str, Any]:

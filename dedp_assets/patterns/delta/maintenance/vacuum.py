@@ -93,7 +93,7 @@ def _needed(ledger: Ledger, state: TableState, cutoff: datetime) -> Callable[[st
     """
     needed = [file["path"] for file in state.files()]
     vectors = ledger.vector_files()
-    for commit in ledger.history():
+    for commit in ledger.newest_first():
         if commit.timestamp < cutoff:
             break
         needed += commit.files_past
