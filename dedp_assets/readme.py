@@ -1,38 +1,49 @@
-"""README's table of patterns, written from the catalogue by ``python -m dedp_assets.readme``."""
+"""Tables of README and docs, written from the code by ``python -m dedp_assets.readme FILE ...``."""
 
 from __future__ import annotations
 
 import inspect
 import re
 import sys
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from itertools import groupby
 from pathlib import Path
 
 from dedp_assets.patterns import catalog
 from dedp_assets.patterns.catalog import Pattern
+from dedp_assets.resources.environments import AlertSettings, Settings, variables_of
 
-__all__ = ["with_table"]
+__all__ = ["with_tables"]
 
-_TABLE = re.compile(r"(?<=<!-- patterns: `make format` writes them -->\n).*?(?=<!-- end of patterns -->)", re.DOTALL)
-_HEAD = ["| Chapter | Pattern | Promise | Functions |", "|---|---|---|---|"]
+_PLACE = re.compile(r"(<!-- (\w+): `make format` writes them -->\n).*?(?=<!-- end of \2 -->)", re.DOTALL)
 
 
-def with_table(text: str) -> str:
-    """Replace the text between the marks of ``text`` by the table of all patterns.
+def with_tables(text: str) -> str:
+    """Replace the text between each two marks of ``text`` by the table that the marks name.
 
     Raises:
-        ValueError: if the marks are not there.
+        ValueError: if no marks are there.
     """
-    table = "\n".join([*_HEAD, *_rows()]) + "\n"
-    replaced, times = _TABLE.subn(lambda _: table, text)
-    if times != 1:
-        raise ValueError("README has no place for the table of patterns: put back the two marks around it")
+    replaced, times = _PLACE.subn(lambda found: found[1] + "".join(f"{row}\n" for row in _TABLES[found[2]]()), text)
+    if not times:
+        raise ValueError("the text has no place for a table: put back the two marks around the table")
     return replaced
 
 
-def _rows() -> list[str]:
+def _settings() -> list[str]:
+    """Write a table row for each setting."""
+    lines = ["| Variable | Setting | Default |", "|---|---|---|"]
+    for kind in (Settings, AlertSettings):
+        defaults = {each.name: each.default for each in fields(kind)}
+        for name, known in variables_of(kind).items():
+            lines.append(f"| `{known.name}` | {known.about} | {known.default or f'`{defaults[name]}`'} |")
+    return lines
+
+
+def _patterns() -> list[str]:
     """Write a table row for each pattern, chapters in the book's order."""
-    lines: list[str] = []
+    lines = ["| Chapter | Pattern | Promise | Functions |", "|---|---|---|---|"]
     for chapter, patterns in groupby(sorted(catalog.patterns(), key=_place), key=lambda p: p.id.partition(".")[0]):
         title = chapter.replace("_", " ").capitalize()
         for pattern in patterns:
@@ -55,6 +66,9 @@ def _cells(pattern: Pattern) -> str:
     return f"{name} | {promise} | {functions}"
 
 
+_TABLES: Mapping[str, Callable[[], list[str]]] = {"patterns": _patterns, "settings": _settings}
+
+
 if __name__ == "__main__":
-    readme = Path(sys.argv[1])
-    readme.write_text(with_table(readme.read_text()))
+    for file in map(Path, sys.argv[1:]):
+        file.write_text(with_tables(file.read_text()))

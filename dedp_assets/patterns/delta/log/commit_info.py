@@ -57,7 +57,7 @@ class Commit:
 
     @property
     def restored_to(self) -> int | None:
-        """The version that this RESTORE made current again; ``None`` for another commit, or without that version."""
+        """The version that a RESTORE made current again; ``None`` for any other commit."""
         return restored_version(self.parameters) if self.operation == "RESTORE" else None
 
     def changes(self, partition: Mapping[str, str | None]) -> bool:

@@ -110,7 +110,7 @@ class Ledger(TableStates):
             yield commit
 
     def begins_at(self) -> int:
-        """Return the oldest retained version; 0 if the log was never cleaned up, or there is none."""
+        """Return the oldest retained version; 0 of a log that was never cleaned up, and without a table."""
         return min(self._versions(), default=0)
 
     def last(
