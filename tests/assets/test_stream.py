@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY, refusal
 from dedp_assets.patterns.connectors.framed_values import UNREAD
 from dedp_assets.patterns.connectors.schema_registry import framed, register_schema
-from dedp_assets.patterns.delta import staged_table
+from dedp_assets.patterns.delta import staged_writes
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.kafka import client
@@ -287,7 +287,7 @@ def test_another_stream_in_between_is_a_retry_and_not_a_second_copy(world, kafka
     world.platform.instance.event_log_storage.set_concurrency_slots("bronze_visits", 2)
     first, second = visits(5), visits(5, seed=2)
     publish(kafka, first)
-    stage_rows, others = staged_table.stage_rows, []
+    stage_rows, others = staged_writes.stage_rows, []
 
     def staged_late(*rows, **options):
         staged = stage_rows(*rows, **options)
@@ -297,7 +297,7 @@ def test_another_stream_in_between_is_a_retry_and_not_a_second_copy(world, kafka
             others.append(world.run("stream_visits").failure)
         return staged
 
-    monkeypatch.setattr(staged_table, "stage_rows", staged_late)
+    monkeypatch.setattr(staged_writes, "stage_rows", staged_late)
     assert world.run("stream_visits").failure == ""
     assert others == ["begins", ""]
     assert raw(world) == Counter([*first, *second])

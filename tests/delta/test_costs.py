@@ -13,7 +13,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.errors import AuditFailed, Conflict
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Insert, Table, Update
+from dedp_assets.patterns.delta import Insert, Merge, Table, Update
 from dedp_assets.patterns.delta.commit import file_exchange
 from dedp_assets.patterns.idempotency.transactional_writer import TableRows, publish_group
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish
@@ -58,7 +58,7 @@ def overwrite(days, spark):
 
 
 def merge(days, spark):
-    days.merge(rows(spark, 2, 3), keys=["n"], clauses=[Update(), Insert()], provenance=run(2))
+    days.merge(rows(spark, 2, 3), Merge(["n"], [Update(), Insert()]), provenance=run(2))
 
 
 def delete(days, spark):

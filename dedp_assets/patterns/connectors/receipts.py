@@ -288,8 +288,7 @@ class Delivery:
         # What is left to deliver depends on the receipts before: the same inputs may come with others the next time.
         result = self.into.table.merge(
             noted.select(*map(identifier, self.into.table.spec.columns)),
-            keys=_KEYS,
-            clauses=[Insert()],
+            Merge(_KEYS, [Insert()]),
             provenance=replace(provenance, replay=True),
             partition=self.into.partition,
         )

@@ -22,7 +22,7 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, row_hash, tally
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta import Insert, Ledger, Store, Table, transaction_id
+from dedp_assets.patterns.delta import Insert, Ledger, Merge, Store, Table, transaction_id
 from dedp_assets.patterns.error_management._letters import LETTER, MEASURES
 
 __all__ = ["MICRO_BATCH", "STATE", "Applied", "Sink", "appended", "begin_anew", "contradiction", "last_applied"]
@@ -134,9 +134,7 @@ def _inserted(
 ) -> WriteResult:
     return table.merge(
         _once(rows, keys),
-        keys=keys,
-        clauses=[Insert()],
-        unusable={f"no {key}": f"{identifier(key)} IS NULL" for key in keys},
+        Merge(keys, [Insert()], unusable={f"no {key}": f"{identifier(key)} IS NULL" for key in keys}),
         provenance=replace(provenance, sequence=None),
         audits=audits,
     )

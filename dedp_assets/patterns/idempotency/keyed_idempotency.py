@@ -25,7 +25,7 @@ from dedp_assets.patterns.core.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import same
-from dedp_assets.patterns.delta import Insert, Target, Update, held_types
+from dedp_assets.patterns.delta import Insert, Merge, Target, Update, held_types
 from dedp_assets.patterns.idempotency._stable_keys import FIRST, LAST, REFUSED, Grouping
 
 __all__ = ["add_stable_key", "upsert_keyed", "FIRST", "LAST", "key_of"]
@@ -140,12 +140,11 @@ def upsert_keyed(
     try:
         return table.merge(
             rows,
-            keys=keys,
-            clauses=[Update(when=" OR ".join(differs)), Insert()],
+            Merge(
+                keys, [Update(when=" OR ".join(differs)), Insert()], whole=bool(into.partition), allow_empty=allow_empty
+            ),
             provenance=into.run,
             partition=into.partition,
-            whole=bool(into.partition),
-            allow_empty=allow_empty,
             since=since,
             audits=into.audits,
         )

@@ -25,7 +25,7 @@ from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import row_hash, same
-from dedp_assets.patterns.delta import Clause, Delete, Insert, Table, Target, Update, held_types
+from dedp_assets.patterns.delta import Clause, Delete, Insert, Merge, Table, Target, Update, held_types
 
 __all__ = ["merge_changes"]
 
@@ -85,9 +85,7 @@ def merge_changes(
     agree = [Audit.none_where("changes_of_one_place_agree", _null(order_by[0]))] if order_by else []
     return target.merge(
         _newest(_selected(changes, target, keys, order_by, deleted), keys, order_by, faults.values()),
-        keys=keys,
-        clauses=_clauses(changes, target, keys, order_by, deleted),
-        unusable=faults,
+        Merge(keys, _clauses(changes, target, keys, order_by, deleted), unusable=faults),
         execution=into.execution,
         provenance=into.run,
         audits=[*agree, *into.audits],

@@ -22,7 +22,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.delta import Delete, Insert, Target, Update
+from dedp_assets.patterns.delta import Delete, Insert, Merge, Target, Update
 from dedp_assets.patterns.idempotency._rerun_base import base_before
 
 __all__ = ["merge_execution"]
@@ -90,9 +90,11 @@ def merge_execution(
     removal = [Delete(when=gone)] if deleted else []
     return into.table.merge(
         increment,
-        keys=keys,
-        clauses=[*removal, Update(update), Insert(when=f"NOT {gone}")],
-        unusable={f"no {c}": f"{identifier(c)} IS NULL" for c in (*keys, deleted) if c},
+        Merge(
+            keys,
+            [*removal, Update(update), Insert(when=f"NOT {gone}")],
+            unusable={f"no {c}": f"{identifier(c)} IS NULL" for c in (*keys, deleted) if c},
+        ),
         execution=into.execution,
         find_base=base_before(due or ()),
         provenance=into.run,

@@ -22,7 +22,7 @@ from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotRead
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once
-from dedp_assets.patterns.delta import Delete, Insert, Table, Target, Update, same_run
+from dedp_assets.patterns.delta import Delete, Insert, Merge, Table, Target, Update, same_run
 from dedp_assets.patterns.ingestion import _capturing as capturing
 from dedp_assets.patterns.ingestion import _history
 from dedp_assets.patterns.ingestion._current_rows import require_columns, require_fit
@@ -158,7 +158,7 @@ def apply_changes(history: Table, into: Target, *, keys: Sequence[str]) -> Write
         run = replace(into.run, sequence=head, inputs=inputs, notes=notes)
         if done is None or done < note["reset"][0]:
             return latest.overwrite(values.filter(f"NOT {GONE}").drop(GONE), provenance=run)
-        return latest.merge(values, keys=keys, clauses=_CLAUSES, provenance=run)
+        return latest.merge(values, Merge(keys, _CLAUSES), provenance=run)
 
 
 @typed

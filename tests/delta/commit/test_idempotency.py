@@ -148,8 +148,10 @@ def test_an_append_reads_back_no_further_than_to_where_it_would_be(events, monke
     """Nothing for a new version, the newer ones for a retry: however long the log is."""
     numbers = (3, 5, 7, 9)
     ledger = events(*(appended(sequence=n) for n in numbers), *({"changed": [DAY]} for _ in range(3)))
-    parsed, real = [], ledger._commit
-    monkeypatch.setattr(ledger, "_commit", lambda version, *rest: (parsed.append(version), real(version, *rest))[1])
+    parsed, real = [], ledger.states.commit
+    monkeypatch.setattr(
+        ledger.states, "commit", lambda version, *rest: (parsed.append(version), real(version, *rest))[1]
+    )
     read = {}
     for sequence in (10, 9, 7):
         parsed.clear()

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Insert, Table
+from dedp_assets.patterns.delta import Insert, Merge, Table
 from dedp_assets.patterns.delta.commit.sessions import private
 from dedp_assets.patterns.delta.maintenance.compaction import rewrite, small_files
 from tests.helpers import EVENTS, a_run, read_back
@@ -121,7 +121,7 @@ def append(table, rows):
 def merge(table, rows):
     """Twice, one new row each."""
     for n in (1, 2):
-        table.merge(rows(n), keys=["id"], clauses=[Insert()], provenance=a_run(table.name, sequence=n))
+        table.merge(rows(n), Merge(["id"], [Insert()]), provenance=a_run(table.name, sequence=n))
     return [0, 1]
 
 

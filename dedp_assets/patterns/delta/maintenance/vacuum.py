@@ -87,7 +87,7 @@ def _noted(table: Table, info: dict[str, Any]) -> int:
 
 
 def _needed(ledger: Ledger, state: TableState, cutoff: datetime) -> Callable[[str], bool]:
-    """Return a test for a data file of the newest version, or of a version that was current at ``cutoff`` or later.
+    """Return a test for a file of a version that is or was current at ``cutoff`` or later.
 
     A deletion vector is needed as its data file is; every vector is, where the log does not tell.
     """

@@ -149,7 +149,7 @@ def _part(
 
 
 def _columns(schema: StructType, paths: Iterable[str]) -> dict[str, str]:
-    """Return SQL for each column of a table's files, with floating-point values that no statistics pass over.
+    """Return SQL for each column of a table's files, with floats that statistics do not pass over.
 
     Bounds by delta-rs leave NaN out, while Spark's NaN is greater than any number, so ``x > 5`` would lose rows. The
     stages of the library state no bound that a NaN could exceed.
