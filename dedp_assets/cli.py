@@ -60,7 +60,7 @@ def _compares(chosen: argparse.Namespace) -> bool:
     """Return whether the command compares a captured table with the source database."""
     if chosen.command != "verify":
         return False
-    from dedp_assets.verifying import is_captured  # noqa: PLC0415
+    from dedp_assets.commands.verify import is_captured  # noqa: PLC0415
 
     return is_captured(chosen.table)
 
@@ -241,7 +241,7 @@ def _add_runs(commands: Any) -> None:  # noqa: ANN401 - argparse does not export
 
 
 def _new(chosen: argparse.Namespace) -> int:
-    from dedp_assets.creating import create  # noqa: PLC0415
+    from dedp_assets.commands.new import create  # noqa: PLC0415
 
     return create(chosen.folder)
 
@@ -255,10 +255,10 @@ def _demo(chosen: argparse.Namespace) -> int:
     if chosen.migrate:
         from rich.console import Console  # noqa: PLC0415
 
-        from dedp_assets.migrating import deploy, migrate  # noqa: PLC0415
+        from dedp_assets.commands._migration import deploy, migrate  # noqa: PLC0415
 
         return migrate(settings()) if chosen.migrate == "all" else deploy(settings(), Console(width=150))
-    from dedp_assets.story import demo  # noqa: PLC0415
+    from dedp_assets.commands.demo import demo  # noqa: PLC0415
 
     return demo(settings(), logs=chosen.log, first=chosen.first)
 
@@ -286,7 +286,7 @@ def _work(chosen: argparse.Namespace) -> int:
 
 
 def _status(chosen: argparse.Namespace) -> int:
-    from dedp_assets.status import status, write_page  # noqa: PLC0415
+    from dedp_assets.commands.status import status, write_page  # noqa: PLC0415
 
     if chosen.page:
         return write_page(settings(), chosen.page)
@@ -294,19 +294,19 @@ def _status(chosen: argparse.Namespace) -> int:
 
 
 def _alerts(chosen: argparse.Namespace) -> int:
-    from dedp_assets.alerts import alerts  # noqa: PLC0415
+    from dedp_assets.commands.alerts import alerts  # noqa: PLC0415
 
     return alerts(settings(), test=chosen.test)
 
 
 def _cost(chosen: argparse.Namespace) -> int:
-    from dedp_assets.cost import cost  # noqa: PLC0415
+    from dedp_assets.commands.cost import cost  # noqa: PLC0415
 
     return cost(settings(), chosen.table, since=chosen.since, as_json=chosen.json)
 
 
 def _lineage(chosen: argparse.Namespace) -> int:
-    from dedp_assets.lineage import compare, lineage  # noqa: PLC0415
+    from dedp_assets.commands.lineage import compare, lineage  # noqa: PLC0415
     from dedp_assets.resources.clock import Clock  # noqa: PLC0415
 
     if chosen.form == "compare":
@@ -315,7 +315,7 @@ def _lineage(chosen: argparse.Namespace) -> int:
 
 
 def _contract(chosen: argparse.Namespace) -> int:
-    from dedp_assets import contracts  # noqa: PLC0415
+    from dedp_assets.commands import contract as contracts  # noqa: PLC0415
     from dedp_assets.resources.clock import Clock  # noqa: PLC0415
 
     now = Clock().now()
@@ -331,20 +331,20 @@ def _contract(chosen: argparse.Namespace) -> int:
 
 
 def _letters(_: argparse.Namespace) -> int:
-    from dedp_assets.letters import letters  # noqa: PLC0415
+    from dedp_assets.commands.letters import letters  # noqa: PLC0415
 
     return letters(settings())
 
 
 def _versions(chosen: argparse.Namespace) -> int:
-    from dedp_assets.versions import Wanted, versions  # noqa: PLC0415
+    from dedp_assets.commands.versions import Wanted, versions  # noqa: PLC0415
 
     wanted = Wanted(chosen.show, chosen.hold, chosen.release, chosen.expire_days, chosen.because)
     return versions(settings(), chosen.table, wanted)
 
 
 def _verify(chosen: argparse.Namespace) -> int:
-    from dedp_assets.verifying import verify  # noqa: PLC0415
+    from dedp_assets.commands.verify import verify  # noqa: PLC0415
 
     return verify(settings(), chosen.table)
 
@@ -356,7 +356,7 @@ def _history(chosen: argparse.Namespace) -> int:
 
 
 def _adopt(chosen: argparse.Namespace) -> int:
-    from dedp_assets.adopting import adopt  # noqa: PLC0415
+    from dedp_assets.commands.adopt import adopt  # noqa: PLC0415
 
     return adopt(chosen.location, chosen.name, form=chosen.format)
 
@@ -371,7 +371,7 @@ def _check(chosen: argparse.Namespace) -> int:
     # A list of faults for a program has no place for contracts, and a folder alone has none.
     if faulty or chosen.folder or chosen.format != "text" or not project().contracts().names():
         return faulty
-    from dedp_assets import contracts  # noqa: PLC0415
+    from dedp_assets.commands import contract as contracts  # noqa: PLC0415
     from dedp_assets.resources.clock import Clock  # noqa: PLC0415
 
     return contracts.check(settings(), Clock().now())
@@ -390,13 +390,13 @@ def _schema(_: argparse.Namespace) -> int:
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    from dedp_assets.story import run  # noqa: PLC0415
+    from dedp_assets.commands.demo import run  # noqa: PLC0415
 
     return run(settings(), chosen.table, chosen.partition, force=chosen.force)
 
 
 def _approve(chosen: argparse.Namespace) -> int:
-    from dedp_assets.story import approve  # noqa: PLC0415
+    from dedp_assets.commands.demo import approve  # noqa: PLC0415
 
     return approve(
         settings(), chosen.table, chosen.partition, by=chosen.by, because=chosen.because, audits=chosen.audit

@@ -16,8 +16,8 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dedp_assets.adopting import as_python, in_file
 from dedp_assets.cli import main
+from dedp_assets.commands.adopt import as_python, in_file
 from dedp_assets.components.checking import completed, drafts_of
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table, adoption_of

@@ -10,6 +10,7 @@ import pytest
 
 from dedp_assets import cli
 from dedp_assets.cli import main
+from dedp_assets.graph.catalogue.layers import tables_named
 from dedp_assets.local import engine
 from dedp_assets.patterns.connectors.alerts import Alert
 from dedp_assets.resources.alerting import outbox_of
@@ -17,7 +18,6 @@ from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.engine import EngineError
 from dedp_assets.resources.environments import settings
 from dedp_assets.resources.home import Running, hold
-from dedp_assets.status import tables_named
 from tests.helpers import a_record, write_log
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedp_assets.cli import main
-from dedp_assets.cost import spent
+from dedp_assets.commands.cost import spent
 from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.delta import Commit

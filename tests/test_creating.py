@@ -8,7 +8,7 @@ import pytest
 import tomli
 
 from dedp_assets.cli import main
-from dedp_assets.creating import TEMPLATE, create
+from dedp_assets.commands.new import TEMPLATE, create
 from dedp_assets.patterns.core.errors import ConfigError
 
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from dedp_assets import versions as command
 from dedp_assets.cli import main
+from dedp_assets.commands import versions as command
 from dedp_assets.patterns.delta.versions.exposure import load
 from dedp_assets.patterns.idempotency.proxy import load_version
 from dedp_assets.project import project

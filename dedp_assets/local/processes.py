@@ -16,8 +16,8 @@ from urllib.request import urlopen
 import dagster as dg
 import psycopg
 
-from dedp_assets.instance import close_abandoned, prepare_home
 from dedp_assets.local import code_server, engine, loopback, ports, postgres, status_server
+from dedp_assets.local.instance import close_abandoned, prepare_home
 from dedp_assets.local.kafka import Broker
 from dedp_assets.local.registry import app as registry
 from dedp_assets.local.supervision import Server, Supervision, end_leftovers, supervise

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 import dagster as dg
 
+from dedp_assets.graph.catalogue.layers import by_layer
 from dedp_assets.graph.checks.causes import noted_refusals
 from dedp_assets.graph.checks.stored import judge_recency
 from dedp_assets.graph.declare.tables import LakeTable
@@ -49,7 +50,6 @@ __all__ = ["Collector", "Observed", "catalogue_of"]
 _STRIP, _LONG_STRIP = 30, 100
 _AHEAD = 48
 """Greatest number of future partitions of a calendar, such as the remaining hours of a day."""
-_LAYERS = ("bronze", "silver", "gold", "serving")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Collector:
         self._sort_by_table(found)
         affected = {table: affected_by(table, self._catalogue) for table in {each.table for each in found}}
         troubles = worst_first(replace(each, affected=affected[each.table]) for each in grouped(found))
-        names = sorted({*stored, *self._catalogue}, key=_by_layer)
+        names = sorted({*stored, *self._catalogue}, key=by_layer)
         rows = tuple(with_verdict(self._row(name, now), troubles) for name in names)
         return Page(now, troubles, rows, tuple(dict.fromkeys(notices)), observed.web)
 
@@ -313,11 +313,6 @@ def catalogue_of(tables: Iterable[LakeTable[...]]) -> dict[str, Entry]:
         for table in tables
         for spec in table.tables
     }
-
-
-def _by_layer(name: str) -> tuple[int, str]:
-    layer = name.partition("/")[0]
-    return (_LAYERS.index(layer) if layer in _LAYERS else len(_LAYERS), name)
 
 
 def _first_line(error: Exception) -> str:

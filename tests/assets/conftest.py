@@ -13,7 +13,7 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
-from dedp_assets.instance import Ended, Platform
+from dedp_assets.local.instance import Ended, Platform
 from dedp_assets.patterns.delta import Commit, Ledger
 from dedp_assets.resources.environments import settings
 from dedp_assets.sources import visits

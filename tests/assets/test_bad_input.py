@@ -10,10 +10,10 @@ from datetime import datetime
 
 import pytest
 
+from dedp_assets.commands.status import needs
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
-from dedp_assets.status import needs
 from tests.assets.conftest import day, visits_of, world_in
 
 SOUND = [json.loads(line) for line in visits_of(0, count=300)]

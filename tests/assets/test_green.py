@@ -7,11 +7,11 @@ import json
 import pytest
 
 from dedp_assets.cli import main
+from dedp_assets.commands.verify import verify
 from dedp_assets.defs.silver import visits as silver
 from dedp_assets.defs.silver.visits import RULES
 from dedp_assets.graph.run.run_tags import FORCE
 from dedp_assets.resources.landing import Landing
-from dedp_assets.verifying import verify
 from tests.assets.conftest import BOTH_OF_GOLD, SILVER_AND_GOLD, day, visits_of, world_in
 
 pytestmark = pytest.mark.budget(60, "lost files, forced runs, ranges and approvals on the platform")

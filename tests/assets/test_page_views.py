@@ -10,6 +10,7 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
+from dedp_assets.commands.status import needs
 from dedp_assets.defs.gold.daily_page_views import DAILY_PAGE_VIEWS
 from dedp_assets.graph.run.fan_in import NO_BRANCH
 from dedp_assets.graph.run.refusals import Refusal, Refusals
@@ -19,7 +20,6 @@ from dedp_assets.resources.alerting import outbox_of
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
-from dedp_assets.status import needs
 from tests.assets.conftest import day, page_views, world_in
 from tests.helpers import a_run
 

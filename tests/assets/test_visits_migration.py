@@ -15,11 +15,11 @@ from deltalake import DeltaTable
 from rich.console import Console
 
 import dedp_assets
-from dedp_assets import migrating
 from dedp_assets.cli import main
+from dedp_assets.commands import _migration as migrating
+from dedp_assets.commands._migration import deploy, land
 from dedp_assets.defs.silver.visits import EDITION
 from dedp_assets.graph.declare.editions import Edition, edition_at
-from dedp_assets.migrating import deploy, land
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.delta import Ledger
 from dedp_assets.patterns.quality._phases import PHASES

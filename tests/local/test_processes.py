@@ -27,8 +27,8 @@ from deltalake import DeltaTable
 
 from dedp_assets.cli import main
 from dedp_assets.graph.run.run_tags import ran_by
-from dedp_assets.instance import close_abandoned
 from dedp_assets.local import engine, processes
+from dedp_assets.local.instance import close_abandoned
 from dedp_assets.local.ports import free as free_port
 from dedp_assets.patterns.delta import Ledger
 from dedp_assets.patterns.delta.storage.coordination import table_lock

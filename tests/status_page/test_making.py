@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from dedp_assets.commands.status import write_page
 from dedp_assets.graph.observe.rounds import Rounds, Seen
 from dedp_assets.patterns.connectors.alerts import Alert
 from dedp_assets.patterns.core.measurements import Measured, Measurement
@@ -14,7 +15,6 @@ from dedp_assets.project import Project
 from dedp_assets.resources.alerting import outbox_of
 from dedp_assets.resources.environments import settings
 from dedp_assets.resources.home import Running, hold
-from dedp_assets.status import write_page
 from dedp_assets.status_page.making import Maker
 from tests.helpers import NOW, a_record, write_log
 

@@ -14,7 +14,7 @@ from dedp_assets.resources.environments import home_of
 
 __all__ = ["create"]
 
-TEMPLATE = Path(__file__).with_name("template")
+TEMPLATE = Path(__file__).resolve().parents[1] / "template"
 """The files of a project; ``my_lake`` stands for the name, a suffix ``.template`` keeps tools from reading them."""
 _NAME = "my_lake"
 _SUFFIX = ".template"

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
+from dedp_assets.graph.catalogue.layers import by_layer
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.delta import Ledger, lost_files, lost_files_message
@@ -27,11 +28,10 @@ from dedp_assets.status_page.troubles import of_episodes
 
 if TYPE_CHECKING:
     from dedp_assets.graph.reconcile.reconciling import Gap
-    from dedp_assets.instance import Platform
+    from dedp_assets.local.instance import Platform
 
-__all__ = ["Need", "by_layer", "needs", "status", "tables_named", "write_page"]
+__all__ = ["Need", "needs", "status", "write_page"]
 
-_LAYERS = ("bronze", "silver", "gold", "serving")
 _COUNTS = ("version", "read", "= written", "+ dead", "+ duplicate")
 _STATES = ("refused", "waiting", "missing", "behind")
 _SHOWN = 10
@@ -140,7 +140,7 @@ def needs(settings: Settings, lake: Lake, names: Iterable[str], platform: Platfo
     if not (settings.dagster_home.exists() or settings.landing.exists()):
         return
     from dedp_assets.graph.reconcile.reconciling import Gap  # noqa: PLC0415 - seconds of imports, which an empty home does without
-    from dedp_assets.instance import Platform  # noqa: PLC0415
+    from dedp_assets.local.instance import Platform  # noqa: PLC0415
 
     platform = platform or Platform(settings)
     gaps = list(_gaps(platform, lake, Landing(root=str(settings.landing))))
@@ -148,19 +148,6 @@ def needs(settings: Settings, lake: Lake, names: Iterable[str], platform: Platfo
     gaps += [Gap(t, key, "refused", ended.failure) for t, key, ended in platform.waiting() if (t, key) not in refused]
     for needed in _STATES:
         yield from _few([gap for gap in gaps if gap.state == needed])
-
-
-def by_layer(name: str) -> tuple[int, str]:
-    """Return a table's sort key: the order of layers from bronze on, then the name."""
-    layer = name.partition("/")[0]
-    return (_LAYERS.index(layer) if layer in _LAYERS else len(_LAYERS), name)
-
-
-def tables_named(names: Iterable[str]) -> str:
-    """Return tables as text: all names, or the first and the last of several layers."""
-    tables = sorted(names, key=by_layer)
-    layers = list(dict.fromkeys(table.partition("/")[0] for table in tables))
-    return f"{layers[0]} to {layers[-1]}" if len(layers) > 1 else ", ".join(tables)
 
 
 def _gaps(platform: Platform, lake: Lake, landing: Landing) -> Iterable[Gap]:

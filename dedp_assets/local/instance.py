@@ -16,7 +16,7 @@ import yaml
 from dedp_assets.graph.catalogue.selections import checks_of
 from dedp_assets.graph.run.failures import BEYOND_APPROVAL, failure_told, step_failures
 from dedp_assets.graph.run.run_tags import CAUSE, process_of, refusals, running_process_of
-from dedp_assets.inprocess import execute
+from dedp_assets.local.inprocess import execute
 from dedp_assets.patterns.delta import Commit, Ledger
 from dedp_assets.project import project
 from dedp_assets.resources.environments import Settings, apply, settings

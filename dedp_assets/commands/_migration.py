@@ -12,6 +12,7 @@ import dagster as dg
 from rich.console import Console
 from rich.markup import escape
 
+from dedp_assets.graph.catalogue.layers import tables_named
 from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY
 from dedp_assets.patterns.delta import Ledger
 from dedp_assets.project import project
@@ -19,11 +20,10 @@ from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings, child_environment
 from dedp_assets.resources.home import running
 from dedp_assets.sources import visits
-from dedp_assets.status import tables_named
 
 if TYPE_CHECKING:
     from dedp_assets.graph.declare.editions import Edition
-    from dedp_assets.instance import Ended, Platform
+    from dedp_assets.local.instance import Ended, Platform
 
 __all__ = ["deploy", "land", "migrate"]
 
@@ -86,7 +86,7 @@ def deploy(settings: Settings, console: Console, *, nightly: Sequence[str] = _NI
         The exit code; 1 if a phase was refused.
     """
     from dedp_assets.defs.silver.visits import EDITION  # noqa: PLC0415 - the code of the present phase
-    from dedp_assets.instance import Platform  # noqa: PLC0415
+    from dedp_assets.local.instance import Platform  # noqa: PLC0415
 
     platform = Platform(settings)
     console.print(f"  [bold]deployed[/bold] {_described(EDITION)}")

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 
+from dedp_assets.commands.status import status
+from dedp_assets.graph.catalogue.layers import by_layer, tables_named
 from dedp_assets.graph.run.run_tags import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY, CAUSE, FORCE
 from dedp_assets.local import engine
 from dedp_assets.patterns.core.records import Approval
@@ -17,10 +19,9 @@ from dedp_assets.project import project
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings, apply
 from dedp_assets.sources import access_log, devices, partner_visits, visits
-from dedp_assets.status import by_layer, status, tables_named
 
 if TYPE_CHECKING:
-    from dedp_assets.instance import Ended, Platform
+    from dedp_assets.local.instance import Ended, Platform
 
 __all__ = ["approve", "demo", "run"]
 
@@ -110,7 +111,7 @@ def _tables(*, audited: bool = False) -> list[str]:
 
 def _platform(settings: Settings) -> Platform:
     """Load the platform after the oldest delivery, whose day becomes the first partition."""
-    from dedp_assets.instance import Platform  # noqa: PLC0415
+    from dedp_assets.local.instance import Platform  # noqa: PLC0415
 
     return Platform(settings)
 
