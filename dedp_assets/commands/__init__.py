@@ -1,4 +1,4 @@
-"""Commands of ``dedp``: a module each, found by its place.
+"""Commands of ``dedp``: one module for each command, which the command line finds in this folder.
 
 The first line of a module's docstring is its sentence in ``dedp --help``. Besides that the command line asks for
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import uuid
 from collections.abc import Sequence
 from datetime import datetime, timezone
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
+from dedp_assets.commands._output import console, say
 from dedp_assets.patterns.connectors.alerts import Alert, Channel, Message, attempt
 from dedp_assets.patterns.connectors.episodes import Episode
 from dedp_assets.patterns.connectors.outbox import Pending
@@ -17,9 +18,22 @@ from dedp_assets.resources.alerting import channels_of, manner_of, outbox_of
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings
 
-__all__ = ["alerts"]
+__all__ = ["alerts", "arguments", "run"]
+
+NEEDS = "dagster"
+BESIDE = True
 
 _NONE = "No channel is configured: set DEDP_ALERTS to some of log, file, webhook, apprise."
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the test of the channels."""
+    parser.add_argument("--test", action="store_true", help="send a marked test alert through each channel instead")
+
+
+def run(settings: Settings, chosen: argparse.Namespace) -> int:
+    """Print the alerts, or test the channels."""
+    return alerts(settings, test=chosen.test)
 
 
 def alerts(settings: Settings, *, test: bool = False) -> int:
@@ -48,15 +62,15 @@ def _test(channels: Sequence[Channel], now: datetime) -> int:
     message = Message(id=f"{episode}/test", event="test", episode=episode, alert=alert, since=now)
     answers = [attempt(channel, message) for channel in channels]
     for channel, answer in zip(channels, answers, strict=True):
-        print(f"{_called(channel)}: {answer.outcome}: {answer.text}")  # noqa: T201
+        say(f"{_called(channel)}: {answer.outcome}: {answer.text}")
     if not channels:
-        print(_NONE)  # noqa: T201
+        say(_NONE)
     return 0 if answers and all(answer.outcome == "delivered" for answer in answers) else 1
 
 
 def _print(lasting: Sequence[Episode], pending: Sequence[Pending], channels: Sequence[Channel]) -> None:
-    console = Console(width=150)
-    console.print(f"Channels: {escape(', '.join(map(_called, channels)))}" if channels else _NONE)
+    terminal = console()
+    terminal.print(f"Channels: {escape(', '.join(map(_called, channels)))}" if channels else _NONE)
     headings = ("severity", "table", "partition", "alert", "since, UTC", "figure, reason, and what shows more")
     grid = Grid(*headings, title="Open alerts", title_justify="left")
     for episode in lasting:
@@ -64,13 +78,13 @@ def _print(lasting: Sequence[Episode], pending: Sequence[Pending], channels: Seq
         more = escape("; ".join(filter(None, [alert.detail, alert.command])))
         place = (escape(alert.table), escape(alert.partition), escape(alert.name))
         grid.add_row(alert.severity, *place, f"{episode.since.astimezone(timezone.utc):%Y-%m-%d %H:%M}", more)
-    console.print(grid if lasting else "There are no open alerts.")
+    terminal.print(grid if lasting else "There are no open alerts.")
     if pending:
         owed = Grid("channel", "message", "about", "why it waits", title="Not delivered yet", title_justify="left")
         for each in pending:
             about = f"{each.message.alert.place}: {each.message.alert.name}"
             owed.add_row(each.channel, each.message.event, escape(about), escape(each.reason))
-        console.print(owed)
+        terminal.print(owed)
 
 
 def _called(channel: Channel) -> str:

@@ -1,7 +1,8 @@
-"""``dedp status``: troubles, partitions in need, then the newest commits from each table's log."""
+"""``dedp status``: troubles first, then the newest commits of each table by partition."""
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -13,7 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
-from dedp_assets.graph.catalogue.layers import by_layer
+from dedp_assets.commands._arguments import add_json, add_table
+from dedp_assets.graph.catalogue.table_names import by_layer
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.delta import Ledger, lost_files, lost_files_message
@@ -30,7 +32,10 @@ if TYPE_CHECKING:
     from dedp_assets.graph.reconcile.reconciling import Gap
     from dedp_assets.local.instance import Platform
 
-__all__ = ["Need", "needs", "status", "write_page"]
+__all__ = ["Need", "arguments", "needs", "run", "status", "write_page"]
+
+NEEDS = "dagster"
+BESIDE = True
 
 _COUNTS = ("version", "read", "= written", "+ dead", "+ duplicate")
 _STATES = ("refused", "waiting", "missing", "behind")
@@ -52,6 +57,20 @@ class Need:
     table: str
     partition: str
     reason: str
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the table, and the forms besides text."""
+    add_table(parser, default="all tables")
+    add_json(parser)
+    parser.add_argument("--page", type=Path, metavar="FILE", help="write the status page to a file of HTML instead")
+
+
+def run(settings: Settings, chosen: argparse.Namespace) -> int:
+    """Print the status, or write the page."""
+    if chosen.page:
+        return write_page(settings, chosen.page)
+    return status(settings, table=chosen.table, as_json=chosen.json)
 
 
 def status(

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import dagster as dg
 
-from dedp_assets.graph.catalogue.layers import by_layer
+from dedp_assets.graph.catalogue.table_names import by_layer
 from dedp_assets.graph.checks.causes import noted_refusals
 from dedp_assets.graph.checks.stored import judge_recency
 from dedp_assets.graph.declare.tables import LakeTable

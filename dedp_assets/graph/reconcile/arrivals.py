@@ -77,6 +77,16 @@ class Arrivals:
             now: current time, with time zone.
             thorough: whether all that is loaded is held against what lies there at once.
         """
+        try:
+            return self._plan(landing, watch, news, now, thorough=thorough)
+        except Exception:
+            # What was taken in before the error would be passed over the next time.
+            self.since, self.seen, self.waiting, self.strange, self.began, self.unlooked = 0, {}, set(), {}, None, []
+            raise
+
+    def _plan(
+        self, landing: Landing, watch: TableWatch, news: Collection[str], now: datetime, *, thorough: bool
+    ) -> Plan:
         if self.table.runs.partitions is None:
             delivery = replace(landing.delivery(self.dataset, ends=self.ends, now=now), partition="")
             known = {"": watch.loaded[""].delivery} if "" in watch.loaded else {}

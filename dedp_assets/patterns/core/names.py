@@ -16,6 +16,7 @@ __all__ = [
     "RESERVED",
     "SUBSTITUTED",
     "half_character",
+    "printable",
     "identifier",
     "require_name",
     "reserved",
@@ -85,6 +86,16 @@ def half_character(text: str) -> str:
         ('U+D800', '')
     """
     return next((f"U+{ord(each):04X}" for each in text if "\ud800" <= each <= "\udfff"), "")
+
+
+def printable(name: str) -> str:
+    r"""Return the name of a file or folder as text, where bytes that are no UTF-8 are escapes.
+
+    Example:
+        >>> printable("a" + chr(0xDCFF) + ".csv")
+        'a\\xff.csv'
+    """
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def reserved(names: Iterable[str]) -> list[str]:
