@@ -40,10 +40,10 @@ _CODES = """exit codes:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return the exit code."""
+    if arguments is None and not sys.warnoptions:  # `python -W default -m dedp_assets ...` shows them
+        warnings.simplefilter("ignore")  # the caller of a command cannot mend the code of others
     words = [*(sys.argv[1:] if arguments is None else arguments)]
     name = next((word for word in words if not word.startswith("-")), "")
-    if not sys.warnoptions:  # other packages' warnings, which the caller of a command cannot mend
-        warnings.filterwarnings("ignore", module=r"(?!dedp_assets)")
     try:
         code = _run(name, words)
         sys.stdout.flush()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Project", "project"]
 
 _CASE_STUDY = "dedp_assets"
+_CODE = (".py", ".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,16 @@ class Project:
         for folder in self.paths:
             yield from (each.parent for each in Path(folder).glob("*/__init__.py") if each.parent.name != "tests")
         yield from () if self.root == CHECKOUT else (CHECKOUT / _CASE_STUDY,)
+
+    def stamp(self) -> tuple[int, int]:
+        """Return a stamp of the code: number of files, and newest change in ns since 1970."""
+        changed = [0]
+        for folder in self.code():
+            for path in folder.rglob("*"):
+                if path.suffix in _CODE:
+                    with suppress(FileNotFoundError):  # an editor puts another file in its place
+                        changed.append(path.stat().st_mtime_ns)
+        return len(changed), max(changed)
 
     def definitions(self) -> dg.Definitions:
         """Load the definitions.
