@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
-from dedp_assets.patterns.connectors.alerts import Alert, Channel, Message, attempt
-from dedp_assets.patterns.connectors.episodes import Episode
-from dedp_assets.patterns.connectors.outbox import Pending
+from dedp_assets.mail.alerts import Alert, Channel, Message, attempt
+from dedp_assets.mail.episodes import Episode
+from dedp_assets.mail.outbox import Pending
 from dedp_assets.resources.alerting import channels_of, manner_of, outbox_of
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings

@@ -15,7 +15,7 @@ from rich.table import Table as Grid
 
 from dedp_assets.graph.catalogue.exporting import as_json, as_mermaid, kind_of
 from dedp_assets.graph.checks.lineage import column_origins, column_types, declared_lineage, judge_lineage
-from dedp_assets.patterns.connectors.lineage_outbox import LineageOutbox
+from dedp_assets.mail.lineage_outbox import LineageOutbox
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.lineage import Dataset, LineageGraph, ObservedRun
 from dedp_assets.patterns.observability.dataset_tracker import Impact, Root, affected_by, root_of

@@ -11,8 +11,8 @@ from dedp_assets import defs
 from dedp_assets.cli import main
 from dedp_assets.graph.checks.lineage import declared_lineage
 from dedp_assets.graph.declare import declared, declared_jobs
-from dedp_assets.patterns.connectors.lineage_outbox import LineageOutbox
-from dedp_assets.patterns.connectors.openlineage import Attempt, Touched, complete_event
+from dedp_assets.mail.lineage_outbox import LineageOutbox
+from dedp_assets.mail.openlineage import Attempt, Touched, complete_event
 from dedp_assets.patterns.core.lineage import LAKE, Dataset
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)

@@ -12,17 +12,17 @@ from urllib.parse import unquote, urlsplit
 
 import dagster as dg
 
-from dedp_assets.patterns.connectors.alert_channels import (
+from dedp_assets.mail.alert_channels import (
     AppriseService,
     BrokenChannel,
     FileChannel,
     LogChannel,
     Webhook,
 )
-from dedp_assets.patterns.connectors.alerts import Alert, Channel, Severity
-from dedp_assets.patterns.connectors.episodes import Key
-from dedp_assets.patterns.connectors.outbox import Outbox
-from dedp_assets.patterns.connectors.silence import Manner, SilentHours
+from dedp_assets.mail.alerts import Alert, Channel, Severity
+from dedp_assets.mail.episodes import Key
+from dedp_assets.mail.outbox import Outbox
+from dedp_assets.mail.silence import Manner, SilentHours
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta import LocalStore
 from dedp_assets.resources.clock import Clock

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from dedp_assets.patterns.connectors.lineage_outbox import LineageOutbox, Receiver
+from dedp_assets.mail.lineage_outbox import LineageOutbox, Receiver
 from dedp_assets.resources.environments import settings
 
 __all__ = ["lineage"]

@@ -14,7 +14,7 @@ from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.reconciler import Reconciler
 from dedp_assets.graph.reconcile.reconciling import Gap
 from dedp_assets.graph.run.refusals import Refusals
-from dedp_assets.patterns.connectors.episodes import Episode
+from dedp_assets.mail.episodes import Episode
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.measurements import Measurement
 from dedp_assets.resources.alerting import status_command

@@ -10,7 +10,7 @@ import pytest
 from dedp_assets import defs
 from dedp_assets.graph.checks.lineage import declared_lineage
 from dedp_assets.graph.declare import declared, declared_jobs
-from dedp_assets.patterns.connectors.lineage_outbox import LineageOutbox
+from dedp_assets.mail.lineage_outbox import LineageOutbox
 from dedp_assets.patterns.observability.dataset_tracker import compare_lineage
 from tests.assets.conftest import day
 from tests.openlineage import faults_of

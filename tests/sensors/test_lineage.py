@@ -8,8 +8,8 @@ import pytest
 
 from dedp_assets.local.ports import free as free_port
 from dedp_assets.location import lake_sensors
-from dedp_assets.patterns.connectors.lineage_outbox import LineageOutbox
-from dedp_assets.patterns.connectors.openlineage import Attempt, complete_event, start_event
+from dedp_assets.mail.lineage_outbox import LineageOutbox
+from dedp_assets.mail.openlineage import Attempt, complete_event, start_event
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.lake import Lake

@@ -13,8 +13,8 @@ import pytest
 
 from dedp_assets.graph.declare import Follow, Reads, same
 from dedp_assets.graph.run.refusals import Refusal, Refusals
-from dedp_assets.patterns.connectors.alerts import Alert
-from dedp_assets.patterns.connectors.episodes import Episode
+from dedp_assets.mail.alerts import Alert
+from dedp_assets.mail.episodes import Episode
 from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.measurements import Measurement
 from dedp_assets.patterns.delta import Ledger

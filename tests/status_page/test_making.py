@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from dedp_assets.graph.observe.rounds import Rounds, Seen
-from dedp_assets.patterns.connectors.alerts import Alert
+from dedp_assets.mail.alerts import Alert
 from dedp_assets.patterns.core.measurements import Measured, Measurement
 from dedp_assets.project import Project
 from dedp_assets.resources.alerting import outbox_of

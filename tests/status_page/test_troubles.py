@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from dedp_assets.graph.reconcile.reconciling import Gap
-from dedp_assets.patterns.connectors.alerts import Alert
-from dedp_assets.patterns.connectors.episodes import Episode
+from dedp_assets.mail.alerts import Alert
+from dedp_assets.mail.episodes import Episode
 from dedp_assets.patterns.core.measurements import Measurement
 from dedp_assets.status_page.model import Affected, TableRow, Trouble
 from dedp_assets.status_page.troubles import merged, of_episodes, of_gaps, of_measurements, with_verdict, word_of

@@ -15,7 +15,7 @@ from dedp_assets.graph.reconcile.reconciler import Reconciler
 from dedp_assets.graph.reconcile.reconciling import Gap
 from dedp_assets.graph.run.refusals import Refusals
 from dedp_assets.graph.run.upstream_runs import ATTEMPTS
-from dedp_assets.patterns.connectors.alerts import Alert, Severity
+from dedp_assets.mail.alerts import Alert, Severity
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.resources.alerting import status_command
 from dedp_assets.resources.lake import Lake

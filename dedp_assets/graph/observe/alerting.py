@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dedp_assets.patterns.connectors.alerts import Alert, Severity
-from dedp_assets.patterns.connectors.episodes import Key
+from dedp_assets.mail.alerts import Alert, Severity
+from dedp_assets.mail.episodes import Key
 from dedp_assets.patterns.core.measurements import Measurement
 from dedp_assets.resources.alerting import status_command
 

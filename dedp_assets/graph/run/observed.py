@@ -20,9 +20,9 @@ from dedp_assets.graph.catalogue.rendering import findings_of
 from dedp_assets.graph.catalogue.sources import Source
 from dedp_assets.graph.run.batches import Batch, Work
 from dedp_assets.graph.run.feeds import Pinned
-from dedp_assets.patterns.connectors.alerts import masked
-from dedp_assets.patterns.connectors.lineage_outbox import LineageOutbox
-from dedp_assets.patterns.connectors.openlineage import (
+from dedp_assets.mail.alerts import masked
+from dedp_assets.mail.lineage_outbox import LineageOutbox
+from dedp_assets.mail.openlineage import (
     Attempt,
     ColumnInput,
     Touched,

@@ -30,8 +30,8 @@ from dedp_assets.graph.declare import (
 from dedp_assets.graph.observe.alerting import judged
 from dedp_assets.graph.observe.explaining import explain, upstream_of
 from dedp_assets.graph.observe.rounds import Rounds
-from dedp_assets.patterns.connectors.outbox import Outbox
-from dedp_assets.patterns.connectors.silence import Manner
+from dedp_assets.mail.outbox import Outbox
+from dedp_assets.mail.silence import Manner
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import LocalStore, Table, Target

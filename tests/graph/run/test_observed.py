@@ -15,7 +15,7 @@ from dedp_assets.graph.run import failures
 from dedp_assets.graph.run.appending import appending
 from dedp_assets.graph.run.batches import Inputs, Step
 from dedp_assets.graph.run.feeds import Pinned, same
-from dedp_assets.patterns.connectors.lineage_outbox import LineageOutbox
+from dedp_assets.mail.lineage_outbox import LineageOutbox
 from dedp_assets.patterns.core.errors import Conflict, ContractError
 from dedp_assets.patterns.core.opening import note_opened, noting_opened
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult

@@ -9,9 +9,9 @@ from threading import Event
 
 import pytest
 
-from dedp_assets.patterns.connectors.alerts import Alert
-from dedp_assets.patterns.connectors.outbox import Outbox
-from dedp_assets.patterns.connectors.silence import Manner, SilentHours
+from dedp_assets.mail.alerts import Alert
+from dedp_assets.mail.outbox import Outbox
+from dedp_assets.mail.silence import Manner, SilentHours
 from dedp_assets.patterns.core.errors import Conflict, ContractError, NotReady
 from dedp_assets.patterns.delta import LocalStore, table_lock
 
@@ -212,7 +212,7 @@ def test_another_writer_is_waited_for(outbox, store, monkeypatch):
     """One writer at a time: while somebody holds the lock nothing is written, and then all of it."""
     with ThreadPoolExecutor(1) as pool:
         with table_lock(store), monkeypatch.context() as hurried:
-            hurried.setattr("dedp_assets.patterns.connectors.outbox._LOCK_SECONDS", 0.2)
+            hurried.setattr("dedp_assets.mail.outbox._LOCK_SECONDS", 0.2)
             with pytest.raises(Conflict):
                 pool.submit(outbox.raise_alert, OTHER, NOW).result()
             assert outbox.episodes() == []

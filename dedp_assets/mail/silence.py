@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, time, timedelta, timezone
 from zoneinfo import ZoneInfo
 
-from dedp_assets.patterns.connectors.alerts import Severity
+from dedp_assets.mail.alerts import Severity
 from dedp_assets.patterns.core.errors import ConfigError
 
 __all__ = ["Manner", "SilentHours"]

@@ -19,8 +19,8 @@ from datetime import datetime, timezone
 from hashlib import sha256
 from typing import Any
 
-from dedp_assets.patterns.connectors.alerts import Alert, Channel, Message, attempt, masked
-from dedp_assets.patterns.connectors.episodes import (
+from dedp_assets.mail.alerts import Alert, Channel, Message, attempt, masked
+from dedp_assets.mail.episodes import (
     Episode,
     Key,
     acknowledge,
@@ -30,8 +30,8 @@ from dedp_assets.patterns.connectors.episodes import (
     next_message,
     raise_episode,
 )
-from dedp_assets.patterns.connectors.pauses import Pause
-from dedp_assets.patterns.connectors.silence import Manner
+from dedp_assets.mail.pauses import Pause
+from dedp_assets.mail.silence import Manner
 from dedp_assets.patterns.delta import Store, table_lock
 
 __all__ = ["Outbox", "Pending"]

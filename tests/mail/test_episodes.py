@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.connectors.alerts import Alert
-from dedp_assets.patterns.connectors.episodes import acknowledge, end_episode, follow, next_message, raise_episode
-from dedp_assets.patterns.connectors.outbox import Outbox
-from dedp_assets.patterns.connectors.silence import Manner, SilentHours
+from dedp_assets.mail.alerts import Alert
+from dedp_assets.mail.episodes import acknowledge, end_episode, follow, next_message, raise_episode
+from dedp_assets.mail.outbox import Outbox
+from dedp_assets.mail.silence import Manner, SilentHours
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.delta import LocalStore
 

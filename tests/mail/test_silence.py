@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from dedp_assets.patterns.connectors.silence import SilentHours
+from dedp_assets.mail.silence import SilentHours
 from dedp_assets.patterns.core.errors import ConfigError
 
 BERLIN = ZoneInfo("Europe/Berlin")

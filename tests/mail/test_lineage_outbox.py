@@ -9,9 +9,9 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from dedp_assets.local.ports import free as free_port
-from dedp_assets.patterns.connectors import lineage_outbox
-from dedp_assets.patterns.connectors.lineage_outbox import KEPT_DAYS, LineageOutbox, Receiver
-from dedp_assets.patterns.connectors.openlineage import Attempt, complete_event, start_event
+from dedp_assets.mail import lineage_outbox
+from dedp_assets.mail.lineage_outbox import KEPT_DAYS, LineageOutbox, Receiver
+from dedp_assets.mail.openlineage import Attempt, complete_event, start_event
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta import LocalStore
 

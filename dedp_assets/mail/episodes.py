@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from dedp_assets.patterns.connectors.alerts import SEVERITIES, Alert, Event, Message
-from dedp_assets.patterns.connectors.silence import SilentHours
+from dedp_assets.mail.alerts import SEVERITIES, Alert, Event, Message
+from dedp_assets.mail.silence import SilentHours
 
 Key = tuple[str, str, str, str]
 """Identity of a trouble: source, name of the alert, table, partition key (:attr:`Alert.key`)."""

@@ -21,9 +21,9 @@ from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dedp_assets.patterns.connectors.alert_channels import Webhook
-from dedp_assets.patterns.connectors.openlineage import observed_run
-from dedp_assets.patterns.connectors.pauses import Pause
+from dedp_assets.mail.alert_channels import Webhook
+from dedp_assets.mail.openlineage import observed_run
+from dedp_assets.mail.pauses import Pause
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.lineage import ObservedRun
 from dedp_assets.patterns.delta import LocalStore
