@@ -16,6 +16,7 @@ from dedp_assets.graph.run.appending import appending
 from dedp_assets.graph.run.batches import Inputs, Step
 from dedp_assets.graph.run.feeds import Pinned, same
 from dedp_assets.mail.lineage_outbox import LineageOutbox
+from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import Conflict, ContractError
 from dedp_assets.patterns.core.opening import note_opened, noting_opened
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
@@ -211,7 +212,7 @@ def test_whatever_ends_a_step_ends_its_attempt(platform, error):
 
 def test_a_retry_is_a_run_of_its_own_of_the_same_job(platform, monkeypatch):
     """The first attempt failed, the second succeeded."""
-    monkeypatch.setattr(failures, "_FIRST_WAIT_SECONDS", 0)
+    monkeypatch.setattr(failures, "_STEP", Backoff(attempts=3, first_seconds=0))
     attempts = []
 
     def waits(step, source, other, into):
