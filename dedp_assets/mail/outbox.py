@@ -1,318 +1,201 @@
-"""Outbox of alerts: episodes in files, and deliveries to channels that may be down for days.
+"""Outbox: durable delivery of messages to receivers that may be down for days.
 
-``episodes/<trouble>.<number>.json`` holds an episode with the events that each channel has acknowledged. Raising and
-clearing writes these files and nothing else, under the lock of the folder, so no channel delays or breaks a caller. A
-delivery sends outside of that lock and notes each acknowledgement at once: who dies in between sends a message again,
-under the same idempotency key. ``channels/<name>.json`` says how long a channel that failed is left alone, and
-``channels/<name>.<episode>.json`` how long a message that the channel refused.
+What is owed lies in the files of one folder, in a form of each outbox's own, so that no writer waits for a receiver. A
+delivery sends to all receivers side by side, each in order, and notes each acknowledgement at once: who dies in between
+sends a message again, under the same idempotency key. ``channels/<name>.json`` says how long a receiver that failed is
+left alone.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timezone
-from hashlib import sha256
-from typing import Any
+from datetime import datetime, timedelta, timezone
+from typing import Generic, Literal, Protocol, TypeVar
 
-from dedp_assets.mail.alerts import Alert, Channel, Message, attempt, masked
-from dedp_assets.mail.episodes import (
-    Episode,
-    Key,
-    acknowledge,
-    end_episode,
-    follow,
-    is_finished,
-    next_message,
-    raise_episode,
-)
-from dedp_assets.mail.pauses import Pause
-from dedp_assets.mail.silence import Manner
-from dedp_assets.patterns.delta import Store, table_lock
+from dedp_assets.mail.alerts import masked
+from dedp_assets.patterns.core.backoff import Backoff
+from dedp_assets.patterns.core.errors import ContractError, PatternError
+from dedp_assets.patterns.delta import Store
 
-__all__ = ["Outbox", "Pending"]
+__all__ = ["Delivered", "FileOutbox", "Pause", "Receiver", "attempt", "text_of"]
 
-_EPISODES, _CHANNELS, _DELIVERING = "episodes", "channels", "delivering"
-_LOCK_SECONDS = 30
+M = TypeVar("M")
+M_contra = TypeVar("M_contra", contravariant=True)
+
+_CHANNELS, _DELIVERING = "channels", "delivering"
+_BACKOFF = Backoff(first_seconds=30, longest_seconds=3600)
+
+
+class Receiver(Protocol[M_contra]):
+    """A receiver of messages, under a name that stays the same over restarts."""
+
+    @property
+    def name(self) -> str:
+        """Name in settings, state and reports."""
+
+    def send(self, message: M_contra) -> str:
+        """Send a message, and return the receiver's answer.
+
+        Raises:
+            ContractError: if this message is refused; others may be taken.
+            PatternError: if the receiver takes no message now.
+        """
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
-    """A message that a channel has not taken.
+class Delivered:
+    """The outcome of sending one message once.
 
     Attributes:
-        channel: name of the channel.
-        message: the message.
-        reason: why it waits.
+        outcome: ``delivered``; ``refused`` concerns the message, ``failed`` the whole receiver.
+        text: the answer, or the reason, without secrets.
     """
 
-    channel: str
-    message: Message
-    reason: str
+    outcome: Literal["delivered", "refused", "failed"]
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Outbox:
-    """Episodes and deliveries, in the files of one folder.
+class Pause:
+    """Failures in a row, of a receiver or of one message, and the time of the next attempt.
+
+    Attributes:
+        failures: number of failures since the last success.
+        retry_at: time of the next attempt; ``None`` without a failure.
+        reason: reason of the last failure.
+    """
+
+    failures: int = 0
+    retry_at: datetime | None = None
+    reason: str = ""
+
+    def after(self, reason: str, now: datetime) -> Pause:
+        """Return the state after one more failure."""
+        failures = self.failures + 1
+        return Pause(failures, now + timedelta(seconds=_BACKOFF.pause(failures)), reason)
+
+    def lasts(self, now: datetime) -> bool:
+        """Return whether the next attempt lies ahead, by no more than the longest pause after so many failures.
+
+        A time further ahead is that of a clock that was wrong, and would mute a receiver for as long.
+        """
+        if self.retry_at is None:
+            return False
+        return timedelta(0) < self.retry_at - now <= timedelta(seconds=_BACKOFF.longest_after(self.failures))
+
+
+@dataclass(frozen=True, slots=True)
+class FileOutbox(ABC, Generic[M]):
+    """Messages owed to receivers, in the files of one folder.
 
     Attributes:
         store: the folder.
-        secrets: values that no stored text may hold.
+        secrets: values that no stored or reported text may hold.
     """
 
     store: Store
     secrets: Collection[str] = field(default=(), repr=False)
 
-    def raise_alert(self, alert: Alert, now: datetime) -> None:
-        """Begin an episode, or update figure and reason of the open episode of the same trouble.
+    @abstractmethod
+    def owed(self, receiver: str, now: datetime) -> Iterator[M]:
+        """Yield the messages that a receiver may have now, in order.
 
-        Args:
-            alert: the trouble.
-            now: current time, with time zone.
-
-        Raises:
-            Conflict: if another process keeps the lock.
+        A message was settled before the next one is asked for.
         """
-        shown = alert.without(self.secrets)
-        with self._locked():
-            changed = raise_episode(self._of(shown), shown, now)
-            self._write([changed] if changed else [])
 
-    def clear(self, alert: Alert, now: datetime) -> None:
-        """End the open episode of a trouble, if any; of ``alert`` only the identity counts.
+    @abstractmethod
+    def settle(self, receiver: str, message: M, outcome: Delivered, now: datetime) -> None:
+        """Note a message as taken or as refused by a receiver."""
 
-        Args:
-            alert: the trouble.
-            now: current time, with time zone.
+    def forget(self, receivers: Sequence[str]) -> None:
+        """Remove what no receiver is owed any more, after a delivery."""
 
-        Raises:
-            Conflict: if another process keeps the lock.
-        """
-        shown = alert.without(self.secrets)
-        with self._locked():
-            self._write([end_episode(episode, now) for episode in self._of(shown) if episode.ended is None])
-
-    def observe(
-        self,
-        found: Iterable[Alert],
-        now: datetime,
-        *,
-        unjudged: Collection[str] = (),
-        undecided: Collection[Key] = (),
-    ) -> None:
-        """Begin, change and end episodes by one complete observation of the platform.
+    def deliver(self, receivers: Sequence[Receiver[M]], now: datetime, *, seconds: float = 20) -> Mapping[str, str]:
+        """Send owed messages to all receivers side by side, until all are sent, a receiver fails, or the time is over.
 
         Args:
-            found: every trouble there is now; of the source ``platform``.
+            receivers: who is owed the messages.
             now: current time, with time zone.
-            unjudged: tables that could not be observed: their episodes last.
-            undecided: keys of alerts whose figures could not be judged: their episodes last.
-
-        Raises:
-            Conflict: if another process keeps the lock.
-        """
-        alerts = [alert.without(self.secrets) for alert in found]
-        with self._locked():
-            self._write(follow(self.episodes(), alerts, now, unjudged=unjudged, undecided=undecided))
-
-    def episodes(self) -> list[Episode]:
-        """List the stored episodes by time and number, without damaged files."""
-        found = [self._read(name) for name in self.store.list(_EPISODES) if name.endswith(".json")]
-        return sorted((each for each in found if each), key=lambda each: (each.since, each.alert.key, each.number))
-
-    def open_episodes(self) -> list[Episode]:
-        """List the episodes that last, the oldest first."""
-        return [episode for episode in self.episodes() if episode.ended is None]
-
-    def pending(self, channels: Sequence[Channel], now: datetime, manner: Manner) -> list[Pending]:
-        """List the messages that the channels have not taken, with the reasons.
-
-        Args:
-            channels: the configured channels.
-            now: current time, with time zone.
-            manner: when messages leave.
-        """
-        found, episodes = [], self.episodes()
-        for channel in channels:
-            failed = self._state(channel.name)
-            for episode in episodes:
-                if message := next_message(episode, channel.name, now, remind_hours=manner.remind_hours):
-                    until = manner.silence.until(now, episode.alert.severity) if manner.silence else None
-                    held = f"silent hours until {until:%Y-%m-%d %H:%M} UTC" if until else "to be delivered next"
-                    refused = self._state(_refused(channel.name, episode))
-                    found.append(Pending(channel.name, message, failed.reason or refused.reason or held))
-        return found
-
-    def deliver(self, channels: Sequence[Channel], now: datetime, manner: Manner) -> Mapping[str, str]:
-        """Send due messages to all channels in parallel, and forget the episodes that are announced whole.
-
-        Args:
-            channels: the configured channels.
-            now: current time, with time zone.
-            manner: when messages leave.
+            seconds: how long to send.
 
         Returns:
-            Channel -> what was delivered, or why it waits; empty if another process delivers.
+            Receiver -> what was delivered, or why it waits; empty if another process delivers.
         """
         try:
             claim = self.store.claim(_DELIVERING)
         except TimeoutError:
             return {}
         try:
-            with ThreadPoolExecutor(max(len(channels), 1)) as pool:
-                reports = list(pool.map(lambda channel: self._deliver_to(channel, now, manner), channels))
-            self._forget([channel.name for channel in channels])
+            end = time.monotonic() + seconds
+            with ThreadPoolExecutor(max(len(receivers), 1)) as pool:
+                reports = list(pool.map(lambda receiver: self._deliver_to(receiver, now, end), receivers))
+            self.forget([receiver.name for receiver in receivers])
         finally:
             claim.release()
-        return {channel.name: report for channel, report in zip(channels, reports, strict=True)}
+        return {receiver.name: report for receiver, report in zip(receivers, reports, strict=True)}
 
-    # --- one channel --------------------------------------------------------------------------------------------------
+    def _deliver_to(self, receiver: Receiver[M], now: datetime, end: float) -> str:
+        pause = self.pause(receiver.name)
+        if pause.retry_at and pause.lasts(now):
+            return f"waits until {pause.retry_at.astimezone(timezone.utc):%H:%M:%S} UTC: {pause.reason}"
+        sent, refusal, failure = 0, "", ""
+        for message in self.owed(receiver.name, now):
+            if time.monotonic() > end:
+                break
+            outcome = attempt(receiver, message)
+            outcome = Delivered(outcome.outcome, masked(outcome.text, self.secrets))
+            if outcome.outcome == "failed":
+                failure = outcome.text
+                break
+            sent += outcome.outcome == "delivered"
+            refusal = outcome.text if outcome.outcome == "refused" else refusal
+            self.settle(receiver.name, message, outcome, now)
+        if failure:
+            self.keep_pause(receiver.name, pause.after(failure, now))
+        elif pause.failures:
+            self.keep_pause(receiver.name, Pause())
+        return ", then ".join(filter(None, [f"{sent} delivered", failure or refusal]))
 
-    def _deliver_to(self, channel: Channel, now: datetime, manner: Manner) -> str:
-        state = self._state(channel.name)
-        if state.retry_at and now < state.retry_at:
-            return f"waits until {state.retry_at.astimezone(timezone.utc):%H:%M:%S} UTC: {state.reason}"
-        sent = self._send_due(channel, now, manner)
-        if sent.failure:
-            self._write_state(channel.name, state.after(sent.failure, now))
-        elif state.failures:
-            self.store.delete(_path_of(channel.name))
-        return ", then ".join(filter(None, [f"{sent.delivered} delivered", sent.failure or sent.refusal]))
-
-    def _send_due(self, channel: Channel, now: datetime, manner: Manner) -> _Sent:
-        """Send due messages in the order of each trouble's episodes, up to a failure of the channel."""
-        end, sent = time.monotonic() + manner.seconds, _Sent()
-        behind: set[tuple[str, ...]] = set()
-        for episode in self.episodes():
-            if episode.alert.key in behind:
-                continue
-            current: Episode | None = None if self._is_refused(episode, channel, now) else episode
-            while current and (message := _due(current, channel, now, manner)):
-                if time.monotonic() > end:
-                    return sent
-                answer = attempt(channel, message)
-                if answer.outcome == "failed":
-                    sent.failure = masked(answer.text, self.secrets)
-                    return sent
-                if answer.outcome == "refused":
-                    sent.refusal = masked(answer.text, self.secrets)
-                    self._refuse(episode, channel, sent.refusal, now)
-                    break
-                sent.delivered += 1
-                current = self._acknowledge(current, channel.name, message)
-            if not current or not is_finished(current, channel.name):
-                behind.add(episode.alert.key)
-        return sent
-
-    def _is_refused(self, episode: Episode, channel: Channel, now: datetime) -> bool:
-        """Return whether the next attempt of an episode's refused message lies ahead."""
-        retry_at = self._state(_refused(channel.name, episode)).retry_at
-        return retry_at is not None and now < retry_at
-
-    def _refuse(self, episode: Episode, channel: Channel, reason: str, now: datetime) -> None:
-        """Note the refusal of a message; only the episode's own messages wait."""
-        name = _refused(channel.name, episode)
-        self._write_state(name, self._state(name).after(reason, now))
-
-    def _acknowledge(self, episode: Episode, channel: str, message: Message) -> Episode | None:
-        """Note an acknowledgement in the stored episode, and return the episode."""
-        with self._locked():
-            stored = self._read(_name(episode))
-            if stored:
-                stored = acknowledge(stored, channel, message)
-                self._write([stored])
-        self.store.delete(_path_of(_refused(channel, episode)))
-        return stored
-
-    def _forget(self, channels: Sequence[str]) -> None:
-        """Remove the episodes that ended and that every channel has heard of."""
-        # What ended does not change any more, so this needs no lock.
-        for episode in self.episodes():
-            if episode.ended and all(is_finished(episode, channel) for channel in channels):
-                self.store.delete(f"{_EPISODES}/{_name(episode)}")
-
-    # --- files --------------------------------------------------------------------------------------------------------
-
-    def _locked(self) -> AbstractContextManager[None]:
-        return table_lock(self.store, timeout_seconds=_LOCK_SECONDS)
-
-    def _of(self, alert: Alert) -> list[Episode]:
-        """List the stored episodes of one trouble, by the names of the files."""
-        names = [name for name in self.store.list(_EPISODES) if name.startswith(f"{_digest(alert)}.")]
-        return [episode for name in names if (episode := self._read(name))]
-
-    def _read(self, name: str) -> Episode | None:
-        try:
-            return _parsed(json.loads(self.store.read(f"{_EPISODES}/{name}")))
-        except (OSError, ValueError, TypeError, KeyError):
-            return None
-
-    def _write(self, episodes: Iterable[Episode]) -> None:
-        for episode in episodes:
-            self.store.put(f"{_EPISODES}/{_name(episode)}", json.dumps(asdict(episode), default=_text_of).encode())
-
-    def _state(self, name: str) -> Pause:
+    def pause(self, name: str) -> Pause:
+        """Return the pause of a receiver, or of a message, by name."""
         try:
             stored = json.loads(self.store.read(_path_of(name)))
             return Pause(stored["failures"], datetime.fromisoformat(stored["retry_at"]), stored["reason"])
         except (OSError, ValueError, TypeError, KeyError):
             return Pause()
 
-    def _write_state(self, name: str, state: Pause) -> None:
-        self.store.put(_path_of(name), json.dumps(asdict(state), default=_text_of).encode())
+    def keep_pause(self, name: str, pause: Pause) -> None:
+        """Store a pause under a name; forget the name's pause, if nothing failed."""
+        if pause.failures:
+            self.store.put(_path_of(name), json.dumps(asdict(pause), default=text_of).encode())
+        else:
+            self.store.delete(_path_of(name))
 
 
-@dataclass(slots=True)
-class _Sent:
-    """Outcome of a delivery to a channel: number of messages, failure, last refusal."""
-
-    delivered: int = 0
-    failure: str = ""
-    refusal: str = ""
-
-
-def _due(episode: Episode, channel: Channel, now: datetime, manner: Manner) -> Message | None:
-    return next_message(episode, channel.name, now, silence=manner.silence, remind_hours=manner.remind_hours)
-
-
-def _name(episode: Episode) -> str:
-    return f"{_digest(episode.alert)}.{episode.number:06d}.json"
+def attempt(receiver: Receiver[M], message: M) -> Delivered:
+    """Send a message once, and return the outcome; no error of a receiver leaves this function."""
+    try:
+        return Delivered("delivered", receiver.send(message))
+    except ContractError as error:
+        return Delivered("refused", str(error))
+    except PatternError as error:
+        return Delivered("failed", str(error))
+    except Exception as error:
+        # The text of a foreign error may quote the address, which holds a token.
+        return Delivered("failed", f"{receiver.name} failed with {type(error).__name__}")
 
 
-def _digest(alert: Alert) -> str:
-    """Return a file name for a trouble, whose texts may be longer than a name and hold any character."""
-    return sha256(json.dumps(alert.key).encode()).hexdigest()[:24]
-
-
-def _refused(channel: str, episode: Episode) -> str:
-    return f"{channel}.{_name(episode).removesuffix('.json')}"
-
-
-def _path_of(name: str) -> str:
-    return f"{_CHANNELS}/{name}.json"
-
-
-def _text_of(value: object) -> str:
+def text_of(value: object) -> str:
     """Convert an instant for JSON."""
     if isinstance(value, datetime):
         return value.isoformat()
     raise TypeError(type(value).__name__)
 
 
-def _parsed(stored: Mapping[str, Any]) -> Episode:
-    ended, unexplained = stored["ended"], stored.get("unexplained_since")
-    return Episode(
-        id=stored["id"],
-        number=stored["number"],
-        alert=Alert(**stored["alert"]),
-        since=datetime.fromisoformat(stored["since"]),
-        ended=datetime.fromisoformat(ended) if ended else None,
-        acknowledged=stored["acknowledged"],
-        seen=stored.get("seen", 1),
-        missed=stored.get("missed", 0),
-        unexplained_since=datetime.fromisoformat(unexplained) if unexplained else None,
-    )
+def _path_of(name: str) -> str:
+    return f"{_CHANNELS}/{name}.json"

@@ -4,37 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta, timezone
-from zoneinfo import ZoneInfo
+from datetime import datetime, timedelta
 
 from dedp_assets.mail.alerts import Severity
-from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.calendars import QuietHours
 
 __all__ = ["Manner", "SilentHours"]
+
+_MOMENT = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class SilentHours:
-    """A daily window of local time.
-
-    A window whose end comes before its start ends on the next day. Start and end are instants of the zone, so a window
-    over a change of clocks is an hour shorter or longer.
+    """Times in which messages of some severities wait.
 
     Attributes:
-        start: local time of the start.
-        end: local time of the end, when messages are sent again.
-        zone: name of the time zone, such as ``Europe/Berlin``.
+        hours: the times, a daily window of local time.
         holds: severities that wait; all others pass.
     """
 
-    start: time
-    end: time
-    zone: str
+    hours: QuietHours
     holds: Collection[Severity] = ("info", "warning")
-
-    def __post_init__(self) -> None:
-        if self.start == self.end:
-            raise ConfigError(f"silent hours must end at another time than they start, not at {self.end:%H:%M}")
 
     def until(self, at: datetime, severity: Severity) -> datetime | None:
         """Return the end of the window that holds a message of a severity at an instant.
@@ -48,16 +38,7 @@ class SilentHours:
         """
         if severity not in self.holds:
             return None
-        zone = ZoneInfo(self.zone)
-        today = at.astimezone(zone).date()
-        for day in (today - timedelta(days=1), today):
-            last = day if self.start < self.end else day + timedelta(days=1)
-            # In UTC: Python compares two times of one zone by their wall clocks.
-            start = datetime.combine(day, self.start, zone).astimezone(timezone.utc)
-            end = datetime.combine(last, self.end, zone).astimezone(timezone.utc)
-            if start <= at < end:
-                return end
-        return None
+        return max((closes for _, closes in self.hours.windows(at, at + _MOMENT)), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +48,7 @@ class Manner:
     Attributes:
         silence: silent hours, if there are any.
         remind_hours: pause between reminders of an episode that lasts, in hours; 0 for none.
-        seconds: how long one delivery goes on to send to a channel, in seconds.
     """
 
     silence: SilentHours | None = None
     remind_hours: float = 0
-    seconds: float = 20

@@ -20,8 +20,9 @@ from dedp_assets.mail.alert_channels import (
     LogChannel,
     Webhook,
 )
-from dedp_assets.mail.alerts import Alert, attempt
+from dedp_assets.mail.alerts import Alert
 from dedp_assets.mail.episodes import next_message, raise_episode
+from dedp_assets.mail.outbox import attempt
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.extras import optional
 

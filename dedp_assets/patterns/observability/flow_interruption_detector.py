@@ -17,6 +17,7 @@ from dedp_assets.patterns.core.calendars import QuietHours, active_seconds
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.measurements import Measured, Measurement, Verdict
 from dedp_assets.patterns.core.options import typed
+from dedp_assets.patterns.core.quantities import duration
 from dedp_assets.patterns.observability._arrivals import (
     arrivals_at_head,
     arrivals_of_rows,
@@ -177,7 +178,7 @@ def _reason(activity: Activity, gap: float | None, begin: datetime | None, *, wr
     """Return the sentence about a flow that is interrupted, or has not begun."""
     since = f"{begin:%Y-%m-%d %H:%M:%S %Z}" if begin else ""
     if written:
-        return f"{activity.table}: no row for {gap:,.0f} s, since {since}"
+        return f"{activity.table}: no row for {duration(gap or 0)}, since {since}"
     never = "does not exist" if activity.version < 0 else "has no commit with rows in its log"
     expected = f"rows are expected since {since}" if since else "expected_since does not say when rows are late"
     return f"{activity.table} {never}, and {expected}"
