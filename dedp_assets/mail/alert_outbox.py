@@ -153,7 +153,7 @@ class AlertOutbox(FileOutbox[Message]):
             if current and not is_finished(current, receiver):
                 behind.add(episode.alert.key)
 
-    def settle(self, receiver: str, message: Message, outcome: Delivered, now: datetime) -> None:
+    def note(self, receiver: str, message: Message, outcome: Delivered, now: datetime) -> None:
         """Note an acknowledgement in the stored episode; after a refusal only the episode's own messages wait."""
         refused = _refused(receiver, message.episode)
         before = self.pause(refused)
@@ -167,7 +167,7 @@ class AlertOutbox(FileOutbox[Message]):
             self.keep_pause(refused, Pause())
 
     def _due(self, episode: Episode, channel: str, now: datetime) -> Message | None:
-        """Return the next message of an episode; ``None`` also where a refused message waits for its next attempt."""
+        """Return the next message of an episode; ``None`` also while a refused message is left alone."""
         manner = self.manner
         message = next_message(episode, channel, now, silence=manner.silence, remind_hours=manner.remind_hours)
         return None if message is None or self.pause(_refused(channel, episode.id)).lasts(now) else message
@@ -222,8 +222,8 @@ def _parsed(stored: Mapping[str, Any]) -> Episode:
         since=datetime.fromisoformat(stored["since"]),
         ended=datetime.fromisoformat(ended) if ended else None,
         acknowledged=stored["acknowledged"],
-        told=stored.get("told", {}),
-        told_at={channel: datetime.fromisoformat(at) for channel, at in stored.get("told_at", {}).items()},
+        announced=stored.get("announced", {}),
+        announced_at={channel: datetime.fromisoformat(at) for channel, at in stored.get("announced_at", {}).items()},
         seen=stored.get("seen", 1),
         missed=stored.get("missed", 0),
         unexplained_since=datetime.fromisoformat(unexplained) if unexplained else None,

@@ -88,7 +88,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """An announcement of an episode to one channel: beginning, higher severity, reminder, end, or beginning and end.
+    """An announcement of an episode to one channel: beginning, higher severity, reminder, or end.
 
     Attributes:
         id: idempotency key: a message that is sent again has the same one.

@@ -34,8 +34,8 @@ class Episode:
         since: when it was first found.
         ended: when it was found no more; ``None`` while it lasts.
         acknowledged: channel -> events that the channel has taken.
-        told: channel -> highest severity that the channel has heard of.
-        told_at: channel -> time of the last message that the channel has taken.
+        announced: channel -> highest severity that the channel has heard of.
+        announced_at: channel -> time of the last message that the channel has taken.
         seen: number of observations that found the trouble, up to its confirmations; 0 while it may recover together
             with the upstream table that explained it.
         missed: number of observations in a row that found the trouble no more.
@@ -49,8 +49,8 @@ class Episode:
     since: datetime
     ended: datetime | None = None
     acknowledged: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    told: Mapping[str, Severity] = field(default_factory=dict)
-    told_at: Mapping[str, datetime] = field(default_factory=dict)
+    announced: Mapping[str, Severity] = field(default_factory=dict)
+    announced_at: Mapping[str, datetime] = field(default_factory=dict)
     seen: int = 1
     missed: int = 0
     unexplained_since: datetime | None = None
@@ -152,11 +152,11 @@ def next_message(
 
 
 def _further(episode: Episode, channel: str, now: datetime, remind_hours: float) -> Message | None:
-    """Return the next message about an episode that lasts and was announced: a higher severity, or a reminder."""
+    """Return the next message of a lasting, announced episode: about a higher severity, or a reminder."""
     severity = episode.alert.severity
-    if SEVERITIES.index(severity) > SEVERITIES.index(episode.told.get(channel, severity)):
+    if SEVERITIES.index(severity) > SEVERITIES.index(episode.announced.get(channel, severity)):
         return _message(episode, "escalated", severity)
-    pause = now - episode.told_at.get(channel, episode.since)
+    pause = now - episode.announced_at.get(channel, episode.since)
     if not remind_hours or pause < timedelta(hours=remind_hours):
         return None
     return _message(episode, "reminder", str(1 + _reminders(episode.acknowledged[channel])))
@@ -175,9 +175,12 @@ def acknowledge(episode: Episode, channel: str, message: Message, now: datetime)
     # Of reminders the newest says enough; of the message for both, that nothing more is owed.
     event = message.id.partition("/")[2].replace("/", " ")
     taken += ["raised", "cleared"] if message.event == "raised and cleared" else [event]
-    told = {**episode.told, channel: message.alert.severity}
-    acknowledged, told_at = {**episode.acknowledged, channel: taken}, {**episode.told_at, channel: now}
-    return replace(episode, acknowledged=acknowledged, told=told, told_at=told_at)
+    return replace(
+        episode,
+        acknowledged={**episode.acknowledged, channel: taken},
+        announced={**episode.announced, channel: message.alert.severity},
+        announced_at={**episode.announced_at, channel: now},
+    )
 
 
 def is_finished(episode: Episode, channel: str) -> bool:
@@ -202,7 +205,7 @@ def _not_ahead(episode: Episode, now: datetime) -> Episode:
 
     They come from a clock that was wrong for one delivery, and would hold the next reminder for as long.
     """
-    return replace(episode, told_at={channel: min(at, now) for channel, at in episode.told_at.items()})
+    return replace(episode, announced_at={channel: min(at, now) for channel, at in episode.announced_at.items()})
 
 
 def _message(episode: Episode, event: Event, part: str = "") -> Message:

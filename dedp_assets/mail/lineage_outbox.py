@@ -1,4 +1,4 @@
-"""Outbox of lineage: events of runs in files, and their delivery to a receiver that may be down for days.
+"""Outbox of lineage: events of runs in files, for a receiver that may be down for days.
 
 ``<day>/<run>/<number>.json`` holds an event. Whoever runs a step puts files, and nothing else: no receiver delays or
 breaks a run. A delivery sends the events in the order of their times, those of a run in the order of their numbers, and
@@ -32,7 +32,7 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 class LineageEvent(NamedTuple):
-    """An event with its place among the events of a day.
+    """An event with the place among the events of a day.
 
     Attributes:
         time: time of the event, or of an event of the run before it, if that is later: a clock that was set back does
@@ -141,8 +141,9 @@ class LineageOutbox(FileOutbox[LineageEvent]):
             if day < past:
                 self.store.put(f"{day}/{_DELIVERED}", b"")
 
-    def settle(self, receiver: str, message: LineageEvent, outcome: Delivered, now: datetime) -> None:  # noqa: ARG002 - as declared
-        """Note an event as sent; a refused event, too, as it would be refused for ever."""
+    def note(self, receiver: str, message: LineageEvent, outcome: Delivered, now: datetime) -> None:  # noqa: ARG002 - as declared
+        """Note an event as sent, or as refused."""
+        # What a receiver refuses it refuses for ever.
         sent = {**self._sent(message.day), message.run: message.number}
         self.store.put(f"{message.day}/{_SENT}", json.dumps(sent).encode())
 
@@ -178,7 +179,8 @@ class LineageOutbox(FileOutbox[LineageEvent]):
         return {}
 
     def _forget_days(self) -> None:
-        """Remove all days but the newest 30: by their number, as a clock that is ahead would forget what is owed."""
+        """Remove all days but the newest 30."""
+        # By their number, and not by their dates: a clock that is ahead would forget what is owed.
         for day in self._days()[:-KEPT_DAYS]:
             self.store.delete_folder(day)
 

@@ -80,9 +80,10 @@ class Pause:
         return Pause(failures, now + timedelta(seconds=_BACKOFF.pause(failures)), reason)
 
     def lasts(self, now: datetime) -> bool:
-        """Return whether the next attempt lies ahead, by no more than the longest pause after so many failures.
+        """Return whether the next attempt lies ahead.
 
-        A time further ahead is that of a clock that was wrong, and would mute a receiver for as long.
+        A time further ahead than the longest pause after so many failures is that of a clock that was wrong, and would
+        mute a receiver for as long.
         """
         if self.retry_at is None:
             return False
@@ -105,18 +106,18 @@ class FileOutbox(ABC, Generic[M]):
     def owed(self, receiver: str, now: datetime) -> Iterator[M]:
         """Yield the messages that a receiver may have now, in order.
 
-        A message was settled before the next one is asked for.
+        A message was noted before the next one is asked for.
         """
 
     @abstractmethod
-    def settle(self, receiver: str, message: M, outcome: Delivered, now: datetime) -> None:
+    def note(self, receiver: str, message: M, outcome: Delivered, now: datetime) -> None:
         """Note a message as taken or as refused by a receiver."""
 
     def forget(self, receivers: Sequence[str]) -> None:
-        """Remove what no receiver is owed any more, after a delivery."""
+        """Remove the messages that no receiver is owed any more, after a delivery."""
 
     def deliver(self, receivers: Sequence[Receiver[M]], now: datetime, *, seconds: float = 20) -> Mapping[str, str]:
-        """Send owed messages to all receivers side by side, until all are sent, a receiver fails, or the time is over.
+        """Send owed messages to all receivers side by side, each until the receiver fails or the time is over.
 
         Args:
             receivers: who is owed the messages.
@@ -154,7 +155,7 @@ class FileOutbox(ABC, Generic[M]):
                 break
             sent += outcome.outcome == "delivered"
             refusal = outcome.text if outcome.outcome == "refused" else refusal
-            self.settle(receiver.name, message, outcome, now)
+            self.note(receiver.name, message, outcome, now)
         if failure:
             self.keep_pause(receiver.name, pause.after(failure, now))
         elif pause.failures:

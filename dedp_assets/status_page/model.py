@@ -85,7 +85,7 @@ class Trouble:
     """A trouble of a table or of some partitions.
 
     Attributes:
-        kind: word for the trouble, such as ``refused``, ``stale``, ``skewed`` or ``late``.
+        kind: word for the trouble, such as ``refused``, ``stale``, ``volume`` or ``late``.
         table: table that has the trouble.
         partition: partition key, or several as text; empty for the whole table.
         severity: ``critical``, ``warning``, or ``info`` for what needs nobody yet.

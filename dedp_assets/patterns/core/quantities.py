@@ -1,4 +1,4 @@
-"""Quantities: figures with units and limits, as people read them.
+"""Quantities: figures with units and limits as text for people.
 
 The only writer of figures for people: measurements, alerts, pages and commands ask here.
 """
@@ -17,7 +17,9 @@ _LEAST_DIGITS, _MOST_DIGITS, _MOST_DECIMALS = 3, 15, 9
 
 
 def quantity(value: float, unit: str = "", *, digits: int = _LEAST_DIGITS) -> str:
-    """Write a figure with its unit: a span of time or a size in the largest unit that fits, one thing in the singular.
+    """Write a figure with the unit that fits the figure.
+
+    A span of time or a size has the largest unit that fits; one thing is in the singular.
 
     Args:
         value: the figure.
@@ -44,7 +46,7 @@ def duration(seconds: float) -> str:
 def compared(
     value: float | None, unit: str = "", *, at_least: float | None = None, at_most: float | None = None
 ) -> tuple[str, str]:
-    """Write a figure and its limits, with as many digits as tell a figure beyond a limit from the limit.
+    """Write a figure and the limits, with as many digits as tell a figure beyond a limit from the limit.
 
     Returns:
         The figure, empty for ``None``, and the limits, empty without any.
@@ -67,7 +69,9 @@ def compared(
 
 
 def with_limit(figure: str, limit: str) -> str:
-    """Write a figure and its limit: the words of :func:`compared`, or a plain value; empty without a figure.
+    """Write a figure and the limit behind the figure; empty without a figure.
+
+    The limit are the words of :func:`compared`, or a plain value.
 
     Example:
         >>> with_limit("13.6 h", "at most 9 h"), with_limit("83 %", "95 %")

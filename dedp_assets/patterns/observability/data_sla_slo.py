@@ -123,9 +123,9 @@ def measure_objective(measurements: Sequence[Measurement], now: datetime, *, obj
         ...     history = [delay(hour, minutes) for hour in range(24)]
         ...     found = measure_objective(history, noon + timedelta(hours=23), objective=freshness)
         ...     print(found.measurements[0].figure, found.verdict, severity_of(found) or "no trouble", sep=", ")
-        600 s, ok, no trouble
-        2,400 s, warn, P3
-        3,000 s, fail, P2
+        10 min, ok, no trouble
+        40 min, warn, P3
+        50 min, fail, P2
     """
     known = counted(measurements, objective.metric, objective.table, of_usual=objective.of_usual)
     window = within_hours(known, now, 24 * objective.window_days)

@@ -78,7 +78,7 @@ def detect_interruption(
         >>> visits = Activity(table="silver/visits", version=7, arrivals=(Arrival(version=7, at=noon, rows=3),))
         >>> found = detect_interruption(visits, noon + timedelta(seconds=301), max_gap_seconds=300)
         >>> found.verdict, found.troubles[0].reason
-        ('fail', 'silver/visits: no row for 301 s, since 2026-01-05 12:00:00 UTC')
+        ('fail', 'silver/visits: no row for 5.02 min, since 2026-01-05 12:00:00 UTC')
     """
     unit = _require_limit(every_seconds=every_seconds, max_gap_seconds=max_gap_seconds)
     require_tolerance(tolerance_seconds)
@@ -146,7 +146,7 @@ def detect_silent_partitions(
         >>> ends = [EndOffset(partition=p, offset=o, seen_at=noon + timedelta(minutes=m)) for m, p, o in seen]
         >>> found = detect_silent_partitions(ends, noon + timedelta(minutes=10), topic="visits", max_gap_seconds=300)
         >>> [(each.partition, each.reason) for each in found.troubles]
-        [('1', 'visits, partition 1: no record for 600 s, while others move')]
+        [('1', 'visits, partition 1: no record for 10 min, while others move')]
     """
     _require_limit(max_gap_seconds=max_gap_seconds)
     judge = TopicJudge(topic, now, max_gap_seconds, quiet, standings(progress, now))

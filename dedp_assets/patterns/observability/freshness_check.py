@@ -82,7 +82,7 @@ def check_freshness(
         >>> later = noon + timedelta(minutes=30)
         >>> found = check_freshness(orders, later, warn_minutes=30, fail_minutes=60)
         >>> found.verdict, found.measurements[0].reason
-        ('warn', 'silver/orders: the newest event is 31 minutes old, of 2026-01-05 11:59:00 UTC')
+        ('warn', 'silver/orders: the newest event is 31 min old, of 2026-01-05 11:59:00 UTC')
     """
     if not 0 < warn_minutes <= fail_minutes:
         raise ConfigError(
