@@ -12,7 +12,7 @@ import pytest
 from dedp_assets.cli import main
 from dedp_assets.graph.catalogue.table_names import tables_named
 from dedp_assets.local import engine
-from dedp_assets.patterns.connectors.alerts import Alert
+from dedp_assets.mail.alerts import Alert
 from dedp_assets.resources.alerting import outbox_of
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.engine import EngineError

@@ -11,10 +11,11 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from dedp_assets.commands._output import console, say
-from dedp_assets.patterns.connectors.alerts import Alert, Channel, Message, attempt
-from dedp_assets.patterns.connectors.episodes import Episode
-from dedp_assets.patterns.connectors.outbox import Pending
-from dedp_assets.resources.alerting import channels_of, manner_of, outbox_of
+from dedp_assets.mail.alert_outbox import Pending
+from dedp_assets.mail.alerts import Alert, Channel, Message
+from dedp_assets.mail.episodes import Episode
+from dedp_assets.mail.outbox import attempt
+from dedp_assets.resources.alerting import channels_of, outbox_of
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings
 
@@ -50,7 +51,7 @@ def alerts(settings: Settings, *, test: bool = False) -> int:
     if test:
         return _test(channels, now)
     outbox = outbox_of(settings)
-    _print(outbox.open_episodes(), outbox.pending(channels, now, manner_of(settings)), channels)
+    _print(outbox.open_episodes(), outbox.pending(channels, now), channels)
     return 0
 
 

@@ -16,8 +16,9 @@ from dedp_assets.commands._output import console, print_json, say
 from dedp_assets.graph.catalogue.exporting import as_json, as_mermaid, kind_of
 from dedp_assets.graph.catalogue.table_names import require_table
 from dedp_assets.graph.checks.lineage import column_origins, column_types, declared_lineage, judge_lineage
-from dedp_assets.patterns.connectors.lineage_outbox import LineageOutbox
+from dedp_assets.mail.lineage_outbox import LineageOutbox
 from dedp_assets.patterns.core.lineage import Dataset, LineageGraph, ObservedRun
+from dedp_assets.patterns.delta import LocalStore
 from dedp_assets.patterns.observability.dataset_tracker import Impact, Root, affected_by, root_of
 from dedp_assets.project import project
 from dedp_assets.resources.clock import Clock
@@ -100,7 +101,7 @@ def compare(settings: Settings, now: datetime) -> int:
 
 
 def _runs(settings: Settings) -> list[ObservedRun]:
-    return list(LineageOutbox(settings.home / "lineage").runs(namespace=settings.lineage_namespace))
+    return list(LineageOutbox(LocalStore(str(settings.home / "lineage"))).runs(namespace=settings.lineage_namespace))
 
 
 def _named(graph: LineageGraph, name: str) -> Dataset:

@@ -17,6 +17,7 @@ from rich.table import Table as Grid
 from dedp_assets.commands._arguments import add_json, add_table
 from dedp_assets.graph.catalogue.table_names import by_layer
 from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.patterns.core.quantities import with_limit
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.delta import Ledger, lost_files, lost_files_message
 from dedp_assets.resources.alerting import outbox_of
@@ -216,9 +217,8 @@ def _print_troubles(console: Console, troubles: Sequence[Trouble], now: datetime
     for each in troubles:
         since = f"{moment(each.since, now)}, {age(each.since, now)}" if each.since else ""
         place = map(escape, (each.kind, each.table, each.partition, since))
-        figure = f"{each.figure} (limit {each.limit})" if each.figure and each.limit else each.figure
         because = f"because of {each.explained_by}" if each.explained_by else ""
-        more = "; ".join(filter(None, [figure, each.reason, because, each.command]))
+        more = "; ".join(filter(None, [with_limit(each.figure, each.limit), each.reason, because, each.command]))
         grid.add_row(each.severity, *place, escape(more))
     console.print(grid)
 

@@ -302,7 +302,7 @@ def _window(env: Mapping[str, str], name: str) -> tuple[time, time, str] | None:
     first, _, last = hours.partition("-")
     with suppress(ValueError, ZoneInfoNotFoundError, OSError):
         start, end = time.fromisoformat(first), time.fromisoformat(last)
-        if start != end and zone.strip() and ZoneInfo(zone.strip()):
+        if (start.tzinfo, end.tzinfo) == (None, None) and start != end and zone.strip() and ZoneInfo(zone.strip()):
             return start, end, zone.strip()
     raise ValueError(f"{name} must be two times and a time zone like 22:00-07:00 Europe/Berlin, not {value}")
 

@@ -15,9 +15,10 @@ from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.reconciler import Reconciler
 from dedp_assets.graph.reconcile.reconciling import Gap
 from dedp_assets.graph.run.refusals import Refusals
-from dedp_assets.patterns.connectors.episodes import Episode
+from dedp_assets.mail.episodes import Episode
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.measurements import Measurement
+from dedp_assets.patterns.core.quantities import compared
 from dedp_assets.resources.alerting import status_command
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
@@ -237,12 +238,13 @@ class Collector:
                 continue
             newest = self._newest(table, now)
             if newest and now - newest > table.fresh:
-                old, limit = (each.total_seconds() / 3600 for each in (now - newest, table.fresh))
+                age, most = ((now - newest).total_seconds(), table.fresh.total_seconds())
+                figure, limit = compared(age, "s", at_most=most)
                 yield Trouble(
                     kind="stale",
                     table=name,
-                    figure=f"{old:.0f} h",
-                    limit=f"{limit:g} h",
+                    figure=figure,
+                    limit=limit,
                     reason=f"the newest data is of {newest:%Y-%m-%d %H:%M} UTC",
                     since=newest + table.fresh,
                     command=status_command(name),

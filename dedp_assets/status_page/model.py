@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal
 
-from dedp_assets.patterns.connectors.alerts import SEVERITIES, Severity
+from dedp_assets.mail.alerts import SEVERITIES, Severity
 
 __all__ = [
     "Affected",
@@ -85,7 +85,7 @@ class Trouble:
     """A trouble of a table or of some partitions.
 
     Attributes:
-        kind: word for the trouble, such as ``refused``, ``stale``, ``skewed`` or ``late``.
+        kind: word for the trouble, such as ``refused``, ``stale``, ``volume`` or ``late``.
         table: table that has the trouble.
         partition: partition key, or several as text; empty for the whole table.
         severity: ``critical``, ``warning``, or ``info`` for what needs nobody yet.

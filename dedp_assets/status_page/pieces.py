@@ -97,7 +97,7 @@ def _card(trouble: Trouble, now: datetime, *, served: bool) -> Markup:
         since = h('<time datetime="{iso}">{text}</time>', iso=trouble.since.isoformat(), text=text)
     measured = [
         h('<span class="figure">{figure}</span>', figure=trouble.figure) if trouble.figure else Markup(""),
-        h('<span class="soft">(limit {limit})</span>', limit=trouble.limit) if trouble.limit else Markup(""),
+        h('<span class="soft">{limit}</span>', limit=trouble.limit) if trouble.limit else Markup(""),
     ]
     head = h(
         '<div class="head"><span class="badge v-{severity}">{badge}</span>'

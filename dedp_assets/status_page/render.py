@@ -62,16 +62,14 @@ def _summary(page: Page) -> Markup:
         )
     worst = page.open[0].severity
     tables = {each.table for each in page.open}
-    reached = {name for each in page.open for name in each.affected.tables} - tables
     text = f"{count(len(page.open), 'trouble')} in {count(len(tables), 'table')}"
     kinds = ", ".join(f"{number} {kind}" for kind, number in Counter(each.kind for each in page.open).items())
-    more = f" {count(len(reached), 'further table')} downstream may be wrong or late." if reached else ""
     return h(
         '<p class="summary v-{worst}">{sign} {text}<small>{more}</small></p>',
         worst=worst,
         sign=BADGES[worst].partition(" ")[0],
         text=text,
-        more=f"{kinds}.{more}",
+        more=f"{kinds}.",
     )
 
 

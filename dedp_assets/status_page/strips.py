@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from dedp_assets.graph.observe.explaining import LATE
 from dedp_assets.graph.reconcile.reconciling import Gap
 from dedp_assets.status_page.history import History
 from dedp_assets.status_page.model import Cell, State, Trouble
@@ -66,4 +67,4 @@ def _of_gap(gap: Gap, *, stored: bool) -> State:
 def _of_trouble(trouble: Trouble, *, stored: bool) -> State:
     if trouble.kind == "refused":
         return "refused"
-    return ("late" if trouble.kind in ("late", "lagging", "stale") else "partial") if stored else "missing"
+    return ("late" if trouble.kind in LATE else "partial") if stored else "missing"

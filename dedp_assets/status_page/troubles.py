@@ -9,8 +9,9 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from dedp_assets.patterns.connectors.alerts import SEVERITIES, Severity
-from dedp_assets.patterns.connectors.episodes import Episode
+from dedp_assets.graph.observe.alerting import severity_of, trouble_of
+from dedp_assets.mail.alerts import SEVERITIES, Severity
+from dedp_assets.mail.episodes import Episode
 from dedp_assets.patterns.core.measurements import Measurement
 from dedp_assets.resources.alerting import status_command
 from dedp_assets.status_page.model import TableRow, Trouble
@@ -18,35 +19,11 @@ from dedp_assets.status_page.model import TableRow, Trouble
 if TYPE_CHECKING:
     from dedp_assets.graph.reconcile.reconciling import Gap
 
-__all__ = ["explained", "merged", "of_episodes", "of_gaps", "of_measurements", "unreadable", "with_verdict", "word_of"]
+__all__ = ["explained", "merged", "of_episodes", "of_gaps", "of_measurements", "unreadable", "with_verdict"]
 
 _NEVER: Mapping[tuple[str, str], datetime] = MappingProxyType({})
-_WORDS = (
-    (("cost", "budget", "spent"), "over budget"),
-    (("lag", "backlog", "behind"), "lagging"),
-    (("skew", "partition_rows", "partition_bytes", "volume", "imbalance"), "skewed"),
-    (("age", "fresh", "stale"), "stale"),
-    (("gap", "silence", "interruption", "late", "sla", "deadline", "due"), "late"),
-    (("duration", "seconds", "runtime", "run_time"), "slow"),
-)
-"""Parts of a metric's name -> word for the trouble, in order of precedence."""
-_SEVERITIES: Mapping[str, Severity] = {"fail": "critical", "warn": "warning"}
 _COMMAND = re.compile(r"""`(dedp [^`]+)`|(dedp approve [^`;]+? --because "[^"]*")""")
 """Shell command within a sentence: ``dedp ...`` between backticks, or ``dedp approve ...`` with a reason."""
-
-
-def word_of(metric: str) -> str:
-    """Return the word for the trouble of a metric; the metric's own words for an unknown metric.
-
-    Example:
-        >>> word_of("partition_rows"), word_of("lag_seconds"), word_of("null_share")
-        ('skewed', 'lagging', 'null share')
-    """
-    parts = {*metric.split("_"), metric}
-    for names, word in _WORDS:
-        if parts & {*names} or any("_" in name and name in metric for name in names):
-            return word
-    return metric.replace("_", " ")
 
 
 def of_episodes(episodes: Iterable[Episode]) -> list[Trouble]:
@@ -72,22 +49,25 @@ def of_episodes(episodes: Iterable[Episode]) -> list[Trouble]:
 
 def of_measurements(measurements: Iterable[Measurement]) -> list[Trouble]:
     """Return the troubles of measurements: figures with the verdict ``warn`` or ``fail``."""
-    return [
-        Trouble(
-            kind=word_of(each.metric),
-            table=each.table,
-            partition=each.partition,
-            severity=_SEVERITIES[each.verdict],
-            figure=each.figure,
-            limit=each.limit,
-            reason=each.reason,
-            since=each.since,
-            command=_command(each.reason) or status_command(each.table),
-            explained_by=each.explained_by,
-        )
-        for each in measurements
-        if each.is_trouble
-    ]
+    found = []
+    for each in measurements:
+        kind, partition = trouble_of(each)
+        if each.is_trouble:
+            found.append(
+                Trouble(
+                    kind=kind.replace("_", " "),
+                    table=each.table,
+                    partition=partition,
+                    severity=severity_of(each),
+                    figure=each.figure,
+                    limit=each.limit,
+                    reason=each.reason,
+                    since=each.since,
+                    command=_command(each.reason) or status_command(each.table),
+                    explained_by=each.explained_by,
+                )
+            )
+    return found
 
 
 def of_gaps(gaps: Iterable[Gap], refused_at: Mapping[tuple[str, str], datetime] = _NEVER) -> Iterator[Trouble]:
@@ -136,7 +116,7 @@ def merged(found: Sequence[Trouble], announced: Sequence[Trouble]) -> list[Troub
     by_key = {each.key: each for each in announced}
     live: dict[tuple[str, str, str], Trouble] = {}
     for each in found:
-        known = by_key.pop(each.key, None) or by_key.pop((_metric_like(by_key, each), *each.key[1:]), None)
+        known = by_key.pop(each.key, None)
         live.setdefault(each.key, _continued(each, known) if known else each)
     return [*live.values(), *by_key.values()]
 
@@ -177,14 +157,6 @@ def with_verdict(row: TableRow, troubles: Sequence[Trouble]) -> TableRow:
     otherwise = "affected" if reached and row.verdict == "ok" else row.verdict
     worst = max((each.severity for each in own), key=SEVERITIES.index, default=otherwise)
     return replace(row, verdict=worst, troubles=len(own))
-
-
-def _metric_like(announced: Iterable[tuple[str, str, str]], trouble: Trouble) -> str:
-    """Return the announced name of a trouble at the same place, such as ``lag seconds``."""
-    for kind, table, partition in announced:
-        if (table, partition) == trouble.key[1:] and word_of(kind.replace(" ", "_")) == trouble.kind:
-            return kind
-    return ""
 
 
 def _continued(trouble: Trouble, known: Trouble) -> Trouble:

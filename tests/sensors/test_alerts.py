@@ -158,7 +158,7 @@ def test_a_table_older_than_declared_is_stale(watched, now, stale):
     assert watched.heard("stale") == [("raised", "stale", "gold/daily_visitors", "")] * stale
     if stale:
         message = watched.message()
-        assert (message["figure"], message["limit"]) == ("26 h", "26 h")
+        assert (message["figure"], message["limit"]) == ("26.0003 h", "at most 26 h")
         assert message["reason"] == f"the newest complete partition is {DAY}"
 
 
@@ -222,7 +222,7 @@ def test_a_flow_that_is_interrupted_is_raised_at_the_second_look_and_noted_in_th
     assert watched.heard("interrupted") == []
     watched.tick()
     assert watched.heard("interrupted") == [("raised", "interrupted", flowing.spec.name, "")]
-    assert watched.message()["limit"] == "at most 3,600 s"
+    assert watched.message()["limit"] == "at most 60 min"
     noted = watched.zone.resources()["journal"].since(date(2026, 1, 1))
     assert {(each.metric, each.verdict) for each in noted} == {
         ("gap", "fail"),

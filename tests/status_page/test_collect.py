@@ -13,8 +13,8 @@ import pytest
 
 from dedp_assets.graph.declare import Follow, Reads, same
 from dedp_assets.graph.run.refusals import Refusal, Refusals
-from dedp_assets.patterns.connectors.alerts import Alert
-from dedp_assets.patterns.connectors.episodes import Episode
+from dedp_assets.mail.alerts import Alert
+from dedp_assets.mail.episodes import Episode
 from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.measurements import Measurement
 from dedp_assets.patterns.delta import Ledger
@@ -114,7 +114,7 @@ def test_a_damaged_log_is_a_trouble_of_its_table_alone(lake, collector):
 def test_alerts_and_measurements_are_on_the_page(lake, collector):
     """An alert that the measurement confirms is one trouble; a partition's trouble shows in the strip."""
     follow(lake, GOOD)
-    alert = Alert(name="partition_rows", table=S, partition=GOOD, figure="1 rows")
+    alert = Alert(name="volume", table=S, partition=GOOD, figure="1 row")
     episodes = [Episode(id="1", number=1, alert=alert, since=NOW - timedelta(hours=2))]
     skew = Measurement(
         metric="partition_rows", table=S, partition=GOOD, at=NOW, verdict="fail", value=1.0, unit="rows", at_least=50.0,
@@ -122,7 +122,7 @@ def test_alerts_and_measurements_are_on_the_page(lake, collector):
     page = collector.page(NOW, Observed(episodes=episodes, measurements=[skew]))
     (trouble,) = page.open
     assert (trouble.kind, trouble.severity, trouble.figure, trouble.limit) == (
-        "skewed", "critical", "1 rows", "at least 50 rows",
+        "volume", "critical", "1 row", "at least 50 rows",
     )  # fmt: skip
     assert trouble.since == NOW - timedelta(hours=2)
     assert states(page)[GOOD] == "partial"
@@ -148,7 +148,7 @@ def test_data_older_than_declared_are_stale(lake, tmp_path):
     collector = Collector(lake, Landing(root=str(tmp_path)), [fresh])
     (trouble,) = collector.page(NOW).open
     # The day ended at midnight of the next one, 60 hours before noon of the 20th.
-    assert (trouble.kind, trouble.figure, trouble.limit) == ("stale", "60 h", "26 h")
+    assert (trouble.kind, trouble.figure, trouble.limit) == ("stale", "60 h", "at most 26 h")
     assert trouble.since == NOW - timedelta(hours=34)
     commit_day(lake, S, LAST)
     assert collector.page(NOW).open == ()

@@ -9,7 +9,7 @@ import pytest
 
 from dedp_assets.commands.status import write_page
 from dedp_assets.graph.observe.rounds import Rounds, Seen
-from dedp_assets.patterns.connectors.alerts import Alert
+from dedp_assets.mail.alerts import Alert
 from dedp_assets.patterns.core.measurements import Measured, Measurement
 from dedp_assets.project import Project
 from dedp_assets.resources.alerting import outbox_of
@@ -50,7 +50,7 @@ def test_alerts_and_measurements_of_the_home_are_shown(chosen, monkeypatch):
     monkeypatch.setattr(Rounds, "judge", lambda *_: seen)
     with hold(chosen, Running(1, "x", "http://127.0.0.1:3000", "sc://x")):
         page = Maker(chosen).page(NOW)
-    assert {(each.kind, each.table) for each in page.open} == {("incomplete", "silver/visits"), ("lagging", "gold/x")}
+    assert {(each.kind, each.table) for each in page.open} == {("incomplete", "silver/visits"), ("lag", "gold/x")}
     assert "gold/daily_visitors" in page.open[0].affected.direct
     assert page.web == "http://127.0.0.1:3000"
 

@@ -104,7 +104,7 @@ def test_a_trouble_says_what_since_when_why_who_is_affected_and_what_helps():
     told = [
         "6 troubles in 6 tables",
         "1 late, 1 refused, 1 over budget, 1 skewed, 1 stale, 1 lagging.",
-        "✕ critical late: bronze/visits 184 min (limit at most 60 min) since 09:00 UTC, 3 h",
+        "✕ critical late: bronze/visits 184 min at most 60 min since 09:00 UTC, 3 h",
         "nothing has arrived since the delivery of 06:00",
         "Helps dedp status bronze/visits",
         "Affects silver/visits ; then gold/daily_visitors",

@@ -6,13 +6,16 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from dedp_assets.graph.observe.alerting import ALERTS, judged, worst
 from dedp_assets.graph.reconcile.reconciling import Gap
-from dedp_assets.patterns.connectors.alerts import Alert
-from dedp_assets.patterns.connectors.episodes import Episode
+from dedp_assets.mail.alerts import Alert
+from dedp_assets.mail.episodes import Episode
 from dedp_assets.patterns.core.measurements import Measurement
 from dedp_assets.status_page.model import Affected, TableRow, Trouble
-from dedp_assets.status_page.troubles import merged, of_episodes, of_gaps, of_measurements, with_verdict, word_of
+from dedp_assets.status_page.troubles import merged, of_episodes, of_gaps, of_measurements, with_verdict
 from tests.helpers import NOW
 
 SINCE = NOW - timedelta(hours=3)
@@ -33,32 +36,11 @@ def episode(name, partition="", **alert):
     return Episode(id="1", number=1, alert=stated, since=SINCE)
 
 
-@pytest.mark.parametrize(
-    ("metric", "word"),
-    [
-        ("gap", "late"),
-        ("gap_seconds", "late"),
-        ("lag", "lagging"),
-        ("lag_seconds", "lagging"),
-        ("partition_rows", "skewed"),
-        ("skew", "skewed"),
-        ("age_seconds", "stale"),
-        ("cost_seconds", "over budget"),
-        ("sla_miss_seconds", "late"),
-        ("null_share", "null share"),
-        ("usage", "usage"),
-    ],
-)
-def test_metrics_become_words(metric, word):
-    """By the parts of the name, whole words only; an unknown metric keeps its own words."""
-    assert word_of(metric) == word
-
-
 def test_a_measurement_beyond_its_limit_is_a_trouble_with_figure_and_limit():
     """Sound and unknown figures are none; a failure is critical."""
     (trouble,) = of_measurements([LAG, replace(LAG, verdict="ok"), replace(LAG, verdict="unknown")])
     assert (trouble.kind, trouble.severity, trouble.figure, trouble.limit) == (
-        "lagging", "warning", "7,200 s", "at most 3,600 s",
+        "lag", "warning", "2 h", "at most 60 min",
     )  # fmt: skip
     assert trouble.command == "dedp status silver/x"
     (failed,) = of_measurements([replace(LAG, verdict="fail", explained_by="bronze/x")])
@@ -90,11 +72,23 @@ def test_a_trouble_that_is_found_and_announced_is_shown_once_with_its_beginning(
     assert (shown.reason, shown.severity, shown.since) == ("new reason", "critical", SINCE)
 
 
-@pytest.mark.parametrize("name", ["lag_seconds", "lagging", "lag"])
-def test_an_alert_of_a_measurement_is_the_same_trouble(name):
-    """By the metric's name or by its word."""
-    (shown,) = merged(of_measurements([LAG]), of_episodes([episode(name)]))
-    assert (shown.kind, shown.since, shown.figure) == ("lagging", SINCE, "7,200 s")
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(sorted(ALERTS)), st.sampled_from(["", "1", "topic-0"]), st.sampled_from(["warn", "fail"])
+        ),
+        max_size=12,
+    )
+)
+def test_a_cause_is_one_trouble_however_many_figures_it_has(found):
+    """Of all metrics that raise alerts: each alert is one trouble of the page, and the page has no others."""
+    figures = [replace(LAG, metric=metric, partition=key, verdict=verdict) for metric, key, verdict in found]
+    alerts = judged(figures).alerts
+    announced = [Episode(id=str(n), number=1, alert=each, since=SINCE) for n, each in enumerate(alerts)]
+    shown = merged(of_measurements(worst(figures)), of_episodes(announced))
+    assert {each.key for each in shown} == {(each.name, each.table, each.partition) for each in alerts}
+    assert len(shown) == len(alerts)
+    assert all(each.since == SINCE for each in shown)
 
 
 def test_an_alert_of_code_stands_alone():

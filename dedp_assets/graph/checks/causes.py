@@ -15,8 +15,9 @@ from dedp_assets.graph.reconcile.reconciler import Reconciler
 from dedp_assets.graph.reconcile.reconciling import Gap
 from dedp_assets.graph.run.refusals import Refusals
 from dedp_assets.graph.run.upstream_runs import ATTEMPTS
-from dedp_assets.patterns.connectors.alerts import Alert, Severity
+from dedp_assets.mail.alerts import Alert, Severity
 from dedp_assets.patterns.core.errors import PatternError
+from dedp_assets.patterns.core.quantities import compared
 from dedp_assets.resources.alerting import status_command
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
@@ -25,7 +26,6 @@ __all__ = ["Causes", "find_causes", "noted_refusals"]
 
 _SHOWN = 20
 """Most partitions of a table with the same trouble that have an alert each; one more alert counts the others."""
-_HOUR = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +122,8 @@ def _stale(tables: Sequence[LakeTable[...]], lake: Lake, now: datetime) -> tuple
             unknown.add(declared.spec.name)
             continue
         if not finding.passed and "age_seconds" in finding.figures:
-            figure = f"{finding.figures['age_seconds'] / _HOUR:.0f} h"
-            limit = f"{declared.fresh.total_seconds() / _HOUR:g} h"
+            age, most = float(finding.figures["age_seconds"]), declared.fresh.total_seconds()
+            figure, limit = compared(age, "s", at_most=most)
             found.append(_alert("stale", table.name, figure=figure, limit=limit, reason=finding.note))
     return found, unknown
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dedp_assets.patterns.connectors.alerts import Alert, Severity
-from dedp_assets.patterns.connectors.episodes import Key
+from dedp_assets.mail.alerts import Alert, Severity
+from dedp_assets.mail.episodes import Key
 from dedp_assets.patterns.core.measurements import Measurement
 from dedp_assets.resources.alerting import status_command
 
-__all__ = ["ALERTS", "Judged", "judged", "worst"]
+__all__ = ["ALERTS", "Judged", "judged", "severity_of", "trouble_of", "worst"]
 
 ALERTS = {
     "age": "stale",
@@ -75,6 +75,17 @@ def worst(measurements: Iterable[Measurement]) -> list[Measurement]:
     return [each for each in _worst(_by_alert(measurements)) if each.is_trouble]
 
 
+def trouble_of(measured: Measurement) -> tuple[str, str]:
+    """Return name and partition of the trouble that a measurement is about: several figures are about one."""
+    name = ALERTS.get(measured.metric, measured.metric)
+    return name, measured.partition if name in _BY_PARTITION or measured.metric not in ALERTS else ""
+
+
+def severity_of(measured: Measurement) -> Severity:
+    """Return the severity of the trouble that a measurement is about."""
+    return "critical" if measured.verdict == "fail" else "warning"
+
+
 def _by_alert(measurements: Iterable[Measurement]) -> dict[Key, list[Measurement]]:
     """Return the measurements of each alert."""
     by_key: dict[Key, list[Measurement]] = {}
@@ -94,13 +105,12 @@ def _badness(measured: Measurement) -> tuple[int, bool]:
 
 
 def _alert(measured: Measurement) -> Alert:
-    name = ALERTS[measured.metric]
-    severity: Severity = "critical" if measured.verdict == "fail" else "warning"
+    name, partition = trouble_of(measured)
     return Alert(
         name=name,
         table=measured.table,
-        partition=measured.partition if name in _BY_PARTITION else "",
-        severity=severity,
+        partition=partition,
+        severity=severity_of(measured),
         figure=measured.figure,
         limit=measured.limit,
         reason=measured.reason,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from dedp_assets.graph.declare.tables import LakeTable
-from dedp_assets.patterns.connectors.alerts import Alert
+from dedp_assets.mail.alerts import Alert
 
 __all__ = ["LATE", "explain", "upstream_of"]
 

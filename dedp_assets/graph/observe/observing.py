@@ -17,8 +17,8 @@ from dedp_assets.graph.observe.deadlines import recent_records, records_of
 from dedp_assets.graph.observe.explaining import explain, upstream_of
 from dedp_assets.graph.observe.rounds import Rounds
 from dedp_assets.graph.reconcile.reconciler import Reconciler
-from dedp_assets.patterns.connectors.alerts import Alert
-from dedp_assets.patterns.connectors.episodes import Key
+from dedp_assets.mail.alerts import Alert
+from dedp_assets.mail.episodes import Key
 from dedp_assets.patterns.core.errors import ContractError, PatternError
 from dedp_assets.patterns.core.measurements import Measurement
 from dedp_assets.patterns.observability._lag_samples import LagSample, from_json, to_json

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import dagster as dg
 from pyspark.errors.exceptions.connect import SparkConnectException
 
+from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import AuditFailed, TransactionReused
 from dedp_assets.patterns.core.results import BY_NAME
 
@@ -26,20 +27,20 @@ __all__ = [
     "unexpected",
 ]
 
-RETRIES = 2
+_STEP = Backoff(attempts=3, first_seconds=2)
+RETRIES = _STEP.attempts - 1
 """How often a step is tried again after one of them."""
 BEYOND_APPROVAL = "cannot be approved"
 """Under this name the metadata of a failure says what no person can overrule."""
 LOST_ENGINE = {"dagster/max_retries": str(RETRIES), "dagster/retry_on_asset_or_op_failure": "true"}
 """Tags by which Dagster starts a run that lost its engine again, in a new process, as its session is lost, too."""
-_FIRST_WAIT_SECONDS = 2
 _SHOWN = 200
 _LOST = ("StatusCode.UNAVAILABLE", "INVALID_HANDLE", "NO_ACTIVE_SESSION")
 
 
 def retry(number: int) -> dg.RetryRequested:
     """Return a retry request for attempt ``number`` + 1, after a pause that doubles with each attempt."""
-    return dg.RetryRequested(max_retries=RETRIES, seconds_to_wait=_FIRST_WAIT_SECONDS * 2**number)
+    return dg.RetryRequested(max_retries=RETRIES, seconds_to_wait=_STEP.pause(number + 1))
 
 
 def is_lost_engine(error: BaseException | None) -> bool:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from dedp_assets.patterns.core.activity import Activity, PartitionSize
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.quantities import quantity
 from dedp_assets.patterns.core.usual import Baseline, Expected, Season, expected, span_of
 
 __all__ = [
@@ -107,14 +108,15 @@ def expected_volume(
 
 def why(partition: str, value: float, measure: Measure, around: Expected) -> str:
     """Return a sentence about an unusual or unjudged volume; empty for a volume within the limits."""
-    verdict, counted = around.verdict(value), f"{partition} has {_number(value)} {measure}"
+    verdict, counted = around.verdict(value), f"{partition} has {quantity(value, measure)}"
     if verdict == "ok":
         return ""
     if around.too_little_history or around.usual is None or around.low is None or around.high is None:
         return f"{counted}: {around.reason}"
-    limits = f"{_number(around.low)} to {_number(around.high)}"
+    unit = measure if measure == "bytes" else ""
+    limits = f"{quantity(around.low, unit)} to {quantity(around.high, unit)}"
     because = f" ({around.reason})" if around.reason else ""
-    return f"{counted}, usual{_WHEN[around.season]} are {_number(around.usual)}: outside of {limits}{because}"
+    return f"{counted}, usual{_WHEN[around.season]} are {quantity(around.usual, unit)}: outside of {limits}{because}"
 
 
 def unevenness(sizes: Mapping[str, int], measure: Measure, variation: float, most: float) -> str:
@@ -122,10 +124,6 @@ def unevenness(sizes: Mapping[str, int], measure: Measure, variation: float, mos
     largest, middle = max(sizes, key=lambda key: sizes[key]), median(sizes.values())
     times = f"{sizes[largest] / middle:,.1f} times the median" if middle else "and the median 0"
     return (
-        f"partition {largest} has {sizes[largest]:,} {measure}, {times}: sizes vary by {variation:.2f} of their mean, "
-        f"allowed are {most:g}"
+        f"partition {largest} has {quantity(sizes[largest], measure)}, {times}: sizes vary by {variation:.2f} of their "
+        f"mean, allowed are {most:g}"
     )
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 or float(value).is_integer() else f"{value:.3g}"

@@ -42,8 +42,8 @@ def test_partitions_that_are_late_have_alerts_of_their_own():
     first, second = found.alerts
     assert (first.partition, first.figure, first.limit, first.reason) == (
         "2026-01-05",
-        "7,200 s",
-        "at most 3,600 s",
+        "2 h",
+        "at most 60 min",
         "no run",
     )
     assert (second.severity, second.explained_by) == ("warning", "bronze/visits")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedp_assets.graph.observe.explaining import explain
-from dedp_assets.patterns.connectors.alerts import Alert
+from dedp_assets.mail.alerts import Alert
 
 CHAIN = {"silver/a": ["bronze/a"], "gold/a": ["silver/a"], "gold/b": ["silver/a", "bronze/b"]}
 DAY = "2026-01-05"

@@ -30,8 +30,7 @@ from dedp_assets.graph.declare import (
 from dedp_assets.graph.observe.alerting import judged
 from dedp_assets.graph.observe.explaining import explain, upstream_of
 from dedp_assets.graph.observe.rounds import Rounds
-from dedp_assets.patterns.connectors.outbox import Outbox
-from dedp_assets.patterns.connectors.silence import Manner
+from dedp_assets.mail.alert_outbox import AlertOutbox
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import LocalStore, Table, Target
@@ -163,10 +162,10 @@ class World:
         self.journal.keep_samples(to_json(self.rounds.samples))
         assert not seen.unjudged
         found = judged(seen.measured.measurements)
-        outbox = Outbox(self.store)
+        outbox = AlertOutbox(self.store)
         outbox.observe(explain(found.alerts, upstream_of(TABLES)), now, undecided=found.undecided)
         self.receiver.now = at
-        outbox.deliver([self.receiver], now, Manner())
+        outbox.deliver([self.receiver], now)
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.connectors.alerts import Alert
-from dedp_assets.patterns.connectors.episodes import follow
+from dedp_assets.mail.alerts import Alert
+from dedp_assets.mail.episodes import follow
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.measurements import Measured, Measurement
 from dedp_assets.patterns.observability.data_sla_slo import Objective, measure_objective, severity_of

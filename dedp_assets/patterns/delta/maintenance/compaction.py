@@ -29,7 +29,7 @@ from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.lost_files import FilesGone, require_files
 from dedp_assets.patterns.delta.snapshots.reading import lies_outside, predicate
 from dedp_assets.patterns.delta.staging.stages import Stage, new_stage
-from dedp_assets.patterns.delta.storage.coordination import attempts, table_lock, turn
+from dedp_assets.patterns.delta.storage.coordination import AGAIN, table_lock, turn
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["Files", "partition_name", "rewrite", "small_files"]
@@ -144,7 +144,7 @@ def _exchange(
 ) -> WriteResult:
     """Commit rewritten files in place of small files, except in partitions that another writer changed."""
     with meter.waiting(turn(table.store)):
-        for last in meter.trying(attempts()):
+        for last in meter.trying(AGAIN.tries()):
             now = table.ledger.state()
             active = {file["path"] for file in now.files()} if file_exchange.serves(now) else set()
             kept = [part for part in rewritten if all(file["path"] in active for file in part.old)]

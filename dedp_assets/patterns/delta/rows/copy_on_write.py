@@ -31,7 +31,7 @@ from dedp_assets.patterns.delta.staging.rewrite_counts import WRITTEN, Outcomes,
 from dedp_assets.patterns.delta.staging.row_accounting import Accounting, Judged
 from dedp_assets.patterns.delta.staging.stage_files import stage_rows
 from dedp_assets.patterns.delta.staging.stages import Stage, written
-from dedp_assets.patterns.delta.storage.coordination import attempts, turn
+from dedp_assets.patterns.delta.storage.coordination import AGAIN, turn
 
 __all__ = ["rewrite"]
 
@@ -71,7 +71,7 @@ def rewrite(table: TableHandle, change: RowChange, request: ChangeRequest) -> Wr
     """
     prepared: _Prepared | None = None
     gone: BaseException | None = None
-    for _ in request.meter.trying(attempts()):
+    for _ in request.meter.trying(AGAIN.tries()):
         if prepared is None:
             base = request.base(table, change.content)
             if base.decision.applied:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import datetime, time, timedelta, timezone
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.connectors.alerts import Alert
-from dedp_assets.patterns.connectors.episodes import acknowledge, end_episode, follow, next_message, raise_episode
-from dedp_assets.patterns.connectors.outbox import Outbox
-from dedp_assets.patterns.connectors.silence import Manner, SilentHours
+from dedp_assets.mail.alert_outbox import AlertOutbox
+from dedp_assets.mail.alerts import Alert
+from dedp_assets.mail.episodes import acknowledge, end_episode, follow, next_message, raise_episode
+from dedp_assets.mail.silence import Manner, SilentHours
+from dedp_assets.patterns.core.calendars import QuietHours
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.delta import LocalStore
 
 NOW = datetime(2026, 1, 20, 12, tzinfo=timezone.utc)
-NIGHT = SilentHours(time(22), time(7), "Europe/Berlin")
+NIGHT = SilentHours(QuietHours(zone="Europe/Berlin", start="22:00", end="07:00"))
 STALE = Alert(name="stale", table="gold/visits", figure="31 h", limit="26 h", source="platform")
 REFUSED = Alert(name="refused", table="gold/visits", partition="2026-01-05", severity="critical", source="platform")
 
@@ -92,11 +94,11 @@ def test_a_message_carries_place_figure_limit_time_and_command():
         "limit": "26 h",
         "since": "2026-01-20T12:00:00+00:00",
     }
-    ended = end_episode(acknowledge(episode, "log", message), NOW + timedelta(hours=2))
+    ended = end_episode(acknowledge(episode, "log", message, NOW), NOW + timedelta(hours=2))
     cleared = next_message(ended, "log", NOW)
     assert (cleared.id, cleared.event) == (f"{episode.id}/cleared", "cleared")
     assert "it lasted from 2026-01-20 12:00 UTC to 2026-01-20 14:00 UTC" in cleared.text
-    assert next_message(acknowledge(ended, "log", cleared), "log", NOW) is None
+    assert next_message(acknowledge(ended, "log", cleared, NOW), "log", NOW) is None
 
 
 def test_an_alert_held_at_night_is_delivered_in_the_morning():
@@ -115,13 +117,13 @@ def test_an_alert_raised_and_cleared_at_night_is_one_sentence_in_the_morning():
     message = next_message(ended, "log", at(21, 6), silence=NIGHT)
     assert (message.event, message.id) == ("raised and cleared", f"{ended.id}/raised and cleared")
     assert "raised at 2026-01-20 23:00 UTC and cleared at 2026-01-21 03:00 UTC, in the silent hours" in message.text
-    assert next_message(acknowledge(ended, "log", message), "log", at(21, 9), silence=NIGHT) is None
+    assert next_message(acknowledge(ended, "log", message, at(21, 6)), "log", at(21, 9), silence=NIGHT) is None
 
 
 def test_an_end_at_night_waits_for_the_morning_too():
     """Of an episode that everybody heard of in the evening."""
     episode = raise_episode([], STALE, at(20, 20))
-    ended = end_episode(acknowledge(episode, "log", next_message(episode, "log", at(20, 20))), at(20, 23))
+    ended = end_episode(acknowledge(episode, "log", next_message(episode, "log", at(20, 20)), at(20, 20)), at(20, 23))
     assert next_message(ended, "log", at(20, 23), silence=NIGHT) is None
     assert next_message(ended, "log", at(21, 6), silence=NIGHT).event == "cleared"
 
@@ -131,22 +133,62 @@ def test_what_passes_is_announced_at_night():
     assert next_message(raise_episode([], REFUSED, at(20, 23)), "log", at(20, 23), silence=NIGHT).event == "raised"
 
 
+def hours(count):
+    return NOW + timedelta(hours=count)
+
+
+def told(episode, at, *, remind_hours=0.0):
+    """The messages that the channel ``log`` gets at a time, and the episode after them."""
+    heard = []
+    while message := next_message(episode, "log", at, remind_hours=remind_hours):
+        heard.append(message.id.partition("/")[2])
+        episode = acknowledge(episode, "log", message, at)
+    return heard, episode
+
+
 def test_reminders_come_while_an_episode_lasts_and_each_once():
-    """Those of the time that a channel was down are one."""
-    episode = raise_episode([], STALE, NOW)
+    """Counted from the last message; those of the time that a channel was down are one."""
+    episode, heard = raise_episode([], STALE, NOW), {}
+    for hour in (0, 3.9, 9, 12.9, 13):
+        heard[hour], episode = told(episode, hours(hour), remind_hours=4)
+    assert heard == {0: ["raised"], 3.9: [], 9: ["reminder/1"], 12.9: [], 13: ["reminder/2"]}
+    episode = end_episode(episode, hours(14))
+    assert told(episode, hours(20), remind_hours=4)[0] == told(episode, hours(20))[0] == ["cleared"]
 
-    def next_at(hours):
-        return next_message(episode, "log", NOW + timedelta(hours=hours), remind_hours=4)
 
-    episode = acknowledge(episode, "log", next_at(0))
-    assert next_at(3.9) is None
-    assert next_at(9).id == f"{episode.id}/reminder/2"
-    episode = acknowledge(episode, "log", next_at(9))
-    assert next_at(11.9) is None
-    assert next_at(12).id == f"{episode.id}/reminder/3"
-    episode = end_episode(episode, NOW + timedelta(hours=12))
-    assert next_at(20).event == "cleared"
-    assert next_message(episode, "log", NOW + timedelta(hours=20)).event == "cleared", "without reminders, too"
+def test_no_reminder_comes_with_the_beginning():
+    """However late a channel hears of it: it was down, the night was silent, or nobody could confirm the trouble."""
+    heard, episode = told(raise_episode([], STALE, NOW), hours(30), remind_hours=4)
+    assert heard == ["raised"]
+    assert [told(episode, hours(30 + hour), remind_hours=4)[0] for hour in (3, 4)] == [[], ["reminder/1"]]
+
+
+def test_a_trouble_that_gets_worse_is_told_once_more():
+    """A channel that heard of a warning hears that it is critical now; one that did not hears of a critical trouble."""
+    _, warned = told(raise_episode([], STALE, NOW), NOW)
+    worse = raise_episode([warned], replace(STALE, severity="critical"), hours(1))
+    message = next_message(worse, "log", hours(1))
+    assert (message.event, message.title) == ("escalated", "NOW CRITICAL: gold/visits: stale")
+    heard, after = told(worse, hours(1))
+    assert (heard, told(after, hours(2))[0]) == (["escalated/critical"], [])
+    assert next_message(worse, "other", hours(1)).title == "CRITICAL: gold/visits: stale"
+    assert next_message(worse, "log", at(21, 2), silence=NIGHT).event == "escalated"
+    assert told(end_episode(worse, hours(2)), hours(2))[0] == ["cleared"]
+
+
+@given(st.lists(st.tuples(st.floats(0, 3), st.floats(-100, 100), st.booleans()), min_size=1, max_size=30))
+def test_no_wait_is_longer_than_its_longest_step_whatever_the_clock(rounds):
+    """Rounds of an hour or so, in which the clock may be days off: the next reminder comes within its pause."""
+    (episode,) = follow([], [STALE], NOW)
+    waited, real = 0.0, 0.0
+    for passed, off, is_wrong in [*rounds, *[(1.0, 0.0, False)] * 6]:
+        real += passed
+        now = hours(real + (off if is_wrong else 0))
+        (episode,) = follow([episode], [STALE], now) or [episode]
+        heard, episode = told(episode, now, remind_hours=4)
+        # A clock that is right measures the wait, up to the rounds between which it was wrong.
+        waited = 0.0 if heard or is_wrong else waited + passed
+        assert waited < 4 + 3
 
 
 LATE = Alert(name="gap", table="silver/visits", source="platform", confirmations=2)
@@ -167,7 +209,7 @@ def test_a_trouble_of_one_observation_is_never_announced():
     assert next_message(over, "log", NOW) is None
     (twice,) = follow([once], [LATE], NOW)
     message = next_message(twice, "log", NOW)
-    heard = acknowledge(twice, "log", message)
+    heard = acknowledge(twice, "log", message, NOW)
     (missed,) = follow([heard], [], NOW)
     assert missed.ended is None
     assert next_message(missed, "log", NOW) is None
@@ -197,7 +239,7 @@ def test_an_explained_trouble_is_sent_only_if_it_outlives_its_explanation():
     assert next_message(end_episode(own, NOW), "log", NOW) is None
     for _ in range(2):
         (own,) = follow([own], [LATE], NOW + timedelta(hours=1))
-    announced = acknowledge(own, "log", next_message(own, "log", NOW))
+    announced = acknowledge(own, "log", next_message(own, "log", NOW), NOW)
     (again,) = follow([announced], [explained("bronze/visits")], NOW)
     assert next_message(end_episode(again, NOW), "log", NOW).event == "cleared"
     assert next_message(end_episode(again, NOW), "late", NOW) is None, "a channel that never heard of the beginning"
@@ -221,7 +263,7 @@ def test_announcements_follow_runs_of_equal_observations(looks, needed):
         for each in [*episodes.values()]:
             if message := next_message(each, "log", NOW):
                 heard.append(message.event)
-                episodes[each.id] = acknowledge(each, "log", message)
+                episodes[each.id] = acknowledge(each, "log", message, NOW)
         if look in ("found", "missing"):
             found, missed = (found + 1, 0) if look == "found" else (found if is_open else 0, missed + 1)
         if not is_open and found >= needed:
@@ -300,7 +342,7 @@ class World:
 
     @property
     def outbox(self):
-        return Outbox(LocalStore(self.root))
+        return AlertOutbox(LocalStore(self.root), manner=self.manner)
 
     def step(self, name, *more):
         getattr(self, name)(*more)
@@ -322,12 +364,12 @@ class World:
         self.now += timedelta(minutes=minutes)
 
     def deliver(self):
-        self.outbox.deliver(self.channels, self.now, self.manner)
+        self.outbox.deliver(self.channels, self.now)
 
     def die(self):
         """A delivery whose process dies after the first message was sent and before that was noted."""
         with suppress(Died):
-            Outbox(DyingStore(self.root)).deliver(self.channels, self.now, self.manner)
+            AlertOutbox(DyingStore(self.root), manner=self.manner).deliver(self.channels, self.now)
 
     def settle(self):
         """Everything is up again, and the night and all pauses go by."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dedp_assets.patterns.connectors.alerts import Alert, masked
+from dedp_assets.mail.alerts import Alert, masked
 from dedp_assets.patterns.core.errors import ConfigError
 
 

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from dedp_assets.patterns.connectors.alerts import SEVERITIES, Alert, Event, Message
-from dedp_assets.patterns.connectors.silence import SilentHours
+from dedp_assets.mail.alerts import SEVERITIES, Alert, Event, Message, Severity
+from dedp_assets.mail.silence import SilentHours
 
 Key = tuple[str, str, str, str]
 """Identity of a trouble: source, name of the alert, table, partition key (:attr:`Alert.key`)."""
@@ -34,6 +34,8 @@ class Episode:
         since: when it was first found.
         ended: when it was found no more; ``None`` while it lasts.
         acknowledged: channel -> events that the channel has taken.
+        announced: channel -> highest severity that the channel has heard of.
+        announced_at: channel -> time of the last message that the channel has taken.
         seen: number of observations that found the trouble, up to its confirmations; 0 while it may recover together
             with the upstream table that explained it.
         missed: number of observations in a row that found the trouble no more.
@@ -47,6 +49,8 @@ class Episode:
     since: datetime
     ended: datetime | None = None
     acknowledged: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    announced: Mapping[str, Severity] = field(default_factory=dict)
+    announced_at: Mapping[str, datetime] = field(default_factory=dict)
     seen: int = 1
     missed: int = 0
     unexplained_since: datetime | None = None
@@ -80,8 +84,8 @@ def raise_episode(episodes: Iterable[Episode], alert: Alert, now: datetime) -> E
         return Episode(id=uuid.uuid4().hex, number=number, alert=alert, since=now)
     severity = max(alert.severity, current.alert.severity, key=SEVERITIES.index)
     since = _unexplained_since(current, alert, now)
-    # After the end of an explanation, the tables below have a while to recover, too.
-    recovers = since is not None and now < since + _RECOVERY
+    # After the end of an explanation, the tables below have a while to recover, too; a time ahead is a wrong clock's.
+    recovers = since is not None and timedelta(0) <= now - since < _RECOVERY
     seen = 0 if recovers else min(current.seen + 1, alert.confirmations)
     alert = replace(alert, severity=severity)
     changed = replace(current, alert=alert, seen=seen, missed=0, unexplained_since=since)
@@ -111,15 +115,20 @@ def follow(
         undecided: keys of alerts whose figures could not be judged: none of their episodes ends.
     """
     by_key = {alert.key: alert for alert in found}
-    changed = [raise_episode(episodes, alert, now) for alert in by_key.values()]
-    for episode in episodes:
+    present = [_not_ahead(episode, now) for episode in episodes]
+    after = {episode.id: episode for episode in present}
+    for alert in by_key.values():
+        if changed := raise_episode(present, alert, now):
+            after[changed.id] = changed
+    for episode in present:
         key = episode.alert.key
         is_gone = key not in by_key and key not in undecided and episode.alert.table not in unjudged
         if episode.ended is None and episode.alert.source == "platform" and is_gone:
             missed, needed = episode.missed + 1, episode.alert.confirmations
             is_over = missed >= needed or (episode.seen < needed and not episode.is_announced)
-            changed.append(end_episode(episode, now) if is_over else replace(episode, missed=missed))
-    return [episode for episode in changed if episode]
+            after[episode.id] = end_episode(episode, now) if is_over else replace(episode, missed=missed)
+    known = {episode.id: episode for episode in episodes}
+    return [episode for episode in after.values() if episode != known.get(episode.id)]
 
 
 def next_message(
@@ -134,29 +143,44 @@ def next_message(
         silence: the silent hours, if there are any.
         remind_hours: pause between reminders of an episode that lasts, in hours; 0 for none.
     """
-    if silence and silence.until(now, episode.alert.severity):
+    if is_finished(episode, channel) or (silence and silence.until(now, episode.alert.severity)):
         return None
-    taken = episode.acknowledged.get(channel, ())
-    if is_finished(episode, channel):
-        return None
-    if "raised" not in taken and episode.is_held:
-        return None
-    if "raised" not in taken:
-        return _message(episode, "raised and cleared" if _is_over_in_silence(episode, silence) else "raised")
-    if episode.ended:
-        return _message(episode, "cleared")
-    number = int((now - episode.since) / timedelta(hours=remind_hours)) if remind_hours else 0
-    is_due = number > 0 and f"reminder {number}" not in taken
-    return _message(episode, "reminder", number=number) if is_due else None
+    if "raised" not in episode.acknowledged.get(channel, ()):
+        event: Event = "raised and cleared" if _is_over_in_silence(episode, silence) else "raised"
+        return None if episode.is_held else _message(episode, event)
+    return _message(episode, "cleared") if episode.ended else _further(episode, channel, now, remind_hours)
 
 
-def acknowledge(episode: Episode, channel: str, message: Message) -> Episode:
-    """Return the episode with a message noted as taken by a channel."""
+def _further(episode: Episode, channel: str, now: datetime, remind_hours: float) -> Message | None:
+    """Return the next message of a lasting, announced episode: about a higher severity, or a reminder."""
+    severity = episode.alert.severity
+    if SEVERITIES.index(severity) > SEVERITIES.index(episode.announced.get(channel, severity)):
+        return _message(episode, "escalated", severity)
+    pause = now - episode.announced_at.get(channel, episode.since)
+    if not remind_hours or pause < timedelta(hours=remind_hours):
+        return None
+    return _message(episode, "reminder", str(1 + _reminders(episode.acknowledged[channel])))
+
+
+def acknowledge(episode: Episode, channel: str, message: Message, now: datetime) -> Episode:
+    """Return the episode with a message noted as taken by a channel.
+
+    Args:
+        episode: the episode.
+        channel: name of the channel.
+        message: the message.
+        now: current time, with time zone: the next reminder counts from here.
+    """
     taken = [event for event in episode.acknowledged.get(channel, ()) if not event.startswith("reminder")]
     # Of reminders the newest says enough; of the message for both, that nothing more is owed.
     event = message.id.partition("/")[2].replace("/", " ")
     taken += ["raised", "cleared"] if message.event == "raised and cleared" else [event]
-    return replace(episode, acknowledged={**episode.acknowledged, channel: taken})
+    return replace(
+        episode,
+        acknowledged={**episode.acknowledged, channel: taken},
+        announced={**episode.announced, channel: message.alert.severity},
+        announced_at={**episode.announced_at, channel: now},
+    )
 
 
 def is_finished(episode: Episode, channel: str) -> bool:
@@ -171,9 +195,22 @@ def _is_over_in_silence(episode: Episode, silence: SilentHours | None) -> bool:
     return bool(end and episode.ended and episode.ended <= end)
 
 
-def _message(episode: Episode, event: Event, *, number: int = 0) -> Message:
+def _reminders(taken: Sequence[str]) -> int:
+    """Return the number of reminders that a channel has taken."""
+    return max((int(event.rpartition(" ")[2]) for event in taken if event.startswith("reminder ")), default=0)
+
+
+def _not_ahead(episode: Episode, now: datetime) -> Episode:
+    """Return an episode without times of messages ahead of the present.
+
+    They come from a clock that was wrong for one delivery, and would hold the next reminder for as long.
+    """
+    return replace(episode, announced_at={channel: min(at, now) for channel, at in episode.announced_at.items()})
+
+
+def _message(episode: Episode, event: Event, part: str = "") -> Message:
     return Message(
-        id=f"{episode.id}/{event}" + (f"/{number}" if number else ""),
+        id="/".join(filter(None, [episode.id, event, part])),
         event=event,
         episode=episode.id,
         alert=episode.alert,

@@ -8,15 +8,16 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime, timezone
 from typing import Any, Literal, Protocol
 
-from dedp_assets.patterns.core.errors import ConfigError, ContractError, PatternError
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types
+from dedp_assets.patterns.core.quantities import with_limit
 
-__all__ = ["SEVERITIES", "Alert", "Answer", "Channel", "Event", "Message", "Severity", "attempt", "masked"]
+__all__ = ["SEVERITIES", "Alert", "Channel", "Event", "Message", "Severity", "masked"]
 
 Severity = Literal["info", "warning", "critical"]
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
 """Severities, the least first."""
-Event = Literal["raised", "reminder", "cleared", "raised and cleared", "test"]
+Event = Literal["raised", "escalated", "reminder", "cleared", "raised and cleared", "test"]
 
 _LONGEST = 2_000
 _SHORTEST_SECRET = 6
@@ -35,7 +36,7 @@ class Alert:
         partition: partition key; empty for the whole table.
         severity: decides on silent hours.
         figure: measured value with its unit, such as ``31 h``; empty without one.
-        limit: greatest or least value allowed, with its unit.
+        limit: greatest or least value allowed, with its unit, such as ``at most 26 h``.
         reason: a sentence on the cause, and on the remedy if one is known.
         command: shell command that shows more.
         source: who clears the alert: ``code`` by a call, ``platform`` once an observation finds it no more.
@@ -76,8 +77,7 @@ class Alert:
     @property
     def detail(self) -> str:
         """Figure with limit, then the reason; empty for an alert without figure and reason."""
-        measured = f"{self.figure} (limit {self.limit})" if self.figure and self.limit else self.figure
-        return ": ".join(filter(None, [measured, self.reason]))
+        return ": ".join(filter(None, [with_limit(self.figure, self.limit), self.reason]))
 
     def without(self, secrets: Collection[str]) -> Alert:
         """Return the alert with secrets masked in every text, each text on one line of limited length."""
@@ -88,7 +88,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """An announcement of an episode to one channel: the beginning, the end, both, or a reminder.
+    """An announcement of an episode to one channel: beginning, higher severity, reminder, or end.
 
     Attributes:
         id: idempotency key: a message that is sent again has the same one.
@@ -109,7 +109,8 @@ class Message:
     @property
     def title(self) -> str:
         """One line: severity or event, place and name."""
-        first = self.alert.severity.upper() if self.event == "raised" else self.event.upper()
+        severity = self.alert.severity.upper()
+        first = {"raised": severity, "escalated": f"NOW {severity}"}.get(self.event, self.event.upper())
         return f"{first}: {self.alert.place}: {self.alert.name}"
 
     @property
@@ -135,7 +136,7 @@ class Message:
 
 
 class Channel(Protocol):
-    """A receiver of messages, under a name that stays the same over restarts."""
+    """A receiver of alerts, under a name that stays the same over restarts."""
 
     @property
     def name(self) -> str:
@@ -152,32 +153,6 @@ class Channel(Protocol):
             ContractError: if this message is refused; others may be taken.
             PatternError: if the channel takes no message now.
         """
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer of a channel to one message.
-
-    Attributes:
-        outcome: ``delivered``; ``refused`` concerns the message, ``failed`` the whole channel.
-        text: the answer, or the reason, without secrets.
-    """
-
-    outcome: Literal["delivered", "refused", "failed"]
-    text: str
-
-
-def attempt(channel: Channel, message: Message) -> Answer:
-    """Send a message once, and return the answer; no error of a channel leaves this function."""
-    try:
-        return Answer("delivered", channel.send(message))
-    except ContractError as error:
-        return Answer("refused", str(error))
-    except PatternError as error:
-        return Answer("failed", str(error))
-    except Exception as error:
-        # The text of a foreign error may quote the address, which holds a token.
-        return Answer("failed", f"{channel.name} failed with {type(error).__name__}")
 
 
 def masked(text: str, secrets: Collection[str]) -> str:

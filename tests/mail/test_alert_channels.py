@@ -12,16 +12,17 @@ from types import SimpleNamespace
 import pytest
 
 from dedp_assets.local.ports import free as free_port
-from dedp_assets.patterns.connectors import alert_channels
-from dedp_assets.patterns.connectors.alert_channels import (
+from dedp_assets.mail import alert_channels
+from dedp_assets.mail.alert_channels import (
     AppriseService,
     BrokenChannel,
     FileChannel,
     LogChannel,
     Webhook,
 )
-from dedp_assets.patterns.connectors.alerts import Alert, attempt
-from dedp_assets.patterns.connectors.episodes import next_message, raise_episode
+from dedp_assets.mail.alerts import Alert
+from dedp_assets.mail.episodes import next_message, raise_episode
+from dedp_assets.mail.outbox import attempt
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.extras import optional
 

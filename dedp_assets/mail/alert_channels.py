@@ -18,7 +18,7 @@ from typing import BinaryIO
 from urllib.parse import urlsplit
 from urllib.request import Request
 
-from dedp_assets.patterns.connectors.alerts import Message
+from dedp_assets.mail.alerts import Message
 from dedp_assets.patterns.connectors.parts import Bounds, exchanged, require_address
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.extras import optional

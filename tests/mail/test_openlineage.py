@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.connectors.openlineage import (
+from dedp_assets.mail.openlineage import (
     Attempt,
     ColumnInput,
     Touched,
