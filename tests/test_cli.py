@@ -12,7 +12,7 @@ import pytest
 from dedp_assets.cli import main
 from dedp_assets.graph.catalogue.table_names import tables_named
 from dedp_assets.local import engine
-from dedp_assets.mail.alerts import Alert
+from dedp_assets.patterns.core.troubles import Trouble
 from dedp_assets.resources.alerting import outbox_of
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.engine import EngineError
@@ -184,7 +184,7 @@ def test_status_tells_of_open_alerts_with_figure_reason_and_command(dedp, tmp_pa
     now = Clock().now() - timedelta(hours=3, minutes=1)
     for table in ("gold/a", "gold/b"):
         stored(tmp_path, table)
-        outbox.raise_alert(Alert(name="incomplete", table=table, figure="83 %", limit="95 %", reason="s7 lacks"), now)
+        outbox.raise_alert(Trouble(kind="incomplete", table=table, figure="83 %", limit="95 %", reason="s7 lacks"), now)
     told = json.loads(dedp("status", "gold/b", "--json")[1])
     assert [*told] == ["needs", "open_alerts", "troubles", "tables"]
     ((kind, table, figure, since),) = [[e["kind"], e["table"], e["figure"], e["since"]] for e in told["troubles"]]

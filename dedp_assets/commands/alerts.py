@@ -12,9 +12,10 @@ from rich.table import Table as Grid
 
 from dedp_assets.commands._output import console, say
 from dedp_assets.mail.alert_outbox import Pending
-from dedp_assets.mail.alerts import Alert, Channel, Message
+from dedp_assets.mail.alerts import Channel, Message
 from dedp_assets.mail.episodes import Episode
 from dedp_assets.mail.outbox import attempt
+from dedp_assets.patterns.core.troubles import Trouble
 from dedp_assets.resources.alerting import channels_of, outbox_of
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings
@@ -58,7 +59,7 @@ def alerts(settings: Settings, *, test: bool = False) -> int:
 def _test(channels: Sequence[Channel], now: datetime) -> int:
     """Send a marked alert through each channel, and print the answers; silent hours hold no test back."""
     reason = "a test of the channels by `dedp alerts --test`; nothing is wrong"
-    alert = Alert(name="test", table="platform", severity="info", reason=reason, command="dedp alerts")
+    alert = Trouble(kind="test", table="platform", severity="info", reason=reason, command="dedp alerts")
     episode = uuid.uuid4().hex
     message = Message(id=f"{episode}/test", event="test", episode=episode, alert=alert, since=now)
     answers = [attempt(channel, message) for channel in channels]
@@ -77,13 +78,13 @@ def _print(lasting: Sequence[Episode], pending: Sequence[Pending], channels: Seq
     for episode in lasting:
         alert = episode.alert
         more = escape("; ".join(filter(None, [alert.detail, alert.command])))
-        place = (escape(alert.table), escape(alert.partition), escape(alert.name))
+        place = (escape(alert.table), escape(alert.partition), escape(alert.kind))
         grid.add_row(alert.severity, *place, f"{episode.since.astimezone(timezone.utc):%Y-%m-%d %H:%M}", more)
     terminal.print(grid if lasting else "There are no open alerts.")
     if pending:
         owed = Grid("channel", "message", "about", "why it waits", title="Not delivered yet", title_justify="left")
         for each in pending:
-            about = f"{each.message.alert.place}: {each.message.alert.name}"
+            about = f"{each.message.alert.place}: {each.message.alert.kind}"
             owed.add_row(each.channel, each.message.event, escape(about), escape(each.reason))
         terminal.print(owed)
 

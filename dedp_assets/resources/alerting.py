@@ -20,11 +20,11 @@ from dedp_assets.mail.alert_channels import (
     Webhook,
 )
 from dedp_assets.mail.alert_outbox import AlertOutbox
-from dedp_assets.mail.alerts import Alert, Channel, Severity
-from dedp_assets.mail.episodes import Key
+from dedp_assets.mail.alerts import Channel
 from dedp_assets.mail.silence import Manner, SilentHours
 from dedp_assets.patterns.core.calendars import QuietHours
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.troubles import Severity, Trouble, TroubleKey
 from dedp_assets.patterns.delta import LocalStore
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings, settings
@@ -75,8 +75,8 @@ class Alerting(dg.ConfigurableResource[Any]):
         Raises:
             Conflict: if another process keeps the lock of the alerts.
         """
-        alert = Alert(
-            name=name,
+        alert = Trouble(
+            kind=name,
             table=table,
             partition=partition,
             severity=severity,
@@ -98,15 +98,15 @@ class Alerting(dg.ConfigurableResource[Any]):
         Raises:
             Conflict: if another process keeps the lock of the alerts.
         """
-        outbox_of(settings()).clear(Alert(name=name, table=table, partition=partition), Clock().now())
+        outbox_of(settings()).clear(Trouble(kind=name, table=table, partition=partition), Clock().now())
 
     def observe(
         self,
-        found: Iterable[Alert],
+        found: Iterable[Trouble],
         now: datetime,
         *,
         unjudged: Collection[str] = (),
-        undecided: Collection[Key] = (),
+        undecided: Collection[TroubleKey] = (),
     ) -> None:
         """Follow the troubles that an observation of the whole platform found.
 

@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from dedp_assets.graph.observe.alerting import severity_of, trouble_of
-from dedp_assets.mail.alerts import SEVERITIES, Severity
 from dedp_assets.mail.episodes import Episode
 from dedp_assets.patterns.core.measurements import Measurement
+from dedp_assets.patterns.core.troubles import SEVERITIES, Severity
 from dedp_assets.resources.alerting import status_command
 from dedp_assets.status_page.model import TableRow, Trouble
 

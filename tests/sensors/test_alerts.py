@@ -178,7 +178,7 @@ def test_a_log_that_cannot_be_read_is_critical_and_clears_nothing_else(watched):
     watched.restart()
     watched.tick()
     assert watched.heard()[2:] == [("cleared", "unreadable", "bronze/visits", "")]
-    assert [e.alert.name for e in outbox_of(settings()).open_episodes()] == ["refused"]
+    assert [e.alert.kind for e in outbox_of(settings()).open_episodes()] == ["refused"]
 
 
 def test_what_is_owed_leaves_where_the_observation_fails(watched, monkeypatch):

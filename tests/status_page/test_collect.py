@@ -13,10 +13,10 @@ import pytest
 
 from dedp_assets.graph.declare import Follow, Reads, same
 from dedp_assets.graph.run.refusals import Refusal, Refusals
-from dedp_assets.mail.alerts import Alert
 from dedp_assets.mail.episodes import Episode
 from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.measurements import Measurement
+from dedp_assets.patterns.core.troubles import Trouble
 from dedp_assets.patterns.delta import Ledger
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
@@ -114,7 +114,7 @@ def test_a_damaged_log_is_a_trouble_of_its_table_alone(lake, collector):
 def test_alerts_and_measurements_are_on_the_page(lake, collector):
     """An alert that the measurement confirms is one trouble; a partition's trouble shows in the strip."""
     follow(lake, GOOD)
-    alert = Alert(name="volume", table=S, partition=GOOD, figure="1 row")
+    alert = Trouble(kind="volume", table=S, partition=GOOD, figure="1 row")
     episodes = [Episode(id="1", number=1, alert=alert, since=NOW - timedelta(hours=2))]
     skew = Measurement(
         metric="partition_rows", table=S, partition=GOOD, at=NOW, verdict="fail", value=1.0, unit="rows", at_least=50.0,

@@ -9,8 +9,8 @@ import pytest
 
 from dedp_assets.commands.status import write_page
 from dedp_assets.graph.observe.rounds import Rounds, Seen
-from dedp_assets.mail.alerts import Alert
 from dedp_assets.patterns.core.measurements import Measured, Measurement
+from dedp_assets.patterns.core.troubles import Trouble
 from dedp_assets.project import Project
 from dedp_assets.resources.alerting import outbox_of
 from dedp_assets.resources.environments import settings
@@ -44,7 +44,7 @@ def test_a_home_that_is_not_there_is_a_notice_and_is_not_made(chosen):
 def test_alerts_and_measurements_of_the_home_are_shown(chosen, monkeypatch):
     """With the tables of the project that they affect; the address of Dagster is the running platform's."""
     stored(chosen)
-    outbox_of(chosen).raise_alert(Alert(name="incomplete", table="silver/visits"), NOW - timedelta(hours=1))
+    outbox_of(chosen).raise_alert(Trouble(kind="incomplete", table="silver/visits"), NOW - timedelta(hours=1))
     lag = Measurement(metric="lag", table="gold/x", at=NOW, verdict="warn", value=5.0)
     seen = Seen(Measured((lag,)), frozenset(), {})
     monkeypatch.setattr(Rounds, "judge", lambda *_: seen)
@@ -109,7 +109,7 @@ def test_only_an_address_of_the_web_becomes_a_link(chosen, web, shown):
 def test_the_page_is_written_to_a_file(chosen, tmp_path, capsys):
     """As `dedp status --page FILE` does, without a server."""
     stored(chosen)
-    outbox_of(chosen).raise_alert(Alert(name="incomplete", table="gold/x", reason="sensor 7 lacks"), NOW)
+    outbox_of(chosen).raise_alert(Trouble(kind="incomplete", table="gold/x", reason="sensor 7 lacks"), NOW)
     assert write_page(chosen, tmp_path / "page.html") == 0
     assert capsys.readouterr().out == f"1 troubles; written to {tmp_path / 'page.html'}\n"
     assert "sensor 7 lacks" in (tmp_path / "page.html").read_text(encoding="utf-8")

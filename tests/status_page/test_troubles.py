@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from dedp_assets.graph.observe.alerting import ALERTS, judged, worst
 from dedp_assets.graph.reconcile.reconciling import Gap
-from dedp_assets.mail.alerts import Alert
 from dedp_assets.mail.episodes import Episode
 from dedp_assets.patterns.core.measurements import Measurement
+from dedp_assets.patterns.core.troubles import Trouble
 from dedp_assets.status_page.model import Affected, TableRow, Trouble
 from dedp_assets.status_page.troubles import merged, of_episodes, of_gaps, of_measurements, with_verdict
 from tests.helpers import NOW
@@ -32,7 +32,7 @@ LAG = Measurement(
 
 
 def episode(name, partition="", **alert):
-    stated = Alert(name=name, table="silver/x", partition=partition, command="dedp status silver/x", **alert)
+    stated = Trouble(kind=name, table="silver/x", partition=partition, command="dedp status silver/x", **alert)
     return Episode(id="1", number=1, alert=stated, since=SINCE)
 
 

@@ -15,9 +15,9 @@ from dedp_assets.graph.reconcile.reconciler import Reconciler
 from dedp_assets.graph.reconcile.reconciling import Gap
 from dedp_assets.graph.run.refusals import Refusals
 from dedp_assets.graph.run.upstream_runs import ATTEMPTS
-from dedp_assets.mail.alerts import Alert, Severity
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.quantities import compared
+from dedp_assets.patterns.core.troubles import Severity, Trouble
 from dedp_assets.resources.alerting import status_command
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
@@ -37,7 +37,7 @@ class Causes:
         unjudged: tables of which nothing can be said now, because a log cannot be read.
     """
 
-    alerts: Sequence[Alert]
+    alerts: Sequence[Trouble]
     unjudged: frozenset[str]
 
 
@@ -94,7 +94,7 @@ def _given_up(gaps: Iterable[Gap]) -> Iterator[Gap]:
 
 def _by_partition(
     name: str, gaps: Iterable[Gap], *, severity: Severity, figure: str = "", limit: str = ""
-) -> Iterator[Alert]:
+) -> Iterator[Trouble]:
     """Yield an alert for each of a table's first partitions, and one alert for all further partitions."""
     by_table: dict[str, list[Gap]] = {}
     for gap in sorted(gaps, key=lambda gap: (gap.table, gap.key)):
@@ -108,7 +108,7 @@ def _by_partition(
             yield _alert(f"{name}, many", table, severity=severity, figure=more, reason=reason)
 
 
-def _stale(tables: Sequence[LakeTable[...]], lake: Lake, now: datetime) -> tuple[list[Alert], set[str]]:
+def _stale(tables: Sequence[LakeTable[...]], lake: Lake, now: datetime) -> tuple[list[Trouble], set[str]]:
     """Return alerts for tables with data older than declared, and the tables that cannot be judged."""
     found, unknown = [], set()
     for declared in tables:
@@ -128,7 +128,7 @@ def _stale(tables: Sequence[LakeTable[...]], lake: Lake, now: datetime) -> tuple
     return found, unknown
 
 
-def _alert(name: str, table: str, *, severity: Severity = "warning", **stated: Any) -> Alert:  # noqa: ANN401 - fields of an alert
+def _alert(name: str, table: str, *, severity: Severity = "warning", **stated: Any) -> Trouble:  # noqa: ANN401 - fields of an alert
     """Make an alert that an observation clears, with the command that shows the table."""
     command = status_command(table)
-    return Alert(name=name, table=table, severity=severity, command=command, source="platform", **stated)
+    return Trouble(kind=name, table=table, severity=severity, command=command, source="platform", **stated)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dedp_assets.mail.alerts import Alert, Severity
-from dedp_assets.mail.episodes import Key
 from dedp_assets.patterns.core.measurements import Measurement
+from dedp_assets.patterns.core.troubles import Severity, Trouble, TroubleKey
 from dedp_assets.resources.alerting import status_command
 
 __all__ = ["ALERTS", "Judged", "judged", "severity_of", "trouble_of", "worst"]
@@ -46,8 +45,8 @@ class Judged:
         undecided: keys of alerts that neither begin nor end, because a figure could not be judged.
     """
 
-    alerts: tuple[Alert, ...]
-    undecided: frozenset[Key]
+    alerts: tuple[Trouble, ...]
+    undecided: frozenset[TroubleKey]
 
 
 def judged(measurements: Iterable[Measurement]) -> Judged:
@@ -86,16 +85,16 @@ def severity_of(measured: Measurement) -> Severity:
     return "critical" if measured.verdict == "fail" else "warning"
 
 
-def _by_alert(measurements: Iterable[Measurement]) -> dict[Key, list[Measurement]]:
+def _by_alert(measurements: Iterable[Measurement]) -> dict[TroubleKey, list[Measurement]]:
     """Return the measurements of each alert."""
-    by_key: dict[Key, list[Measurement]] = {}
+    by_key: dict[TroubleKey, list[Measurement]] = {}
     for each in measurements:
         if each.metric in ALERTS:
             by_key.setdefault(_alert(each).key, []).append(each)
     return by_key
 
 
-def _worst(by_key: Mapping[Key, Sequence[Measurement]]) -> list[Measurement]:
+def _worst(by_key: Mapping[TroubleKey, Sequence[Measurement]]) -> list[Measurement]:
     return [max(found, key=_badness) for found in by_key.values()]
 
 
@@ -104,10 +103,10 @@ def _badness(measured: Measurement) -> tuple[int, bool]:
     return ("ok", "unknown", "warn", "fail").index(measured.verdict), not measured.partition
 
 
-def _alert(measured: Measurement) -> Alert:
+def _alert(measured: Measurement) -> Trouble:
     name, partition = trouble_of(measured)
-    return Alert(
-        name=name,
+    return Trouble(
+        kind=name,
         table=measured.table,
         partition=partition,
         severity=severity_of(measured),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from dedp_assets.graph.declare.tables import LakeTable
-from dedp_assets.mail.alerts import Alert
+from dedp_assets.patterns.core.troubles import Trouble
 
 __all__ = ["LATE", "explain", "upstream_of"]
 
@@ -24,7 +24,7 @@ def upstream_of(tables: Sequence[LakeTable[...]]) -> dict[str, tuple[str, ...]]:
     return {spec.name: tuple(read.name for read in table.reads.tables) for table in tables for spec in table.tables}
 
 
-def explain(alerts: Iterable[Alert], upstream: Mapping[str, Sequence[str]]) -> list[Alert]:
+def explain(alerts: Iterable[Trouble], upstream: Mapping[str, Sequence[str]]) -> list[Trouble]:
     """Return alerts with explaining upstream tables, and with late downstream tables at each root.
 
     A late table is explained by the most upstream table that is late, too. A partition is also explained by the same
@@ -36,26 +36,26 @@ def explain(alerts: Iterable[Alert], upstream: Mapping[str, Sequence[str]]) -> l
         upstream: table -> the tables it reads.
     """
     found = list(alerts)
-    late = {alert.table for alert in found if alert.name in LATE and not alert.partition}
+    late = {alert.table for alert in found if alert.kind in LATE and not alert.partition}
     blocked: dict[str, set[str]] = {}
     for alert in found:
-        if alert.partition and alert.name in LATE | _BLOCKING:
+        if alert.partition and alert.kind in LATE | _BLOCKING:
             blocked.setdefault(alert.partition, set()).add(alert.table)
     alike: dict[tuple[str, str], set[str]] = {}
     for alert in found:
-        alike.setdefault((alert.name, alert.partition), set()).add(alert.table)
+        alike.setdefault((alert.kind, alert.partition), set()).add(alert.table)
 
-    def troubled(alert: Alert) -> set[str]:
-        if alert.name in _HANDED_DOWN:
-            return alike[alert.name, alert.partition]
-        return late | blocked.get(alert.partition, set()) if alert.name in LATE else set()
+    def troubled(alert: Trouble) -> set[str]:
+        if alert.kind in _HANDED_DOWN:
+            return alike[alert.kind, alert.partition]
+        return late | blocked.get(alert.partition, set()) if alert.kind in LATE else set()
 
     roots = [_root(alert, troubled(alert), upstream) for alert in found]
     explained = [replace(alert, explained_by=root) for alert, root in zip(found, roots, strict=True)]
     return [_with_consequences(alert, explained) for alert in explained]
 
 
-def _root(alert: Alert, troubled: set[str], upstream: Mapping[str, Sequence[str]]) -> str:
+def _root(alert: Trouble, troubled: set[str], upstream: Mapping[str, Sequence[str]]) -> str:
     """Return the most upstream table in trouble above an alert's table; empty without one."""
     above = [table for table in _ancestors(alert.table, upstream) if table in troubled]
     # Two tables that read each other would explain one another, and nobody heard of either.
@@ -75,10 +75,10 @@ def _ancestors(table: str, upstream: Mapping[str, Sequence[str]]) -> list[str]:
     return list(found)
 
 
-def _with_consequences(alert: Alert, explained: Sequence[Alert]) -> Alert:
+def _with_consequences(alert: Trouble, explained: Sequence[Trouble]) -> Trouble:
     """Return a root alert with the explained tables in the reason."""
     tables = sorted({each.table for each in explained if each.explained_by == alert.table})
-    if not tables or alert.explained_by or alert.name not in LATE | _BLOCKING | _HANDED_DOWN:
+    if not tables or alert.explained_by or alert.kind not in LATE | _BLOCKING | _HANDED_DOWN:
         return alert
     more = f" and {len(tables) - _NAMED} more" if len(tables) > _NAMED else ""
     return replace(alert, reason=f"{alert.reason}; affected: {', '.join(tables[:_NAMED])}{more}".removeprefix("; "))

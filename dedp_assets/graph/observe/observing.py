@@ -17,10 +17,9 @@ from dedp_assets.graph.observe.deadlines import recent_records, records_of
 from dedp_assets.graph.observe.explaining import explain, upstream_of
 from dedp_assets.graph.observe.rounds import Rounds
 from dedp_assets.graph.reconcile.reconciler import Reconciler
-from dedp_assets.mail.alerts import Alert
-from dedp_assets.mail.episodes import Key
 from dedp_assets.patterns.core.errors import ContractError, PatternError
 from dedp_assets.patterns.core.measurements import Measurement
+from dedp_assets.patterns.core.troubles import Trouble, TroubleKey
 from dedp_assets.patterns.observability._lag_samples import LagSample, from_json, to_json
 from dedp_assets.resources.journal import Journal
 from dedp_assets.resources.lake import Lake
@@ -44,9 +43,9 @@ class Observation:
         measurements: the figures of all detectors.
     """
 
-    alerts: tuple[Alert, ...]
+    alerts: tuple[Trouble, ...]
     unjudged: frozenset[str]
-    undecided: frozenset[Key]
+    undecided: frozenset[TroubleKey]
     measurements: tuple[Measurement, ...]
 
 

@@ -25,7 +25,7 @@ def test_the_figures_of_one_trouble_are_one_alert():
         ]
     )
     (alert,) = found.alerts
-    assert (alert.name, alert.partition, alert.figure, alert.severity) == ("lag", "", "9 rows", "critical")
+    assert (alert.kind, alert.partition, alert.figure, alert.severity) == ("lag", "", "9 rows", "critical")
     assert found.undecided == frozenset()
 
 
@@ -52,5 +52,5 @@ def test_partitions_that_are_late_have_alerts_of_their_own():
 def test_what_cannot_be_judged_neither_begins_nor_ends_an_alert():
     """Unless another figure of the trouble is bad already."""
     found = judged([measured("gap", "unknown"), measured("lag_rows", "unknown"), measured("lag_seconds", "warn")])
-    assert [alert.name for alert in found.alerts] == ["lag"]
+    assert [alert.kind for alert in found.alerts] == ["lag"]
     assert found.undecided == {("platform", "interrupted", "silver/visits", "")}

@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedp_assets.graph.observe.explaining import explain
-from dedp_assets.mail.alerts import Alert
+from dedp_assets.patterns.core.troubles import Trouble
 
 CHAIN = {"silver/a": ["bronze/a"], "gold/a": ["silver/a"], "gold/b": ["silver/a", "bronze/b"]}
 DAY = "2026-01-05"
 
 
 def late(table, partition="", name="stale"):
-    return Alert(name=name, table=table, partition=partition, source="platform")
+    return Trouble(kind=name, table=table, partition=partition, source="platform")
 
 
 def explanations(alerts, upstream=CHAIN):
