@@ -16,6 +16,8 @@ from dedp_assets.patterns.core.records import Approval
 from dedp_assets.project import project
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings, apply
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.spark import SparkEngine
 from dedp_assets.sources import access_log, devices, partner_visits, visits
 from dedp_assets.status import by_layer, status, tables_named
 
@@ -41,6 +43,7 @@ def demo(settings: Settings, *, logs: Sequence[Path] = (), first: date | None = 
     project().require_case_study("the demo")
     apply({"DEDP_JIT": "quick"})
     console = Console(width=150)
+    Lake(root=str(settings.lakehouse), engine=SparkEngine()).mark_demo()
     if logs:
         _land_logs(settings, logs, console)
     else:
