@@ -20,6 +20,8 @@ from dedp_assets.local.instance import Platform
 from dedp_assets.project import project
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings, apply
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.spark import SparkEngine
 from dedp_assets.sources import access_log, devices, partner_visits, visits
 
 __all__ = ["arguments", "computes", "demo", "run"]
@@ -75,6 +77,7 @@ def demo(settings: Settings, *, logs: Sequence[Path] = (), first: date | None = 
     project().require_case_study("the demo")
     apply({"DEDP_JIT": "quick"})
     terminal = console()
+    Lake(root=str(settings.lakehouse), engine=SparkEngine()).mark_demo()
     if logs:
         _land_logs(settings, logs, terminal)
     else:

@@ -19,6 +19,7 @@ from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.delta import transaction_id
 from dedp_assets.resources.alerting import Alerting, outbox_of
 from dedp_assets.resources.environments import settings
+from dedp_assets.resources.lake import Lake
 from dedp_assets.sensors.alerts import alerts
 from dedp_assets.sensors.reconciler import reconciler
 from tests.helpers import a_record
@@ -160,6 +161,16 @@ def test_a_table_older_than_declared_is_stale(watched, now, stale):
         message = watched.message()
         assert (message["figure"], message["limit"]) == ("26.0003 h", "at most 26 h")
         assert message["reason"] == f"the newest complete partition is {DAY}"
+
+
+def test_nothing_of_the_demo_is_stale(watched):
+    """Its rows are of the days that somebody chose; what it refused is told all the same."""
+    watched.zone.dated("gold/daily_visitors", {"changed": [{"event_date": DAY}]})
+    Lake(root=str(watched.zone.root / "lake"), engine=watched.zone.engine).mark_demo()
+    watched.refuse(visits, DAY)
+    watched.zone.now = "2026-11-27T02:00:00+00:00"
+    watched.tick()
+    assert [(event, name) for event, name, *_ in watched.heard()] == [("raised", "refused")]
 
 
 def test_a_log_that_cannot_be_read_is_critical_and_clears_nothing_else(watched):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from dedp_assets.graph.declare.tables import LakeTable
-from dedp_assets.patterns.core.troubles import Trouble
+from dedp_assets.patterns.core.troubles import SEVERITIES, Trouble
 
 __all__ = ["LATE", "explain", "upstream_of"]
 
@@ -25,11 +25,11 @@ def upstream_of(tables: Sequence[LakeTable[...]]) -> dict[str, tuple[str, ...]]:
 
 
 def explain(alerts: Iterable[Trouble], upstream: Mapping[str, Sequence[str]]) -> list[Trouble]:
-    """Return alerts with explaining upstream tables, and with late downstream tables at each root.
+    """Return alerts with explaining tables; a root has the tables below and their highest severity.
 
     A late table is explained by the most upstream table that is late, too. A partition is also explained by the same
-    partition of an upstream table that was refused or given up, and an unusual volume by that of the same partition
-    upstream. A table that reads itself explains nothing.
+    partition of an upstream table, or of the table itself, that was refused or given up, and an unusual volume by that
+    of the same partition upstream. A table that reads itself explains nothing.
 
     Args:
         alerts: all troubles of one observation.
@@ -50,7 +50,13 @@ def explain(alerts: Iterable[Trouble], upstream: Mapping[str, Sequence[str]]) ->
             return alike[alert.kind, alert.partition]
         return late | blocked.get(alert.partition, set()) if alert.kind in LATE else set()
 
-    roots = [_root(alert, troubled(alert), upstream) for alert in found]
+    unpublished = {(alert.table, alert.partition) for alert in found if alert.kind in _BLOCKING and alert.partition}
+
+    def root(alert: Trouble) -> str:
+        own = alert.kind in LATE and (alert.table, alert.partition) in unpublished
+        return _root(alert, troubled(alert), upstream) or (alert.table if own else "")
+
+    roots = [root(alert) for alert in found]
     explained = [replace(alert, explained_by=root) for alert, root in zip(found, roots, strict=True)]
     return [_with_consequences(alert, explained) for alert in explained]
 
@@ -76,9 +82,20 @@ def _ancestors(table: str, upstream: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _with_consequences(alert: Trouble, explained: Sequence[Trouble]) -> Trouble:
-    """Return a root alert with the explained tables in the reason."""
-    tables = sorted({each.table for each in explained if each.explained_by == alert.table})
-    if not tables or alert.explained_by or alert.kind not in LATE | _BLOCKING | _HANDED_DOWN:
+    """Return a root alert with the explained tables in the reason, and with the highest severity of their alerts."""
+    below = [each for each in explained if each.explained_by == alert.table and _explains(alert, each)]
+    if not below or alert.explained_by:
         return alert
+    severity = max((alert.severity, *(each.severity for each in below)), key=SEVERITIES.index)
+    tables = sorted({each.table for each in below} - {alert.table})
     more = f" and {len(tables) - _NAMED} more" if len(tables) > _NAMED else ""
-    return replace(alert, reason=f"{alert.reason}; affected: {', '.join(tables[:_NAMED])}{more}".removeprefix("; "))
+    affected = f"affected: {', '.join(tables[:_NAMED])}{more}" if tables else ""
+    return replace(alert, severity=severity, reason="; ".join(filter(None, [alert.reason, affected])))
+
+
+def _explains(root: Trouble, alert: Trouble) -> bool:
+    """Return whether an alert of an explaining table is about the whole table or the partition of another alert."""
+    if alert.kind in _HANDED_DOWN:
+        return (root.kind, root.partition) == (alert.kind, alert.partition)
+    is_same = bool(root.partition) and root.partition == alert.partition
+    return root.kind in LATE if not root.partition else is_same and root.kind in LATE | _BLOCKING

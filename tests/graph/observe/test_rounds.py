@@ -223,3 +223,24 @@ def test_the_fields_of_the_newest_partition_are_measured(tmp_path):
         ("records_with_new_fields", "silver/clicks", KEYS[2], "warn", 100),
         ("changed_fields", "silver/clicks", KEYS[2], "warn", 1),
     }
+
+
+def test_in_the_lake_of_the_demo_nothing_is_late(tmp_path):
+    """Nothing arrives after the demo, whenever somebody looks; an odd volume is a trouble there, too."""
+    world = World(tmp_path)
+    for key, rows in zip(KEYS, (100, 100, 100, 900), strict=False):
+        world.write("bronze/clicks", key, rows)
+        world.write("silver/clicks", key, rows)
+    world.now += timedelta(days=300)
+
+    about = About("team:x", expects=replace(EXPECTS, lag_minutes=None, due=Due("12:00")))
+    tables = [replace(TABLES[0], about=about), TABLES[1]]
+
+    def troubles():
+        seen = Rounds(tables).judge(world.lake, world.now)
+        return {each.metric for each in seen.measured.troubles}
+
+    assert {"gap", "pipeline_seconds", "partition_rows"} <= troubles()
+    world.lake.mark_demo()
+    assert troubles() == {"partition_rows", "partition_variation"}
+    assert world.lake.names() == ["bronze/clicks", "silver/clicks"]
