@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from io import TextIOWrapper
 from pathlib import Path
 from types import ModuleType
 
@@ -40,8 +41,8 @@ _CODES = """exit codes:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return the exit code."""
-    if arguments is None and not sys.warnoptions:  # `python -W default -m dedp_assets ...` shows them
-        warnings.simplefilter("ignore")  # the caller of a command cannot mend the code of others
+    if arguments is None:
+        _be_patient()
     words = [*(sys.argv[1:] if arguments is None else arguments)]
     name = next((word for word in words if not word.startswith("-")), "")
     try:
@@ -56,6 +57,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         return _failed(name, error)
     return code
+
+
+def _be_patient() -> None:
+    """Leave out warnings, which no caller can mend, and write letters that a terminal lacks as escapes."""
+    if not sys.warnoptions:  # `python -W default -m dedp_assets ...` shows them
+        warnings.simplefilter("ignore")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _run(name: str, words: Sequence[str]) -> int:

@@ -114,6 +114,20 @@ class Project:
         self.be_importable()
         return lake_tables(self.root)
 
+    def declarations(self) -> tuple[list[LakeTable[...]], list[str]]:
+        """Return the tables of all code locations, and the faults of declarations in YAML, whose tables are left out.
+
+        Of a further code location those in Python count, below the package of its definitions.
+        """
+        from dedp_assets.graph.declare import declared  # noqa: PLC0415 - as above
+        from dedp_assets.location import lake_declarations  # noqa: PLC0415 - as above
+
+        self.be_importable()
+        tables, faults = lake_declarations(self.root)
+        for location in self.locations[1:]:
+            tables += declared(importlib.import_module(location.module.rpartition(".")[0]))
+        return tables, faults
+
     def jobs(self) -> list[LakeJob]:
         """List the declared jobs."""
         from dedp_assets.location import lake_jobs  # noqa: PLC0415 - as above

@@ -10,7 +10,9 @@ from importlib.metadata import version
 import pytest
 
 from dedp_assets.cli import main
+from dedp_assets.defs.silver.visits import visits
 from dedp_assets.graph.catalogue.table_names import tables_named
+from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.local import engine
 from dedp_assets.patterns.core.troubles import Trouble
 from dedp_assets.resources.alerting import outbox_of
@@ -18,7 +20,9 @@ from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.engine import EngineError
 from dedp_assets.resources.environments import CHECKOUT, settings
 from dedp_assets.resources.home import Running, hold
-from tests.helpers import a_record, write_log
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.spark import SparkEngine
+from tests.helpers import a_record, fill, write_log
 
 COMMANDS = sorted(path.stem for path in (CHECKOUT / "dedp_assets" / "commands").glob("[!_]*.py"))
 
@@ -146,7 +150,7 @@ def test_status_tells_of_every_table_there_is_from_bronze_to_gold(dedp, tmp_path
     code, out, err = dedp("status")
     named = [line.partition(",")[0] for line in out.splitlines() if ", version 1" in line]
     assert (code, err, named) == (0, "", ["bronze/users", "silver/orders", "gold/orders", "staging/orders"])
-    assert out.count("│ day=2026-01-05") == len(named)
+    assert out.count("│ 2026-01-05") == len(named)
 
 
 def test_status_of_one_table_leaves_the_others_out(dedp, tmp_path):
@@ -154,10 +158,13 @@ def test_status_of_one_table_leaves_the_others_out(dedp, tmp_path):
     for name in ("silver/orders", "gold/orders"):
         stored(tmp_path, name, {"day": "2026-01-05"})
     code, out, _ = dedp("status", "gold/orders")
-    assert (code, "gold/orders, version 1" in out, "silver/orders" in out) == (0, True, False)
-    assert list(json.loads(dedp("status", "gold/orders", "--json")[1])["tables"]) == ["gold/orders"]
+    assert (code, "gold/orders, version 1" in out, "silver/orders, version 1" in out) == (1, True, False)
+    told = json.loads(dedp("status", "gold/orders", "--json")[1])
+    assert (told["table"]["name"], told["verdict"]) == ("gold/orders", "unknown"), "nothing declares it"
+    assert told["written"]["2026-01-05"]["counts"] == {"read": 1, "kept": 1, "dead": 0, "duplicates": 0}
     code, out, err = dedp("status", "gold/order")
-    assert (code, out, "nothing is known of gold/order: no such table is stored" in err) == (2, "", True)
+    assert (code, out) == (2, "")
+    assert err == "dedp status: table must be one of the project, such as gold/orders, silver/orders, not gold/order\n"
 
 
 def test_status_claims_no_count_of_a_statement(dedp, tmp_path):
@@ -172,9 +179,10 @@ def test_status_claims_no_count_of_a_statement(dedp, tmp_path):
 
 
 def test_status_of_an_empty_home_is_no_error_and_makes_nothing(dedp, tmp_path):
-    """Looking changes nothing."""
-    code, _, err = dedp("status")
-    assert (code, err) == (0, "")
+    """Looking changes nothing; and nobody says that all is well where nothing is."""
+    code, out, err = dedp("status")
+    assert (code, err) == (1, "")
+    assert "There is no home at" in out
     assert not (tmp_path / "home").exists()
 
 
@@ -186,13 +194,32 @@ def test_status_tells_of_open_alerts_with_figure_reason_and_command(dedp, tmp_pa
         stored(tmp_path, table)
         outbox.raise_alert(Trouble(kind="incomplete", table=table, figure="83 %", limit="95 %", reason="s7 lacks"), now)
     told = json.loads(dedp("status", "gold/b", "--json")[1])
-    assert [*told] == ["needs", "open_alerts", "troubles", "tables"]
     ((kind, table, figure, since),) = [[e["kind"], e["table"], e["figure"], e["since"]] for e in told["troubles"]]
     assert (kind, table, figure, since) == ("incomplete", "gold/b", "83 %", now.isoformat())
-    out = dedp("status")[1]
-    assert out.index("Open alerts: 2.") < out.index("Troubles") < out.index("gold/a, version 1")
+    code, out, _ = dedp("status")
+    assert (code, out.startswith("2 troubles in 2 tables")) == (1, True)
+    assert out.index("Troubles") < out.index("gold/a, version 1")
     assert "83 % (limit 95 %); s7 lacks" in " ".join(out.split())
     assert "UTC, 3 h" in " ".join(out.split())
+
+
+def test_page_terminal_programs_and_alerts_say_the_same(dedp, tmp_path):
+    """Of a refused partition that no sensor has announced: one collector, so that none of them is green."""
+    commit_table(tmp_path)
+    note = Refusal(("1",), visits.code_version, "run-1", "3 rows of 40 are broken")
+    Refusals(stored_lake().refused("silver/visits")).note("2026-01-04", note)
+    code, out, _ = dedp("status")
+    assert (code, out.splitlines()[0]) == (1, "1 trouble in 1 table.")
+    code, out, _ = dedp("alerts")
+    assert (code, "1 trouble in 1 table." in out, "3 rows of 40 are broken" in out) == (1, True, True)
+    assert "1 of them no alert has announced yet" in out
+    told = json.loads(dedp("status", "--json")[1])
+    assert (told["verdict"], told["unannounced"]) == ("warning", 1)
+    assert [(each["kind"], each["table"]) for each in told["troubles"] if each["severity"] != "info"] == [
+        ("refused", "silver/visits")
+    ]
+    assert dedp("status", "--page", str(tmp_path / "page.html"))[0] == 1
+    assert "1 trouble in 1 table." in (tmp_path / "page.html").read_text()
 
 
 def test_status_writes_its_page_to_a_file(dedp, tmp_path):
@@ -222,27 +249,41 @@ def test_tables_of_several_layers_are_named_by_the_first_and_the_last(tables, sa
 def test_status_says_first_what_needs_somebody(dedp, tmp_path):
     """What lacks files, waits for its delivery or is behind its upstream, with what to do; for programs as JSON."""
     home = tmp_path / "home"
-    log = {"record": a_record("bronze/visits", {"landed_on": "2026-01-05"})}
-    landed = {"changed": [{"landed_on": "2026-01-05", "event_date": "2026-01-04"}]}
-    columns = {"raw": "string", "landed_on": "date", "event_date": "date"}
-    write_log(home / "lakehouse/bronze/visits", columns, ["landed_on", "event_date"], [{**log, **landed}])
+    commit_table(tmp_path, files=False)
     folder = home / "landing/visits/2026-01-06"
     folder.mkdir(parents=True)
     (folder / "part.jsonl").write_text("{}")
     told = json.loads(dedp("status", "--json")[1])
-    assert list(told["tables"]) == ["bronze/visits"]
-    needs = [(need["state"], need["table"], need["partition"]) for need in told["needs"]]
-    assert needs == [
-        ("unreadable", "bronze/visits", "event_date=2026-01-04/landed_on=2026-01-05"),
+    found = [each for each in told["troubles"] if each["kind"] != "lag"]
+    troubles = {(each["kind"], each["table"], each["partition"]): each for each in found}
+    assert [*troubles] == [
+        ("lost files", "bronze/visits", "event_date=2026-01-04/landed_on=2026-01-05"),
         ("waiting", "bronze/visits", "2026-01-06"),
         ("missing", "silver/visits", "2026-01-04"),
     ]
-    reasons = [need["reason"] for need in told["needs"]]
-    assert "`dedp verify bronze/visits` names what repairs it" in reasons[0]
-    assert reasons[1] == f"{folder}: 1 files but no _SUCCESS: the producer has not finished"
-    assert reasons[2] == "bronze/visits changed at version 1; the reconciler asks for it"
+    lost, waiting, missing = troubles.values()
+    assert (lost["severity"], lost["command"]) == ("critical", "dedp verify bronze/visits")
+    assert "`dedp verify bronze/visits` names what repairs it" in lost["reason"]
+    assert waiting["reason"] == f"{folder}: 1 files but no _SUCCESS: the producer has not finished"
+    assert missing["reason"] == "bronze/visits changed at version 1; the reconciler asks for it"
     shown = dedp("status")[1]
-    assert shown.index("Needs somebody") < shown.index("bronze/visits, version 1")
+    assert shown.index("Troubles") < shown.index("Under way") < shown.index("bronze/visits, version 1")
+
+
+def commit_table(tmp_path, *, files=True):
+    """A day of bronze/visits, whose rows silver lacks."""
+    home = tmp_path / "home"
+    log = {"record": a_record("bronze/visits", {"landed_on": "2026-01-05"})}
+    landed = {"changed": [{"landed_on": "2026-01-05", "event_date": "2026-01-04"}]}
+    columns = {"raw": "string", "landed_on": "date", "event_date": "date"}
+    write_log(home / "lakehouse/bronze/visits", columns, ["landed_on", "event_date"], [{**log, **landed}])
+    if files:
+        fill(home / "lakehouse")
+    stored_lake().mark_demo()  # nothing is due
+
+
+def stored_lake():
+    return Lake(root=str(settings().lakehouse), engine=SparkEngine())
 
 
 def stored(tmp_path, name, *partitions, files=True, **fields):
@@ -317,16 +358,17 @@ def test_verify_of_a_table_that_is_not_there_names_those_that_are(dedp, tmp_path
 
 
 def test_status_tells_of_the_other_tables_where_one_has_a_damaged_log(dedp, tmp_path):
-    """The damaged one is named with its file and the remedy, in one line, and the exit code says it."""
+    """The damaged one is a trouble with its file and the remedy, and the exit code says it."""
     log = stored(tmp_path, "bronze/devices") / "_delta_log" / f"{1:020d}.json"
     log.write_text("HELLO")
     stored(tmp_path, "silver/orders")
     code, out, err = dedp("status")
-    assert (code, "silver/orders, version 1" in out) == (3, True)
-    assert err.startswith("dedp status: bronze/devices: its log cannot be read")
-    assert f"_delta_log/{log.name}" in err
-    assert "put it back from a backup" in err
-    assert len(err.splitlines()) == 1
+    assert (code, "silver/orders, version 1" in out, err) == (1, True, "")
+    (trouble,) = json.loads(dedp("status", "--json")[1])["troubles"]
+    assert (trouble["kind"], trouble["table"], trouble["severity"]) == ("unreadable", "bronze/devices", "critical")
+    assert trouble["reason"].startswith("bronze/devices: version 1 of its log is damaged")
+    assert f"_delta_log/{log.name}" in trouble["reason"]
+    assert "put it back from a backup" in trouble["reason"]
 
 
 def test_running_a_table_that_is_not_of_the_graph_is_refused_with_the_choices(dedp, tmp_path):

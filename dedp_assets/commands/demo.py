@@ -77,12 +77,12 @@ def demo(settings: Settings, *, logs: Sequence[Path] = (), first: date | None = 
     project().require_case_study("the demo")
     apply({"DEDP_JIT": "quick"})
     terminal = console()
-    Lake(root=str(settings.lakehouse), engine=SparkEngine()).mark_demo()
     if logs:
         _land_logs(settings, logs, terminal)
     else:
         first = _first_day(settings, first)
         _land_week(settings, first, terminal)
+    Lake(root=str(settings.lakehouse), engine=SparkEngine()).mark_demo()
     with engine.preparing(settings):
         platform = Platform(settings)  # after the oldest delivery, whose day becomes the first partition
         terminal.print("\n[bold]The platform loads what has landed[/bold]")
@@ -92,7 +92,7 @@ def demo(settings: Settings, *, logs: Sequence[Path] = (), first: date | None = 
             _land_trouble(settings, first, terminal)
             react(platform, terminal)
     terminal.print()
-    status(settings, platform=platform)
+    status(settings)
     terminal.print(
         "\nLook at it in the UI: [bold]make up[/bold], then http://127.0.0.1:3000. "
         f"Tables: {settings.lakehouse}/<layer>/<dataset>"

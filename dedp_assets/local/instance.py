@@ -15,13 +15,14 @@ import psutil
 import yaml
 
 from dedp_assets.graph.catalogue.selections import checks_of
+from dedp_assets.graph.checks.causes import published, refused_runs
 from dedp_assets.graph.reconcile.reconciler import NAME, Reconciler
 from dedp_assets.graph.reconcile.reconciling import Outcome, Want
 from dedp_assets.graph.reconcile.requests import run_request
 from dedp_assets.graph.run.failures import BEYOND_APPROVAL, failure_told, step_failures
-from dedp_assets.graph.run.run_tags import CAUSE, process_of, refusals, running_process_of
+from dedp_assets.graph.run.run_tags import CAUSE, process_of, running_process_of
 from dedp_assets.local.inprocess import execute
-from dedp_assets.patterns.delta import Commit, Ledger
+from dedp_assets.patterns.delta import Ledger
 from dedp_assets.project import project
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings, apply, settings
@@ -183,12 +184,16 @@ class Platform:
             ValueError: in one sentence.
         """
         named = f"{table} {partition}".strip()
-        refused = next((run for name, key, run in self._refused() if (name, key) == (table, partition)), None)
-        if refused:
-            fixed = self._beyond_approval(refused, partition)
+        last = published(Ledger(settings().lakehouse / table, name=table), partition)
+        runs = (
+            each for name, key, each in refused_runs(self.instance, limit=None) if (name, key) == (table, partition)
+        )
+        refused = next(runs, None)
+        if refused and not (last and last.timestamp > refused.create_timestamp):
+            fixed = self._beyond_approval(refused.dagster_run, partition)
             if fixed:
                 raise ValueError(f"{named} cannot be approved: no person overrules {fixed}; it needs new data or a fix")
-        elif last := _published(Ledger(settings().lakehouse / table, name=table), partition):
+        elif last:
             verdict = last.record.verdict if last.record else "none"
             raise ValueError(
                 f"{named} needs no approval: version {last.version} was published (verdict {verdict}), and nothing was "
@@ -241,15 +246,6 @@ class Platform:
                 named = {"dagster/sensor_name": NAME, "dagster/run_key": ask.run_key}
                 yield self._launch(request, "", {**request.tags, **named})
 
-    def waiting(self) -> Iterator[tuple[str, str, Ended]]:
-        """List table, partition and run of every refusal without a later publish, newest first."""
-        for table, key, run in self._refused():
-            failures, tags = step_failures(self.instance, run), run.tags
-            mine = [event for event in failures if event.step_key == table.replace("/", "_")]
-            text = failure_told(mine or failures)
-            ended = Ended(run.job_name, tags.get(PARTITION, ""), tags.get(CAUSE, "manual"), text)
-            yield table, key, ended
-
     def _launch(self, request: dg.RunRequest, job: str, tags: Mapping[str, str]) -> Ended:
         if request.asset_selection:
             return self._materialize(request.asset_selection, request.partition_key or "", tags)
@@ -282,15 +278,6 @@ class Platform:
 
     def _node(self, table: str) -> Any:  # noqa: ANN401 - Dagster does not export the type
         return self.definitions.resolve_asset_graph().get(dg.AssetKey(table.split("/")))
-
-    def _refused(self) -> Iterator[tuple[str, str, dg.DagsterRun]]:
-        seen: set[tuple[str, str]] = set()
-        for run in self.instance.get_run_records(dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE])):
-            for table, key in refusals(run.dagster_run.tags):
-                last = _published(Ledger(settings().lakehouse / table, name=table), key)
-                if (table, key) not in seen and not (last and last.timestamp > run.create_timestamp):
-                    yield table, key, run.dagster_run
-                seen.add((table, key))
 
     def _beyond_approval(self, run: dg.DagsterRun, partition: str) -> str:
         """Return the names of the non-approvable audits that refused the partition in a run."""
@@ -347,11 +334,3 @@ class Platform:
 def _table_of(step: str) -> str:
     """Return the table of a step, by the step's name."""
     return step.replace("_", "/", 1)
-
-
-def _published(ledger: Ledger, key: str) -> Commit | None:
-    """Return the newest commit of the partition with this key (of the whole table, if empty)."""
-    if not ledger.exists():
-        return None
-    records = ((commit, commit.record) for commit in ledger.history())
-    return next((c for c, record in records if record and "".join(record.partition.values()) == key), None)

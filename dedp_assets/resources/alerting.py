@@ -29,10 +29,12 @@ from dedp_assets.patterns.delta import LocalStore
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings, settings
 
-__all__ = ["Alerting", "channels_of", "outbox_of", "status_command"]
+__all__ = ["Alerting", "channels_of", "command_for", "outbox_of", "status_command"]
 
 _FOLDER, _FILE = "alerts", "alerts.jsonl"
 _SHORTEST_TOKEN, _LONG = 8, 20
+_COMMAND = re.compile(r"""`(dedp [^`]+)`|(dedp approve [^`;]+? --because "[^"]*")""")
+"""Shell command within a sentence: ``dedp ...`` between backticks, or ``dedp approve ...`` with a reason."""
 _BETWEEN = re.compile(r"[/?&=@:#]")
 
 
@@ -161,6 +163,12 @@ def _manner_of(chosen: Settings) -> Manner:
 def status_command(table: str) -> str:
     """Return the command that shows the state of a table."""
     return f"dedp status {table}"
+
+
+def command_for(table: str, reason: str = "") -> str:
+    """Return the first command of the library that a reason names, otherwise the one that shows the table."""
+    found = _COMMAND.search(reason)
+    return (found[1] or found[2]) if found else status_command(table)
 
 
 def _webhook(url: str) -> Channel:

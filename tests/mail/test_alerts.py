@@ -13,8 +13,8 @@ from dedp_assets.patterns.core.troubles import Trouble
     ("wrong", "text"),
     [
         ({"severity": "error"}, "Trouble.severity must be info, warning or critical, not 'error'"),
-        ({"table": ""}, "an alert must have a name and a table, not an empty text"),
-        ({"name": ""}, "an alert must have a name and a table, not an empty text"),
+        ({"table": ""}, "a trouble must have a kind and a table, not an empty text"),
+        ({"kind": ""}, "a trouble must have a kind and a table, not an empty text"),
         ({"partition": 5}, "Trouble.partition must be a text, not 5"),
         ({"source": "x"}, "Trouble.source must be code or platform, not 'x'"),
     ],
@@ -22,15 +22,15 @@ from dedp_assets.patterns.core.troubles import Trouble
 def test_an_alert_that_cannot_be_is_refused_where_it_is_made(wrong, text):
     """By the option's name, in the code that raises it and not in a sensor later."""
     with pytest.raises(ConfigError, match=text):
-        Trouble(**{"name": "stale", "table": "gold/visits", **wrong})
+        Trouble(**{"kind": "stale", "table": "gold/visits", **wrong})
 
 
 def test_the_same_trouble_has_one_key_whatever_its_figure():
     """Another partition, another name or another source is another trouble."""
     first = Trouble(kind="stale", table="gold/visits", figure="1 h")
     assert first.key == Trouble(kind="stale", table="gold/visits", figure="2 h", severity="critical").key
-    others = [{"partition": "2026-01-05"}, {"name": "refused"}, {"table": "gold/x"}, {"source": "platform"}]
-    assert len({Trouble(**{"name": "stale", "table": "gold/visits", **each}).key for each in [{}, *others]}) == 5
+    others = [{"partition": "2026-01-05"}, {"kind": "refused"}, {"table": "gold/x"}, {"source": "platform"}]
+    assert len({Trouble(**{"kind": "stale", "table": "gold/visits", **each}).key for each in [{}, *others]}) == 5
 
 
 def test_texts_are_one_line_without_secrets():

@@ -70,7 +70,7 @@ def test_an_end_never_lies_before_its_beginning():
 def test_a_message_carries_place_figure_limit_time_and_command():
     """In one sentence and as JSON; the two messages of an episode have keys of their own."""
     alert = Trouble(
-        name="stale",
+        kind="stale",
         table="gold/visits",
         partition="2026-01-05",
         figure="31 h",

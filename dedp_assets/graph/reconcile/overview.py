@@ -135,7 +135,8 @@ class Overview:
                 priority=arrivals.table.runs.priority,
             )
         for key, reason in plan.held.items():
-            yield Want((name,), key, "", "waiting", f"{landing.folder(arrivals.dataset, key)}: {reason}")
+            state = "unusable" if key in arrivals.unusable else "waiting"
+            yield Want((name,), key, "", state, f"{landing.folder(arrivals.dataset, key)}: {reason}")
 
     def versions(self) -> dict[str, int]:
         """Return the last read version of each upstream table."""

@@ -92,8 +92,9 @@ def _code_versions(
     tables: Sequence[LakeTable[...]], repository: dg.RepositoryDefinition | None
 ) -> dict[str, str | None]:
     """Return the code version of each table in the deployed code location."""
+    declared: dict[str, str | None] = {table.spec.name: table.code_version for table in tables}
     if repository is None:
-        return {table.spec.name: table.code_version for table in tables}
+        return declared
     graph = repository.asset_graph
     deployed = [table for table in tables if graph.has(asset_key(table.spec))]
-    return {table.spec.name: graph.get(asset_key(table.spec)).code_version for table in deployed}
+    return {**declared, **{table.spec.name: graph.get(asset_key(table.spec)).code_version for table in deployed}}

@@ -89,13 +89,18 @@ def half_character(text: str) -> str:
 
 
 def printable(name: str) -> str:
-    r"""Return the name of a file or folder as text, where bytes that are no UTF-8 are escapes.
+    r"""Return a text, such as a file's name, with escapes for bytes that are no UTF-8 and for half characters.
 
     Example:
         >>> printable("a" + chr(0xDCFF) + ".csv")
         'a\\xff.csv'
     """
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return "".join(_escaped(each) if "\ud800" <= each <= "\udfff" else each for each in name)
+
+
+def _escaped(half: str) -> str:
+    """Write half a character: as the byte of a name that Python read by it, or by its number."""
+    return f"\\x{ord(half) - 0xDC00:02x}" if "\udc80" <= half <= "\udcff" else f"\\u{ord(half):04x}"
 
 
 def reserved(names: Iterable[str]) -> list[str]:

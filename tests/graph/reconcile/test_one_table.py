@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dedp_assets.graph.checks.causes import find_causes
+from dedp_assets.graph.checks.causes import CauseWatch
 from dedp_assets.graph.declare import About, Follow, LakeTable, OnDelivery, Reads, Runs, lake_table
 from dedp_assets.graph.reconcile.arrivals import Arrivals
 from dedp_assets.graph.reconcile.edges import Edge, Group
@@ -108,8 +108,8 @@ def test_an_error_of_one_table_leaves_the_others_as_they_are(world, monkeypatch,
         patched.setattr(owner, method, failing)
         assert asked(world, loop) == (EVERY - {broken}, {broken: loop_reason(loop, broken)})
         assert broken in loop_reason(loop, broken) or str(error) in loop_reason(loop, broken)
-        causes = find_causes(loop, *world, NOW)
-        assert {(each.name, each.table) for each in causes.alerts} == {("unreadable", broken)}
+        causes = CauseWatch(TABLES).poll(*world, NOW)
+        assert {(e.kind, e.table) for e in causes.troubles if e.needs_somebody} == {("unreadable", broken)}
         assert broken in causes.unjudged
     assert asked(world, loop) == (EVERY, {})
 
@@ -140,10 +140,12 @@ def test_a_file_whose_name_engines_cannot_take_holds_its_delivery_alone(world, f
     deliver(Path(world[1].root), "l1", file)
     outcome, overview = Reconciler(TABLES).reconcile(*world, NOW)
     assert {table for ask in outcome.asks for table in ask.tables} == EVERY - {"bronze/l1"}
-    (held,) = [gap for gap in outcome.gaps if gap.state == "waiting"]
+    (held,) = [gap for gap in outcome.gaps if gap.state == "unusable"]
     assert (held.table, held.key, dict(overview.unreadable)) == ("bronze/l1", DAY, {})
     assert "in its name, which engines take for something else: rename it" in held.reason
-    held.reason.encode("utf-8")
+    (trouble,) = [each for each in CauseWatch(TABLES).poll(*world, NOW).troubles if each.needs_somebody]
+    assert (trouble.kind, trouble.table, trouble.partition) == ("unusable", "bronze/l1", DAY)
+    trouble.reason.encode("utf-8")
 
 
 def test_a_folder_whose_name_is_no_text_is_named_and_nothing_else_waits(world):
@@ -166,7 +168,7 @@ def test_a_delivery_that_cannot_be_listed_is_held_with_the_systems_words(world, 
 
     monkeypatch.setattr(os, "scandir", scandir)
     outcome, _ = Reconciler(TABLES).reconcile(*world, NOW)
-    (held,) = [gap for gap in outcome.gaps if gap.state == "waiting"]
+    (held,) = [gap for gap in outcome.gaps if gap.state == "unusable"]
     assert (held.table, held.key) == ("bronze/l1", DAY)
     assert "cannot be listed (Permission denied)" in held.reason
 
