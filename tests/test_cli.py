@@ -164,7 +164,7 @@ def test_status_of_one_table_leaves_the_others_out(dedp, tmp_path):
     assert told["written"]["2026-01-05"]["counts"] == {"read": 1, "kept": 1, "dead": 0, "duplicates": 0}
     code, out, err = dedp("status", "gold/order")
     assert (code, out) == (2, "")
-    assert err == "dedp status: table must be one of the project, such as gold/orders, silver/orders, not gold/order\n"
+    assert err == "dedp status: table must be one of the project, such as gold/orders, not gold/order\n"
 
 
 def test_status_claims_no_count_of_a_statement(dedp, tmp_path):

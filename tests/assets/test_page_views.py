@@ -10,7 +10,6 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
-from dedp_assets.commands.status import needs
 from dedp_assets.defs.gold.daily_page_views import DAILY_PAGE_VIEWS
 from dedp_assets.graph.run.fan_in import NO_BRANCH
 from dedp_assets.graph.run.refusals import Refusal, Refusals
@@ -109,9 +108,7 @@ def test_each_published_hour_has_the_profile_of_its_rows_in_the_commit(partial):
 
 def test_the_aligned_day_waits_and_status_says_for_which_hours(partial):
     """Nothing of it is written."""
-    lake = Lake(root=str(partial.settings.lakehouse), engine=SparkEngine())
-    found = [need for need in needs(partial.settings, lake, lake.names(), partial.platform) if need.table == REPORT]
-    ((state, key, reason),) = [(need.state, need.partition, need.reason) for need in found]
+    (((key, state), reason),) = partial.waiting(REPORT).items()
     assert (state, key) == ("waiting", day(0))
     assert "waits for 4 of 24" in reason
     assert all(hours(0)[hour] in reason for hour in REFUSED)
