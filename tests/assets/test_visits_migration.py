@@ -93,11 +93,11 @@ def test_the_phase_is_that_of_the_log_and_of_no_other_migration(tmp_path):
 def test_the_command_deploys_until_the_last_phase_and_goes_on_where_it_ended(tmp_path, monkeypatch, capsys):
     """A home without visits, a platform that runs, and a refused phase end it; a further call takes the phases left."""
     monkeypatch.setenv("DEDP_HOME", str(tmp_path))
-    assert main(["demo", "--migrate"]) == 1
+    assert main(["demo", "--migrate"]) == 2
     assert "a migration needs rows" in capsys.readouterr().err
     with monkeypatch.context() as patch:
         patch.setattr(migrating, "running", lambda _: "process 7")
-        assert main(["demo", "--migrate"]) == 1
+        assert main(["demo", "--migrate"]) == 2
         assert "a platform runs here (process 7)" in capsys.readouterr().err
     visits, codes, deployed = tmp_path / "lakehouse/silver/visits", [0, 1, 0, 0, 0], []
     write_log(visits, {"bytes": "long"}, [], [])
