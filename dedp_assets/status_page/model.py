@@ -351,7 +351,8 @@ def summary(page: Page) -> str:
     found = f"{_count(len(page.open), 'trouble')} in {_count(len(tables), 'table')}" if page.open else "No trouble"
     unknown = [each.name for each in page.tables if each.verdict == "unknown"]
     gaps = ["not everything was read"] * bool(page.notices)
-    gaps += [f"nothing is known of {_count(len(unknown), 'table')}"] * bool(unknown)
+    named = ", ".join(unknown) if len(unknown) <= _FEW else _count(len(unknown), "table")
+    gaps += [f"nothing is known of {named}"] * bool(unknown)
     known = sum(each.verdict not in ("empty", "unknown") for each in page.tables)
     fine = "" if page.open or page.notices else f": {_count(known, 'table')} with data, none needs anybody"
     return "; ".join([found + fine, *gaps]) + "."

@@ -241,6 +241,6 @@ def test_0_of_24_hours_write_nothing_and_raise_one_alert(tmp_path):
         observed = instance.fetch_observations(dg.AssetKey(SO_FAR.split("/")), limit=1).records
         assert "without 24 of 24" in observed[0].asset_observation.metadata["not computed"].value
         assert list(world.platform.react()) == []
-        alerts = [each.alert for each in outbox_of(world.settings).open_episodes() if each.alert.name == NO_BRANCH]
+        alerts = [each.alert for each in outbox_of(world.settings).open_episodes() if each.alert.kind == NO_BRANCH]
         assert [(alert.table, alert.partition) for alert in alerts] == [(SO_FAR, day(0))]
         assert "without 24 of 24" in alerts[0].reason

@@ -95,7 +95,7 @@ class CauseWatch:
         notes = self._notes(lake, errors)
         gaps = [*gaps, *self._noted(notes)]
         if instance is not None:
-            known = {(table, key) for table, of in notes.items() for key in of} | {(g.table, g.key) for g in gaps}
+            known = {(table, key) for table, of in notes.items() for key in of}
             try:
                 gaps += self._of_runs(lake, instance, known)
             except Exception as error:  # whatever a storage or a driver raises
