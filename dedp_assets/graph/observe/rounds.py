@@ -181,7 +181,9 @@ class Rounds:
             new += [each for each in lags(limiting, lake, now, known=self._lagging) if each.consumer in limited]
         # Samples of a clock that was ahead would lie behind the present ones, and tell of positions that go back.
         known = [each for each in self.samples if each.seen_at <= now]
-        self.samples = keep_samples(known, new, window_seconds=_WINDOW_SECONDS)
+        # Who lags by as much as a limit allows is told by samples from before.
+        longest = max((each.about.expects.lag_minutes or 0 for each in self.tables), default=0) * _MINUTE
+        self.samples = keep_samples(known, new, window_seconds=_WINDOW_SECONDS + longest)
         by_consumer: dict[str, list[LagSample]] = {}
         for each in self.samples:
             by_consumer.setdefault(each.consumer, []).append(each)
