@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
-from typing import BinaryIO
 from urllib.parse import urlsplit
 from urllib.request import Request
 
 from dedp_assets.mail.alerts import Message
+from dedp_assets.mail.json_lines import append_lines
 from dedp_assets.patterns.connectors.parts import Bounds, exchanged, require_address
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.extras import optional
@@ -74,21 +73,10 @@ class FileChannel:
             NotReady: if the file cannot be written.
         """
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("ab+") as file:
-                file.write(self._separator(file) + json.dumps(message.record()).encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
+            append_lines(self.path, [message.record()])
         except OSError as error:
             raise NotReady(f"{self.path} cannot be written: {error.strerror}") from None
         return "appended"
-
-    def _separator(self, file: BinaryIO) -> bytes:
-        """Return the line end that is missing after a torn line of a killed process."""
-        if not file.tell():
-            return b""
-        file.seek(-1, os.SEEK_END)
-        return b"" if file.read(1) == b"\n" else b"\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from dedp_assets.patterns.core import ddl
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.lineage import LAKE, SOURCES, Dataset, ObservedRun
 from dedp_assets.patterns.core.options import require_types
+from dedp_assets.patterns.core.partitions import NO_VALUE
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import Column
 
@@ -141,7 +142,8 @@ class Touched:
         known_as: name on the platform, such as ``lake`` and ``silver/visits``, if there is one.
         version: version that was read, or that the commit made; of files, the identity of their content.
         columns: declared columns.
-        partitions: partitions that were read, or that the write owned; none for the whole dataset.
+        partitions: partitions that were read, or that the write owned; none, or one without columns, for the whole
+            dataset.
         rows: number of rows read or written.
         size: size of the files, in bytes.
         files: number of files.
@@ -273,8 +275,8 @@ def _input(attempt: Attempt, read: Touched) -> dict[str, Any]:
     if read.findings:
         assertions = [_assertion(each) for each in read.findings]
         facets["dataQualityAssertions"] = _facet(attempt, "dataQualityAssertions", assertions=assertions)
-    if read.partitions:
-        facets["subset"] = _facet(attempt, "inputSubset", inputCondition=_partitions(read))
+    if condition := _partitions(read):
+        facets["subset"] = _facet(attempt, "inputSubset", inputCondition=condition)
     return {**_dataset(attempt, read), "inputFacets": facets}
 
 
@@ -284,8 +286,8 @@ def _output(attempt: Attempt, written: Touched) -> dict[str, Any]:
     known = {name: value for name, value in counted.items() if value is not None}
     if known:
         facets["outputStatistics"] = _facet(attempt, "outputStatistics", **known)
-    if written.partitions:
-        facets["subset"] = _facet(attempt, "outputSubset", outputCondition=_partitions(written))
+    if condition := _partitions(written):
+        facets["subset"] = _facet(attempt, "outputSubset", outputCondition=condition)
     found = {**_dataset(attempt, written), "outputFacets": facets}
     if written.origins or written.influences:
         fields = {
@@ -342,8 +344,11 @@ def _nested_field(name: str, kind: Any) -> dict[str, Any]:  # noqa: ANN401 - as 
 
 
 def _partitions(touched: Touched) -> dict[str, Any]:
-    named = [{"dimensions": dict(each)} for each in touched.partitions]
-    return {"type": "partition", "partitions": named}
+    """Return the condition for the partitions of a dataset; empty for a whole dataset."""
+    if not all(touched.partitions):  # a table without partitions is one without a name
+        return {}
+    named = [{n: NO_VALUE if v is None else v for n, v in each.items()} for each in touched.partitions]
+    return {"type": "partition", "partitions": [{"dimensions": each} for each in named]} if named else {}
 
 
 def _assertion(finding: Finding) -> dict[str, Any]:

@@ -225,3 +225,23 @@ def test_wrong_facts_are_refused(wrong):
     """With what they must be."""
     with pytest.raises(ConfigError, match="must"):
         wrong()
+
+
+@pytest.mark.parametrize(
+    ("partitions", "dimensions"),
+    [
+        ([], None),
+        ([{}], None),
+        ([{"day": "2026-01-05"}, {}], None),
+        ([{"day": "2026-01-05"}], [{"day": "2026-01-05"}]),
+        ([{"day": None}], [{"day": "__HIVE_DEFAULT_PARTITION__"}]),
+    ],
+)
+def test_a_subset_names_partitions_and_a_whole_dataset_has_none(partitions, dimensions):
+    """A table without partitions is whole, and so is one of which all was read; each dimension has a text."""
+    touched = Touched(namespace="file", name="/lake/gold/a", partitions=partitions)
+    event = complete_event(Attempt(run_id="1", job="j", step="s"), at=NOON, inputs=[touched], outputs=[touched])
+    (read,), (written,) = event["inputs"], event["outputs"]
+    found = [read["inputFacets"].get("subset"), written["outputFacets"].get("subset")]
+    conditions = [each and (each.get("inputCondition") or each["outputCondition"]) for each in found]
+    assert [each and [one["dimensions"] for one in each["partitions"]] for each in conditions] == [dimensions] * 2

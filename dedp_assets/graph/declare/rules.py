@@ -6,6 +6,7 @@ from typing import Any, get_type_hints
 
 import dagster as dg
 
+from dedp_assets.graph.catalogue.calendars import is_within_a_day, unsorted_keys
 from dedp_assets.graph.declare.expects import Expects
 from dedp_assets.graph.declare.records import EMPTY, About, Gates, Reads
 from dedp_assets.graph.declare.runs import (
@@ -47,6 +48,7 @@ def require_sound(
         *_of_starts(reads, runs),
         *_of_markers(reads, runs),
         *_of_gates(gates),
+        *_of_partitions(runs),
         *_of_expects(about.expects, reads, runs),
     ]
     faults += faults_of_sequence(table, reads.upstream, runs.sequence)
@@ -175,12 +177,21 @@ def _of_gates(gates: Gates) -> Iterator[str]:
         yield f"audits, checks and reports must have names of their own, not {', '.join(twice)} twice"
 
 
+def _of_partitions(runs: Runs) -> Iterator[str]:
+    """Yield the fault of partition keys that do not sort in time."""
+    if pair := unsorted_keys(runs.partitions):
+        earlier, later = pair
+        yield f"partitions must have keys that sort in time, such as 2026-01-31, not {later} before {earlier}"
+
+
 def _of_expects(expects: Expects, reads: Reads, runs: Runs) -> Iterator[str]:
     """Yield the faults of expectations that nothing in the declaration could meet."""
     timed = isinstance(runs.partitions, dg.TimeWindowPartitionsDefinition)
     for name in ("volume", "due"):
         if getattr(expects, name) is not None and not timed:
             yield f"expects.{name} must come with partitions of days or another time, not {_kind(runs.partitions)}"
+    if expects.volume and expects.volume.season != "none" and not is_within_a_day(runs.partitions):
+        yield f"expects.volume.season must be none for partitions longer than a day, not {expects.volume.season}"
     for name in ("lag_minutes", "lag_rows"):
         if getattr(expects, name) is not None and not reads.tables:
             yield f"expects.{name} must come with the tables that it looks at (Reads.tables), not alone"

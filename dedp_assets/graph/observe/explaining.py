@@ -82,7 +82,7 @@ def _ancestors(table: str, upstream: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _with_consequences(alert: Trouble, explained: Sequence[Trouble]) -> Trouble:
-    """Return a root alert with the explained tables in the reason, and with the highest severity of their alerts."""
+    """Return a root alert with the explained tables in the reason, and the highest severity among both."""
     below = [each for each in explained if each.explained_by == alert.table and _explains(alert, each)]
     if not below or alert.explained_by:
         return alert
@@ -94,7 +94,7 @@ def _with_consequences(alert: Trouble, explained: Sequence[Trouble]) -> Trouble:
 
 
 def _explains(root: Trouble, alert: Trouble) -> bool:
-    """Return whether an alert of an explaining table is about the whole table or the partition of another alert."""
+    """Return whether one alert of an explaining table is a reason of another alert, by name and partition."""
     if alert.kind in _HANDED_DOWN:
         return (root.kind, root.partition) == (alert.kind, alert.partition)
     is_same = bool(root.partition) and root.partition == alert.partition

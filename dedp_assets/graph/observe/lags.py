@@ -75,7 +75,7 @@ def _seen(edge: Edge, upstream: TableSpec, feed: Feed, lake: Lake, now: datetime
 
 
 def _refused(edge: Edge, lake: Lake) -> frozenset[str]:
-    """Return the partitions that are refused at the version they lag behind: their refusal is the trouble."""
+    """Return the partitions that are refused at the upstream version that the table lags behind."""
     notes = Refusals(lake.refused(edge.name)).by_key() if edge.lagging else {}
     return frozenset(
         key

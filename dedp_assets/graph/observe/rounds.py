@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 
 import dagster as dg
 
+from dedp_assets.graph.catalogue.calendars import calendar_of
 from dedp_assets.graph.declare.defaults import EARLIER, LATE_HOURS, STALLED_SECONDS
 from dedp_assets.graph.declare.expects import Expects
 from dedp_assets.graph.declare.tables import LakeTable
@@ -23,7 +24,9 @@ from dedp_assets.patterns.core.activity import Activity
 from dedp_assets.patterns.core.field_census import FieldCensus
 from dedp_assets.patterns.core.field_changes import measure_fields
 from dedp_assets.patterns.core.measurements import Measured
+from dedp_assets.patterns.core.partition_times import utc_span
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.usual import reach
 from dedp_assets.patterns.delta import ActivityLog
 from dedp_assets.patterns.observability._lag_samples import keep_samples
 from dedp_assets.patterns.observability._volumes import next_completion
@@ -123,8 +126,10 @@ class Rounds:
     def _read(self, lake: Lake) -> tuple[dict[str, Activity], TableErrors]:
         """Poll the log of each table that has expectations, or that feeds one with a deadline."""
         found, unjudged = dict[str, Activity](), TableErrors()
+        calendars = {spec.name: calendar_of(table.runs.partitions) for table in self.tables for spec in table.tables}
         for spec in self._watched():
-            log = self._logs.setdefault(spec.name, ActivityLog(spec.event_time, spec.partition_by[:1]))
+            calendar = calendars.get(spec.name, utc_span)
+            log = self._logs.setdefault(spec.name, ActivityLog(spec.event_time, spec.partition_by[:1], calendar))
             with unjudged.at(spec.name):
                 found[spec.name] = log.poll(lake.ledger(spec.name))
         return found, unjudged
@@ -179,7 +184,9 @@ class Rounds:
             new += [each for each in lags(limiting, lake, now, known=self._lagging) if each.consumer in limited]
         # Samples of a clock that was ahead would lie behind the present ones, and tell of positions that go back.
         known = [each for each in self.samples if each.seen_at <= now]
-        self.samples = keep_samples(known, new, window_seconds=_WINDOW_SECONDS)
+        # Who lags by as much as a limit allows is told by samples from before.
+        longest = max((each.about.expects.lag_minutes or 0 for each in self.tables), default=0) * _MINUTE
+        self.samples = keep_samples(known, new, window_seconds=_WINDOW_SECONDS + longest)
         by_consumer: dict[str, list[LagSample]] = {}
         for each in self.samples:
             by_consumer.setdefault(each.consumer, []).append(each)
@@ -244,7 +251,7 @@ def _volumes(table: LakeTable[...], activity: Activity, now: datetime) -> Measur
 
 def _fields(activity: Activity, now: datetime) -> Measured:
     """Judge the fields of the newest counted partition by the partitions before."""
-    newest = sorted(activity.fields, reverse=True)[: EARLIER + 1]
+    newest = sorted(activity.fields, reverse=True)[: reach(EARLIER) + 1]
     if not newest:
         return Measured()
     census, *earlier = (FieldCensus.from_dict(activity.fields[key]) for key in newest)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.baselines import (
         audits_of_usual,
         earlier_fields,
-        medians,
-        newest_before,
         usual_values,
     )
     from dedp_assets.patterns.delta.commit.commits import Operation, commit_actions, read_actions
@@ -97,8 +95,6 @@ __all__ = [
     "as_folder",
     "audits_of_usual",
     "earlier_fields",
-    "medians",
-    "newest_before",
     "broken_rules",
     "candidates",
     "commit_actions",

@@ -84,7 +84,8 @@ def detect_interruption(
     require_tolerance(tolerance_seconds)
     rows = past(arrivals_of_rows(activity), now, tolerance_seconds)
     if head_only:
-        rows = arrivals_at_head(rows, now, window_seconds=unit, tolerance_seconds=tolerance_seconds)
+        options = {"window_seconds": unit, "tolerance_seconds": tolerance_seconds}
+        rows = arrivals_at_head(rows, now, **options, calendar=activity.calendar)
     last = max((min(each.at, now) for each in rows), default=None)
     begin = max(filter(None, [last, expected_since]), default=None)
     gap = active_seconds(begin, now, quiet) if begin else None

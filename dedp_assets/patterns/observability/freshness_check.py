@@ -58,8 +58,8 @@ def check_freshness(
         fail_minutes: greatest age without a failure, in minutes.
         by: what has the age: the newest ``event``, the end of the newest ``partition`` with rows, or the last
             ``arrival`` of rows.
-        partition_hours: length of a partition, in hours; by default a day for keys such as ``2026-01-05``, and an hour
-            for keys such as ``2026-01-05-13``. Keys are times in UTC.
+        partition_hours: length of a partition, in hours; 0 for that of the activity's calendar, by default a UTC day
+            for keys such as ``2026-01-05``, and an hour for keys such as ``2026-01-05-13``.
         quiet: times in which rows do not age: nights, weekends, holidays.
         tolerance_seconds: how far clocks may differ, in seconds: a time is of the present up to there.
 

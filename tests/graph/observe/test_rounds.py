@@ -244,3 +244,20 @@ def test_in_the_lake_of_the_demo_nothing_is_late(tmp_path):
     world.lake.mark_demo()
     assert troubles() == {"partition_rows", "partition_variation"}
     assert world.lake.names() == ["bronze/clicks", "silver/clicks"]
+
+
+@pytest.mark.parametrize("limit", [1, 5, 7, 12, 26, 100])
+@pytest.mark.parametrize("behind", [0.5, 0.9, 1.2, 2])
+def test_a_lag_is_known_whatever_its_limit(tmp_path, limit, behind):
+    """Of a reader of a topic that moves on, always so far behind: the samples alone tell the age of the unread."""
+    lake, table = Lake(root=str(tmp_path), engine=SparkEngine()), TABLES[0]
+    table = replace(table, about=About("team:x", expects=Expects(lag_minutes=limit * 60)))
+    rounds, verdicts = Rounds([table]), []
+    for step in range(8 * 32):
+        hour = step * limit / 32
+        ends = {"produced": int(1000 * hour), "consumed": max(int(1000 * (hour - behind * limit)), 0)}
+        now = BEGIN + hour * HOUR
+        sample = LagSample(consumer="bronze/clicks", producer="visits", partition="0", seen_at=now, **ends)
+        seen = rounds.judge(lake, now, samples=[sample]).measured.measurements
+        verdicts += [each.verdict for each in seen if each.metric == "lag_seconds" and each.partition == "visits"]
+    assert set(verdicts[-16:]) == {"fail" if behind > 1 else "ok"}

@@ -159,8 +159,8 @@ def test_rows_after_usually_none_are_not_judged():
         (of(7), {}, "too little history: 0 of 1 earlier values"),
         (of(7, 7), {"baseline": Baseline(minimum_history=2)}, "too little history: 1 of 2"),
         (of(7, 7), {"key": day(2)}, "2026-01-07 is not complete"),
-        (Activity(table="t", partitions={"FR": PartitionSize(rows=1, size=1, files=1)}), {}, "must name a day"),
-        (of(7, 7), {"key": "FR"}, "names neither a day nor an hour"),
+        (Activity(table="t", partitions={"FR": PartitionSize(rows=1, size=1, files=1)}), {}, "must name a time"),
+        (of(7, 7), {"key": "FR"}, "names no time"),
         (replace(of(), partitions={day(0): PartitionSize(rows=None, size=1, files=1)}), {}, "without statistics"),
     ],
 )
