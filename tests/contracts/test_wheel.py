@@ -185,7 +185,7 @@ def test_help_needs_the_core_and_each_other_command_names_its_extra(installed):
     said = " ".join(done.stdout.split())
     for extra, commands in NEEDS.items():
         names = [command.split()[0] for command in commands]
-        assert f"{', '.join(names)}: pip install 'dedp[{extra}]'" in said
+        assert f"{', '.join(sorted(names))}: pip install 'dedp[{extra}]'" in said
     every = [command for commands in NEEDS.values() for command in commands]
     done = installed(COMMANDS, *every, without=EXTRAS)
     assert done.returncode == 0, done.stderr
