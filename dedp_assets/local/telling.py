@@ -8,9 +8,9 @@ from typing import Any
 
 import dagster as dg
 
+from dedp_assets.graph.catalogue.table_names import tables_named
 from dedp_assets.graph.run.failures import failure_of
 from dedp_assets.graph.run.run_tags import cause_of, refusals
-from dedp_assets.status import tables_named
 
 __all__ = ["Say", "Telling"]
 

@@ -15,10 +15,9 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
-from dedp_assets.mail.alerts import Alert, Channel, Message
+from dedp_assets.mail.alerts import Channel, Message, without_secrets
 from dedp_assets.mail.episodes import (
     Episode,
-    Key,
     acknowledge,
     end_episode,
     follow,
@@ -28,6 +27,7 @@ from dedp_assets.mail.episodes import (
 )
 from dedp_assets.mail.outbox import Delivered, FileOutbox, Pause, text_of
 from dedp_assets.mail.silence import Manner
+from dedp_assets.patterns.core.troubles import Trouble, TroubleKey
 from dedp_assets.patterns.delta import table_lock
 
 __all__ = ["AlertOutbox", "Pending"]
@@ -61,7 +61,7 @@ class AlertOutbox(FileOutbox[Message]):
 
     manner: Manner = field(default=Manner(), kw_only=True)
 
-    def raise_alert(self, alert: Alert, now: datetime) -> None:
+    def raise_alert(self, alert: Trouble, now: datetime) -> None:
         """Begin an episode, or update figure and reason of the open episode of the same trouble.
 
         Args:
@@ -71,12 +71,12 @@ class AlertOutbox(FileOutbox[Message]):
         Raises:
             Conflict: if another process keeps the lock.
         """
-        shown = alert.without(self.secrets)
+        shown = without_secrets(alert, self.secrets)
         with self._locked():
             changed = raise_episode(self._of(shown), shown, now)
             self._write([changed] if changed else [])
 
-    def clear(self, alert: Alert, now: datetime) -> None:
+    def clear(self, alert: Trouble, now: datetime) -> None:
         """End the open episode of a trouble, if any; of ``alert`` only the identity counts.
 
         Args:
@@ -86,17 +86,17 @@ class AlertOutbox(FileOutbox[Message]):
         Raises:
             Conflict: if another process keeps the lock.
         """
-        shown = alert.without(self.secrets)
+        shown = without_secrets(alert, self.secrets)
         with self._locked():
             self._write([end_episode(episode, now) for episode in self._of(shown) if episode.ended is None])
 
     def observe(
         self,
-        found: Iterable[Alert],
+        found: Iterable[Trouble],
         now: datetime,
         *,
         unjudged: Collection[str] = (),
-        undecided: Collection[Key] = (),
+        undecided: Collection[TroubleKey] = (),
     ) -> None:
         """Begin, change and end episodes by one complete observation of the platform.
 
@@ -109,7 +109,7 @@ class AlertOutbox(FileOutbox[Message]):
         Raises:
             Conflict: if another process keeps the lock.
         """
-        alerts = [alert.without(self.secrets) for alert in found]
+        alerts = [without_secrets(alert, self.secrets) for alert in found]
         with self._locked():
             self._write(follow(self.episodes(), alerts, now, unjudged=unjudged, undecided=undecided))
 
@@ -142,7 +142,7 @@ class AlertOutbox(FileOutbox[Message]):
 
     def owed(self, receiver: str, now: datetime) -> Iterator[Message]:
         """Yield the due messages of a channel, in the order of each trouble's episodes."""
-        behind: set[Key] = set()
+        behind: set[TroubleKey] = set()
         for episode in self.episodes():
             if episode.alert.key in behind:
                 continue
@@ -184,7 +184,7 @@ class AlertOutbox(FileOutbox[Message]):
     def _locked(self) -> AbstractContextManager[None]:
         return table_lock(self.store, timeout_seconds=_LOCK_SECONDS)
 
-    def _of(self, alert: Alert) -> list[Episode]:
+    def _of(self, alert: Trouble) -> list[Episode]:
         """List the stored episodes of one trouble, by the names of the files."""
         names = [name for name in self.store.list(_EPISODES) if name.startswith(f"{_digest(alert)}.")]
         return [episode for name in names if (episode := self._read(name))]
@@ -204,7 +204,7 @@ def _name(episode: Episode) -> str:
     return f"{_digest(episode.alert)}.{episode.number:06d}.json"
 
 
-def _digest(alert: Alert) -> str:
+def _digest(alert: Trouble) -> str:
     """Return a file name for a trouble, whose texts may be longer than a name and hold any character."""
     return sha256(json.dumps(alert.key).encode()).hexdigest()[:24]
 
@@ -218,7 +218,7 @@ def _parsed(stored: Mapping[str, Any]) -> Episode:
     return Episode(
         id=stored["id"],
         number=stored["number"],
-        alert=Alert(**stored["alert"]),
+        alert=_trouble(stored["alert"]),
         since=datetime.fromisoformat(stored["since"]),
         ended=datetime.fromisoformat(ended) if ended else None,
         acknowledged=stored["acknowledged"],
@@ -228,3 +228,8 @@ def _parsed(stored: Mapping[str, Any]) -> Episode:
         missed=stored.get("missed", 0),
         unexplained_since=datetime.fromisoformat(unexplained) if unexplained else None,
     )
+
+
+def _trouble(stored: Mapping[str, Any]) -> Trouble:
+    since = stored.get("since")
+    return Trouble(**{**stored, "since": datetime.fromisoformat(since) if since else None})

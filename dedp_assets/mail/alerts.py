@@ -4,86 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, Literal, Protocol
 
-from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.options import require_types
-from dedp_assets.patterns.core.quantities import with_limit
+from dedp_assets.patterns.core.troubles import Trouble
 
-__all__ = ["SEVERITIES", "Alert", "Channel", "Event", "Message", "Severity", "masked"]
+__all__ = ["Channel", "Event", "Message", "masked", "without_secrets"]
 
-Severity = Literal["info", "warning", "critical"]
-SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
-"""Severities, the least first."""
 Event = Literal["raised", "escalated", "reminder", "cleared", "raised and cleared", "test"]
 
 _LONGEST = 2_000
 _SHORTEST_SECRET = 6
-_NO_TEXTS = ("severity", "source", "confirmations")
-_INTERNAL = ("source", "explained_by", "confirmations")
+_TEXTS = ("kind", "table", "partition", "figure", "limit", "reason", "explained_by", "command")
+_SHOWN = ("table", "partition", "severity", "figure", "limit", "reason", "command")
 _CREDENTIALS = re.compile(r"//[^/\s?#@]*@")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alert:
-    """A trouble of a table or of a partition.
-
-    Attributes:
-        name: kind of trouble, such as ``refused`` or ``stale``.
-        table: table that has the trouble, ``layer/dataset``.
-        partition: partition key; empty for the whole table.
-        severity: decides on silent hours.
-        figure: measured value with its unit, such as ``31 h``; empty without one.
-        limit: greatest or least value allowed, with its unit, such as ``at most 26 h``.
-        reason: a sentence on the cause, and on the remedy if one is known.
-        command: shell command that shows more.
-        source: who clears the alert: ``code`` by a call, ``platform`` once an observation finds it no more.
-        explained_by: upstream table whose own trouble is the cause; the alert is stored and not sent meanwhile.
-        confirmations: number of observations in a row that find the trouble before its beginning is announced, and
-            that miss the trouble before its end is; 1 for both at once.
-    """
-
-    name: str
-    table: str
-    partition: str = ""
-    severity: Severity = "warning"
-    figure: str = ""
-    limit: str = ""
-    reason: str = ""
-    command: str = ""
-    source: Literal["code", "platform"] = "code"
-    explained_by: str = ""
-    confirmations: int = 1
-
-    def __post_init__(self) -> None:
-        require_types(self)
-        if self.confirmations < 1:
-            raise ConfigError(f"confirmations must be 1 or more, not {self.confirmations}")
-        if not self.name or not self.table:
-            raise ConfigError("an alert must have a name and a table, not an empty text")
-
-    @property
-    def key(self) -> tuple[str, str, str, str]:
-        """Identity of the trouble: two alerts with equal keys are about the same episode."""
-        return (self.source, self.name, self.table, self.partition)
-
-    @property
-    def place(self) -> str:
-        """Table and partition."""
-        return f"{self.table} {self.partition}".strip()
-
-    @property
-    def detail(self) -> str:
-        """Figure with limit, then the reason; empty for an alert without figure and reason."""
-        return ": ".join(filter(None, [with_limit(self.figure, self.limit), self.reason]))
-
-    def without(self, secrets: Collection[str]) -> Alert:
-        """Return the alert with secrets masked in every text, each text on one line of limited length."""
-        texts = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _NO_TEXTS}
-        shown: dict[str, Any] = {name: _line(masked(text, secrets)) for name, text in texts.items()}
-        return replace(self, **shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +37,7 @@ class Message:
     id: str
     event: Event
     episode: str
-    alert: Alert
+    alert: Trouble
     since: datetime
     ended: datetime | None = None
 
@@ -111,7 +46,7 @@ class Message:
         """One line: severity or event, place and name."""
         severity = self.alert.severity.upper()
         first = {"raised": severity, "escalated": f"NOW {severity}"}.get(self.event, self.event.upper())
-        return f"{first}: {self.alert.place}: {self.alert.name}"
+        return f"{first}: {self.alert.place}: {self.alert.kind}"
 
     @property
     def text(self) -> str:
@@ -130,7 +65,7 @@ class Message:
 
     def record(self) -> dict[str, Any]:
         """Return the message as plain JSON values."""
-        alert = {f.name: getattr(self.alert, f.name) for f in fields(self.alert) if f.name not in _INTERNAL}
+        alert = {"name": self.alert.kind, **{field: getattr(self.alert, field) for field in _SHOWN}}
         times = {"since": self.since.isoformat(), "ended": self.ended.isoformat() if self.ended else None}
         return {"id": self.id, "event": self.event, "episode": self.episode, **alert, **times, "text": self.text}
 
@@ -170,6 +105,17 @@ def masked(text: str, secrets: Collection[str]) -> str:
         if len(secret) >= _SHORTEST_SECRET:
             text = text.replace(secret, "***")
     return _CREDENTIALS.sub("//***@", text)
+
+
+def without_secrets(trouble: Trouble, secrets: Collection[str]) -> Trouble:
+    """Return a trouble with secrets masked in every text, each text on one line of limited length.
+
+    Args:
+        trouble: the trouble.
+        secrets: values to replace, as of :func:`masked`.
+    """
+    shown: dict[str, Any] = {name: _line(masked(getattr(trouble, name), secrets)) for name in _TEXTS}
+    return replace(trouble, **shown)
 
 
 def _line(text: str) -> str:

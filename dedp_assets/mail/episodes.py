@@ -11,16 +11,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from dedp_assets.mail.alerts import SEVERITIES, Alert, Event, Message, Severity
+from dedp_assets.mail.alerts import Event, Message
 from dedp_assets.mail.silence import SilentHours
-
-Key = tuple[str, str, str, str]
-"""Identity of a trouble: source, name of the alert, table, partition key (:attr:`Alert.key`)."""
+from dedp_assets.patterns.core.troubles import SEVERITIES, Severity, Trouble, TroubleKey
 
 _RECOVERY = timedelta(hours=1)
 """Time that downstream tables have to recover after their upstream table, before their troubles count as their own."""
 
-__all__ = ["Episode", "Key", "acknowledge", "end_episode", "follow", "is_finished", "next_message", "raise_episode"]
+__all__ = ["Episode", "acknowledge", "end_episode", "follow", "is_finished", "next_message", "raise_episode"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +43,7 @@ class Episode:
 
     id: str
     number: int
-    alert: Alert
+    alert: Trouble
     since: datetime
     ended: datetime | None = None
     acknowledged: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -66,7 +64,7 @@ class Episode:
         return any("raised" in taken for taken in self.acknowledged.values())
 
 
-def raise_episode(episodes: Iterable[Episode], alert: Alert, now: datetime) -> Episode | None:
+def raise_episode(episodes: Iterable[Episode], alert: Trouble, now: datetime) -> Episode | None:
     """Return the new episode of a trouble, or the open episode with changed content.
 
     Args:
@@ -99,11 +97,11 @@ def end_episode(episode: Episode, now: datetime) -> Episode:
 
 def follow(
     episodes: Sequence[Episode],
-    found: Iterable[Alert],
+    found: Iterable[Trouble],
     now: datetime,
     *,
     unjudged: Collection[str] = (),
-    undecided: Collection[Key] = (),
+    undecided: Collection[TroubleKey] = (),
 ) -> list[Episode]:
     """Return the episodes that one complete observation of the platform begins, changes or ends.
 
@@ -219,7 +217,7 @@ def _message(episode: Episode, event: Event, part: str = "") -> Message:
     )
 
 
-def _unexplained_since(current: Episode, alert: Alert, now: datetime) -> datetime | None:
+def _unexplained_since(current: Episode, alert: Trouble, now: datetime) -> datetime | None:
     """Return the end of an episode's explanation.
 
     ``None`` with an explanation, and without one before.

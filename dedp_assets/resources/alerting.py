@@ -20,19 +20,21 @@ from dedp_assets.mail.alert_channels import (
     Webhook,
 )
 from dedp_assets.mail.alert_outbox import AlertOutbox
-from dedp_assets.mail.alerts import Alert, Channel, Severity
-from dedp_assets.mail.episodes import Key
+from dedp_assets.mail.alerts import Channel
 from dedp_assets.mail.silence import Manner, SilentHours
 from dedp_assets.patterns.core.calendars import QuietHours
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.troubles import Severity, Trouble, TroubleKey
 from dedp_assets.patterns.delta import LocalStore
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings, settings
 
-__all__ = ["Alerting", "channels_of", "outbox_of", "status_command"]
+__all__ = ["Alerting", "channels_of", "command_for", "outbox_of", "status_command"]
 
 _FOLDER, _FILE = "alerts", "alerts.jsonl"
 _SHORTEST_TOKEN, _LONG = 8, 20
+_COMMAND = re.compile(r"""`(dedp [^`]+)`|(dedp approve [^`;]+? --because "[^"]*")""")
+"""Shell command within a sentence: ``dedp ...`` between backticks, or ``dedp approve ...`` with a reason."""
 _BETWEEN = re.compile(r"[/?&=@:#]")
 
 
@@ -75,8 +77,8 @@ class Alerting(dg.ConfigurableResource[Any]):
         Raises:
             Conflict: if another process keeps the lock of the alerts.
         """
-        alert = Alert(
-            name=name,
+        alert = Trouble(
+            kind=name,
             table=table,
             partition=partition,
             severity=severity,
@@ -98,15 +100,15 @@ class Alerting(dg.ConfigurableResource[Any]):
         Raises:
             Conflict: if another process keeps the lock of the alerts.
         """
-        outbox_of(settings()).clear(Alert(name=name, table=table, partition=partition), Clock().now())
+        outbox_of(settings()).clear(Trouble(kind=name, table=table, partition=partition), Clock().now())
 
     def observe(
         self,
-        found: Iterable[Alert],
+        found: Iterable[Trouble],
         now: datetime,
         *,
         unjudged: Collection[str] = (),
-        undecided: Collection[Key] = (),
+        undecided: Collection[TroubleKey] = (),
     ) -> None:
         """Follow the troubles that an observation of the whole platform found.
 
@@ -161,6 +163,12 @@ def _manner_of(chosen: Settings) -> Manner:
 def status_command(table: str) -> str:
     """Return the command that shows the state of a table."""
     return f"dedp status {table}"
+
+
+def command_for(table: str, reason: str = "") -> str:
+    """Return the first command of the library that a reason names, otherwise the one that shows the table."""
+    found = _COMMAND.search(reason)
+    return (found[1] or found[2]) if found else status_command(table)
 
 
 def _webhook(url: str) -> Channel:

@@ -20,14 +20,14 @@ from dedp_assets.mail.alert_channels import (
     LogChannel,
     Webhook,
 )
-from dedp_assets.mail.alerts import Alert
 from dedp_assets.mail.episodes import next_message, raise_episode
 from dedp_assets.mail.outbox import attempt
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.extras import optional
+from dedp_assets.patterns.core.troubles import Trouble
 
 NOW = datetime(2026, 1, 20, 12, tzinfo=timezone.utc)
-ALERT = Alert(name="stale", table="gold/visits", figure="31 h", limit="26 h", command="dedp status gold/visits")
+ALERT = Trouble(kind="stale", table="gold/visits", figure="31 h", limit="26 h", command="dedp status gold/visits")
 MESSAGE = next_message(raise_episode([], ALERT, NOW), "x", NOW)
 CANARY = "tok3n-canary"
 
@@ -109,8 +109,8 @@ def test_an_address_that_is_none_is_refused_and_not_repeated(url):
 
 def test_the_log_has_one_line_for_a_message_at_a_level_that_is_shown(caplog):
     """With the key; the level follows the severity."""
-    critical = next_message(raise_episode([], Alert(name="x", table="a/b", severity="critical"), NOW), "x", NOW)
-    info = next_message(raise_episode([], Alert(name="x", table="a/b", severity="info"), NOW), "x", NOW)
+    critical = next_message(raise_episode([], Trouble(kind="x", table="a/b", severity="critical"), NOW), "x", NOW)
+    info = next_message(raise_episode([], Trouble(kind="x", table="a/b", severity="info"), NOW), "x", NOW)
     assert [attempt(LogChannel(), message).text for message in (MESSAGE, critical, info)] == ["logged"] * 3
     assert [record.levelno for record in caplog.records] == [logging.WARNING, logging.CRITICAL, logging.WARNING]
     assert caplog.records[0].getMessage() == f"{MESSAGE.text} [{MESSAGE.id}]"

@@ -11,16 +11,16 @@ from threading import Event
 import pytest
 
 from dedp_assets.mail.alert_outbox import AlertOutbox
-from dedp_assets.mail.alerts import Alert
 from dedp_assets.mail.silence import Manner, SilentHours
 from dedp_assets.patterns.core.calendars import QuietHours
 from dedp_assets.patterns.core.errors import Conflict, ContractError, NotReady
+from dedp_assets.patterns.core.troubles import Trouble
 from dedp_assets.patterns.delta import LocalStore, table_lock
 
 NOW = datetime(2026, 1, 20, 12, tzinfo=timezone.utc)
-STALE = Alert(name="stale", table="gold/visits", source="platform")
-OTHER = Alert(name="stale", table="gold/others", source="platform")
-BY_CODE = Alert(name="incomplete", table="gold/summary", figure="83 %", limit="95 %")
+STALE = Trouble(kind="stale", table="gold/visits", source="platform")
+OTHER = Trouble(kind="stale", table="gold/others", source="platform")
+BY_CODE = Trouble(kind="incomplete", table="gold/summary", figure="83 %", limit="95 %")
 
 
 class Receiver:
@@ -231,14 +231,14 @@ def test_another_writer_is_waited_for(outbox, store, monkeypatch):
             hurried.undo()
             raising = pool.submit(outbox.raise_alert, BY_CODE, NOW)
         raising.result()
-    assert [episode.alert.name for episode in outbox.episodes()] == [BY_CODE.name]
+    assert [episode.alert.kind for episode in outbox.episodes()] == [BY_CODE.kind]
 
 
 def test_no_secret_reaches_a_file(store, tmp_path):
     """Those that are known, and passwords in URLs of any kind, in every text of an alert."""
     outbox = AlertOutbox(store, ["token-4711"])
     texts = {"reason": "postgresql://ada:pw-4712@db/shop", "figure": "token-4711", "command": "x token-4711"}
-    for alert in (Alert(name="a", table="gold/token-4711", **texts), Alert(name="b", table="gold/b", **texts)):
+    for alert in (Trouble(kind="a", table="gold/token-4711", **texts), Trouble(kind="b", table="gold/b", **texts)):
         outbox.raise_alert(alert, NOW)
         outbox.raise_alert(alert, NOW)
         assert "4711" not in repr(outbox)

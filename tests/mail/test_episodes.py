@@ -12,17 +12,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dedp_assets.mail.alert_outbox import AlertOutbox
-from dedp_assets.mail.alerts import Alert
 from dedp_assets.mail.episodes import acknowledge, end_episode, follow, next_message, raise_episode
 from dedp_assets.mail.silence import Manner, SilentHours
 from dedp_assets.patterns.core.calendars import QuietHours
 from dedp_assets.patterns.core.errors import ContractError, NotReady
+from dedp_assets.patterns.core.troubles import Trouble
 from dedp_assets.patterns.delta import LocalStore
 
 NOW = datetime(2026, 1, 20, 12, tzinfo=timezone.utc)
 NIGHT = SilentHours(QuietHours(zone="Europe/Berlin", start="22:00", end="07:00"))
-STALE = Alert(name="stale", table="gold/visits", figure="31 h", limit="26 h", source="platform")
-REFUSED = Alert(name="refused", table="gold/visits", partition="2026-01-05", severity="critical", source="platform")
+STALE = Trouble(kind="stale", table="gold/visits", figure="31 h", limit="26 h", source="platform")
+REFUSED = Trouble(kind="refused", table="gold/visits", partition="2026-01-05", severity="critical", source="platform")
 
 
 def at(day, hour, minute=0):
@@ -35,7 +35,7 @@ def test_an_observation_begins_keeps_changes_and_ends_episodes():
     assert (stale.since, stale.ended, stale.alert) == (NOW, None, STALE)
     later = NOW + timedelta(hours=1)
     assert follow([stale], [STALE], later) == []
-    older = Alert(name="stale", table="gold/visits", figure="32 h", limit="26 h", source="platform")
+    older = Trouble(kind="stale", table="gold/visits", figure="32 h", limit="26 h", source="platform")
     (changed,) = follow([stale], [older], later)
     assert (changed.id, changed.since, changed.alert.figure) == (stale.id, NOW, "32 h")
     (ended,) = follow([changed], [], later)
@@ -47,7 +47,7 @@ def test_an_observation_begins_keeps_changes_and_ends_episodes():
 def test_a_table_that_nobody_could_observe_keeps_its_episodes():
     """Nothing is known of it, so nothing is cleared; neither is what code raised."""
     (stale,) = follow([], [STALE], NOW)
-    by_code = raise_episode([], Alert(name="incomplete", table="gold/other"), NOW)
+    by_code = raise_episode([], Trouble(kind="incomplete", table="gold/other"), NOW)
     assert follow([stale, by_code], [], NOW, unjudged={"gold/visits"}) == []
     assert follow([stale, by_code], [], NOW) == [end_episode(stale, NOW)]
 
@@ -55,7 +55,7 @@ def test_a_table_that_nobody_could_observe_keeps_its_episodes():
 def test_the_highest_severity_of_an_episode_stays():
     """A warning that becomes critical passes the silent hours; an episode never gets less severe."""
     warned = raise_episode([], STALE, NOW)
-    critical = Alert(name="stale", table="gold/visits", severity="critical", source="platform")
+    critical = Trouble(kind="stale", table="gold/visits", severity="critical", source="platform")
     raised = raise_episode([warned], critical, NOW)
     assert raised.alert.severity == "critical"
     assert raise_episode([raised], STALE, NOW).alert.severity == "critical"
@@ -69,8 +69,8 @@ def test_an_end_never_lies_before_its_beginning():
 
 def test_a_message_carries_place_figure_limit_time_and_command():
     """In one sentence and as JSON; the two messages of an episode have keys of their own."""
-    alert = Alert(
-        name="stale",
+    alert = Trouble(
+        kind="stale",
         table="gold/visits",
         partition="2026-01-05",
         figure="31 h",
@@ -191,13 +191,13 @@ def test_no_wait_is_longer_than_its_longest_step_whatever_the_clock(rounds):
         assert waited < 4 + 3
 
 
-LATE = Alert(name="gap", table="silver/visits", source="platform", confirmations=2)
+LATE = Trouble(kind="gap", table="silver/visits", source="platform", confirmations=2)
 """An alert of a figure, which one wrong clock must neither begin nor end."""
 
 
 def explained(by):
     """The same alert, explained by an upstream table."""
-    return Alert(name="gap", table="silver/visits", source="platform", confirmations=2, explained_by=by)
+    return Trouble(kind="gap", table="silver/visits", source="platform", confirmations=2, explained_by=by)
 
 
 def test_a_trouble_of_one_observation_is_never_announced():
@@ -251,7 +251,7 @@ LOOKS = st.lists(st.sampled_from(["found", "missing", "undecided", "unread"]), m
 @given(looks=LOOKS, needed=st.integers(1, 3))
 def test_announcements_follow_runs_of_equal_observations(looks, needed):
     """Raised after so many findings, cleared after so many misses; looks without a verdict count as nothing."""
-    alert = Alert(name="gap", table="silver/visits", source="platform", confirmations=needed)
+    alert = Trouble(kind="gap", table="silver/visits", source="platform", confirmations=needed)
     episodes, heard = {}, []
     is_open, found, missed, expected = False, 0, 0, []
     for look in looks:
@@ -278,9 +278,9 @@ def test_announcements_follow_runs_of_equal_observations(looks, needed):
 TROUBLES = [
     STALE,
     REFUSED,
-    Alert(name="refused", table="gold/visits", partition="2026-01-06", source="platform"),
+    Trouble(kind="refused", table="gold/visits", partition="2026-01-06", source="platform"),
 ]
-BY_CODE = Alert(name="incomplete", table="gold/summary", severity="info")
+BY_CODE = Trouble(kind="incomplete", table="gold/summary", severity="info")
 NAMES = ("one", "two")
 STEPS = st.one_of(
     st.tuples(st.just("observe"), st.sets(st.integers(0, len(TROUBLES) - 1))),

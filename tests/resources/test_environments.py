@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from dedp_assets.instance import configuration, prepare_home
+from dedp_assets.local.instance import configuration, prepare_home
 from dedp_assets.resources.environments import (
     CHECKOUT,
     RETENTION_DAYS,

@@ -11,8 +11,9 @@ import pytest
 from dedp_assets.defs.gold.daily_visitors import daily_visitors
 from dedp_assets.defs.silver.visits import visits
 from dedp_assets.defs.staging.visits import visits as staged_visits
-from dedp_assets.graph.checks import causes
+from dedp_assets.graph.checks.causes import CauseWatch
 from dedp_assets.graph.declare import Expects
+from dedp_assets.graph.observe import observing
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.location import lake_sensors
 from dedp_assets.patterns.core.errors import ContractError
@@ -22,7 +23,7 @@ from dedp_assets.resources.environments import settings
 from dedp_assets.resources.lake import Lake
 from dedp_assets.sensors.alerts import alerts
 from dedp_assets.sensors.reconciler import reconciler
-from tests.helpers import a_record
+from tests.helpers import a_record, fill
 
 # Without expectations: what the detectors find is no matter of these tests, apart from the last ones.
 TABLES = [
@@ -46,6 +47,7 @@ class Watched:
 
     def tick(self):
         """One tick; the skip message."""
+        fill(self.zone.root / "lake")
         data = self.zone.tick(self.sensor)
         assert not data.run_requests
         return data.skip_message
@@ -118,7 +120,7 @@ def test_a_refusal_of_a_table_that_the_reconciler_leaves_alone_counts_by_its_not
 
 def test_many_partitions_of_a_table_are_few_alerts(watched, monkeypatch):
     """The oldest by themselves, the others by their number."""
-    monkeypatch.setattr(causes, "_SHOWN", 2)
+    monkeypatch.setattr(observing, "_SHOWN", 2)
     for day in range(5, 10):
         watched.refuse(staged_visits, f"2026-01-{day:02d}")
     watched.tick()
@@ -189,7 +191,7 @@ def test_a_log_that_cannot_be_read_is_critical_and_clears_nothing_else(watched):
     watched.restart()
     watched.tick()
     assert watched.heard()[2:] == [("cleared", "unreadable", "bronze/visits", "")]
-    assert [e.alert.name for e in outbox_of(settings()).open_episodes()] == ["refused"]
+    assert [e.alert.kind for e in outbox_of(settings()).open_episodes()] == ["refused"]
 
 
 def test_what_is_owed_leaves_where_the_observation_fails(watched, monkeypatch):
@@ -199,7 +201,7 @@ def test_what_is_owed_leaves_where_the_observation_fails(watched, monkeypatch):
     def broken(*_, **__):
         raise ContractError("the landing zone is gone")
 
-    monkeypatch.setattr("dedp_assets.graph.observe.observing.find_causes", broken)
+    monkeypatch.setattr(CauseWatch, "poll", broken)
     with pytest.raises(ContractError, match="the landing zone is gone"):
         watched.tick()
     assert watched.heard() == [("raised", "incomplete", "gold/summary", "")]

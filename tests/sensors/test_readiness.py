@@ -28,11 +28,11 @@ from tests.helpers import a_record
 
 def watching():
     """The sensor over the visits that land, as after a restart."""
-    return reconciler([visits.visits], [job_of(visits.visits)])
+    return reconciler([visits.visits], [job_of(visits.visits)], asks_for="deliveries")
 
 
 visits_delivered = watching()
-devices_delivered = reconciler([devices.devices], [job_of(devices.devices)])
+devices_delivered = reconciler([devices.devices], [job_of(devices.devices)], asks_for="deliveries")
 
 
 def deliver(zone, day: str, *names: str) -> None:
@@ -80,7 +80,10 @@ def test_partitions_come_oldest_first(zone, keys):
 
 def test_deliveries_of_a_table_with_slots_are_asked_for_as_far_as_slots_are_free(zone, keys):
     """Of six days of partners four, those in flight counted, as many as its pool holds; then others."""
-    asking, days = reconciler([partners], [job_of(partners)]), [f"2026-01-{number:02}" for number in range(5, 11)]
+    asking, days = (
+        reconciler([partners], [job_of(partners)], asks_for="deliveries"),
+        [f"2026-01-{number:02}" for number in range(5, 11)],
+    )
     for day in days:
         with delivering(zone.landing / "partner_visits" / day) as folder:
             (folder / "magazine.jsonl").write_text("{}\n")

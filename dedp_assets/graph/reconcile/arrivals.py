@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import cast
@@ -44,6 +44,7 @@ class Arrivals:
         seen: folder -> when it changed, of those that changed about then.
         waiting: keys that are not loaded as they lie there.
         strange: folders that are no partition and files that are in none, and why.
+        unusable: keys of complete deliveries that nobody can read as they are.
         began: when the full look began that is under way, or was the last.
         unlooked: loaded keys that it has not come to.
         rewritten: loaded keys whose files hold other bytes under the same names, sizes and times.
@@ -58,10 +59,16 @@ class Arrivals:
     seen: dict[str, int] = field(default_factory=dict)
     waiting: set[str] = field(default_factory=set)
     strange: dict[str, str] = field(default_factory=dict)
+    unusable: set[str] = field(default_factory=set)
     began: datetime | None = None
     unlooked: list[str] = field(default_factory=list)
     rewritten: set[str] = field(default_factory=set)
     sound: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def strays(self) -> list[str]:
+        """The files that lie in no partition."""
+        return [name for name, why in self.strange.items() if why == _STRAY]
 
     def poll(
         self, landing: Landing, watch: TableWatch, news: Collection[str], now: datetime, *, thorough: bool = False
@@ -77,8 +84,19 @@ class Arrivals:
             now: current time, with time zone.
             thorough: whether all that is loaded is held against what lies there at once.
         """
+        try:
+            return self._plan(landing, watch, news, now, thorough=thorough)
+        except Exception:
+            # What was taken in before the error would be passed over the next time.
+            self.since, self.seen, self.waiting, self.strange, self.began, self.unlooked = 0, {}, set(), {}, None, []
+            raise
+
+    def _plan(
+        self, landing: Landing, watch: TableWatch, news: Collection[str], now: datetime, *, thorough: bool
+    ) -> Plan:
         if self.table.runs.partitions is None:
             delivery = replace(landing.delivery(self.dataset, ends=self.ends, now=now), partition="")
+            self.unusable = _unusable([delivery])
             known = {"": watch.loaded[""].delivery} if "" in watch.loaded else {}
             return plan_ready([] if delivery.absent else [delivery], consumed=known, now=now)
         self.rewritten.difference_update(news)
@@ -89,6 +107,7 @@ class Arrivals:
         rolled_back = watch.rolled_back.keys()
         deliveries = [each for each in found if not each.absent or each.partition in rolled_back]
         plan = plan_ready(deliveries, consumed=loaded, now=now, settle_seconds=_SETTLE_SECONDS)
+        self.unusable = _unusable(deliveries)
         self.waiting = {*plan.partitions, *plan.held}
         return plan
 
@@ -150,6 +169,11 @@ class Arrivals:
         self.strange |= dict.fromkeys(names - set(days), f"is no day between {first} and today")
         self.strange = {name: why for name, why in self.strange.items() if name not in days}
         return days
+
+
+def _unusable(deliveries: Iterable[Delivery]) -> set[str]:
+    """Return the keys of deliveries whose producer has finished, and that are refused."""
+    return {each.partition for each in deliveries if each.marker is not None and each.refusal()}
 
 
 def _is_older(changed_ns: int, watch: TableWatch, key: str) -> bool:

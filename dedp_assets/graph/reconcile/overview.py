@@ -12,11 +12,11 @@ from datetime import datetime
 from dedp_assets.graph.declare.runs import OnDelivery
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.arrivals import Arrivals
-from dedp_assets.graph.reconcile.edges import Group, fed_by, groups_of
+from dedp_assets.graph.reconcile.edges import Edge, Group, fed_by, groups_of
 from dedp_assets.graph.reconcile.reconciling import Want
+from dedp_assets.graph.reconcile.table_errors import TableErrors
 from dedp_assets.graph.reconcile.watching import News, TableWatch
 from dedp_assets.graph.run.fan_in import RunStates, without_runs
-from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
 
@@ -32,14 +32,14 @@ class Overview:
         watches: table -> its log, as far as it was read.
         arrivals: the datasets of the landing zone that tables load.
         groups: tables that one run computes together, in the order of the graph.
-        unreadable: table -> why its log could not be read.
+        unreadable: table -> why it could not be observed: its log, its deliveries, or a fault of its declaration.
     """
 
     tables: Sequence[LakeTable[...]]
     watches: dict[str, TableWatch] = field(default_factory=dict)
     arrivals: list[Arrivals] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
-    unreadable: dict[str, str] = field(default_factory=dict)
+    unreadable: TableErrors = field(default_factory=TableErrors)
 
     def __post_init__(self) -> None:
         declared = {spec: table for table in self.tables for spec in table.tables}
@@ -79,18 +79,31 @@ class Overview:
         news: dict[str, News] = {}
         self.unreadable.clear()
         for name, watch in self.watches.items():
-            try:
+            with self.unreadable.at(name):
                 news[name] = watch.poll(lake.ledger(name))
-            except ContractError as error:
-                self.unreadable[name] = str(error)
-        wants = [want for each in self.arrivals for want in self._landed(each, landing, news, now, thorough)]
+        wants: list[Want] = []
+        for each in self.arrivals:
+            with self.unreadable.at(each.table.spec.name):
+                wants += self._landed(each, landing, news, now, thorough)
         fed = fed_by(self.watches, news)
         for group in self.groups:
-            readable = [
-                edge for edge in group.edges if edge.poll(lake, self.watches, news, fed, now=now, states=states)
-            ]
-            wants += group.wants(readable, self.watches, now)
+            readable = []
+            for edge in group.edges:
+                with self.unreadable.at(edge.name):
+                    readable += [edge] * edge.poll(lake, self.watches, news, fed, now=now, states=states)
+            wants += self._behind(group, readable, now)
         return wants
+
+    def _behind(self, group: Group, edges: Sequence[Edge], now: datetime) -> list[Want]:
+        """Return the stale partitions of a group; after an error, of each table alone."""
+        try:
+            return list(group.wants(edges, self.watches, now))
+        except Exception:
+            found: list[Want] = []
+            for edge in edges:
+                with self.unreadable.at(edge.name):
+                    found += group.wants([edge], self.watches, now)
+            return found
 
     def _landed(
         self,
@@ -122,7 +135,8 @@ class Overview:
                 priority=arrivals.table.runs.priority,
             )
         for key, reason in plan.held.items():
-            yield Want((name,), key, "", "waiting", f"{landing.folder(arrivals.dataset, key)}: {reason}")
+            state = "unusable" if key in arrivals.unusable else "waiting"
+            yield Want((name,), key, "", state, f"{landing.folder(arrivals.dataset, key)}: {reason}")
 
     def versions(self) -> dict[str, int]:
         """Return the last read version of each upstream table."""

@@ -79,7 +79,7 @@ class Reconciler:
 
         def refused(table: str, key: str, goal: str) -> Refusal | None:
             note = notes(table).get(key)
-            return note if note and goal in note.goals and note.code_version == versions[table] else None
+            return note if note and goal in note.goals and note.code_version == versions.get(table) else None
 
         def ended(requests: Sequence[str]) -> Mapping[str, Tried]:
             return tried(instance, requests) if instance else {}
@@ -92,6 +92,9 @@ def _code_versions(
     tables: Sequence[LakeTable[...]], repository: dg.RepositoryDefinition | None
 ) -> dict[str, str | None]:
     """Return the code version of each table in the deployed code location."""
+    declared: dict[str, str | None] = {table.spec.name: table.code_version for table in tables}
     if repository is None:
-        return {table.spec.name: table.code_version for table in tables}
-    return {table.spec.name: repository.asset_graph.get(asset_key(table.spec)).code_version for table in tables}
+        return declared
+    graph = repository.asset_graph
+    deployed = [table for table in tables if graph.has(asset_key(table.spec))]
+    return {**declared, **{table.spec.name: graph.get(asset_key(table.spec)).code_version for table in deployed}}

@@ -15,6 +15,8 @@ from dedp_assets.graph.run.upstream_runs import ATTEMPTS
 __all__ = ["Ask", "Gap", "Outcome", "Tried", "Want", "plan_requests"]
 
 _AT_ONCE = 100
+_IDLE = ("waiting", "unusable")
+"""States in which no run is requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class Gap:
     Attributes:
         table: the table.
         key: the partition key; empty for a whole table.
-        state: ``missing``, ``behind``, ``refused``, ``unreadable`` or ``waiting``.
+        state: ``missing``, ``behind``, ``refused``, ``waiting``, or ``unusable`` for a delivery that nobody can read.
         reason: why, and what is done about it.
         given_up: the reason against another attempt, also while somebody tries by hand; empty where attempts go on.
     """
@@ -44,7 +46,7 @@ class Want:
         tables: the tables that are not current.
         key: the partition key; empty for a whole table.
         goal: upstream version or delivery to bring in.
-        state: ``missing`` or ``behind``; ``waiting`` if nobody can compute it yet.
+        state: ``missing`` or ``behind``; ``waiting`` if nobody can compute it yet, ``unusable`` if nobody ever can.
         reason: why.
         cause: what the run will be said to be for.
         job: the job to start; empty for runs of tables.
@@ -148,17 +150,17 @@ def plan_requests(
         (table, want.key)
         for want, notes in zip(ordered, refusals, strict=True)
         for table in want.tables
-        if want.state != "waiting" and table not in notes
+        if want.state not in _IDLE and table not in notes
     }
     for number, want in enumerate(ordered):
         if number % _AT_ONCE == 0 and len(asks) < limit:
-            ended = tried([each.request for each in ordered[number : number + _AT_ONCE] if each.state != "waiting"])
+            ended = tried([each.request for each in ordered[number : number + _AT_ONCE] if each.state not in _IDLE])
         left = tuple(table for table in want.tables if table not in refusals[number])
         runs = ended.get(want.request, Tried())
         under_way = any(want.key in held.get(table, ()) for table in left)
         first = (want.after & sought) | _before(want, before, refused=not left)
         state, why = _held(want, runs, under_way=under_way, first=first, full=len(asks) >= limit)
-        if left and not why and state != "waiting":
+        if left and not why and state not in _IDLE:
             computed = tuple(dict.fromkeys(name for table in left for name in want.computes[table]))
             if mine(want):
                 asks.append(Ask(want, computed, runs.run_key(want.request)))
@@ -189,8 +191,8 @@ def _held(
     want: Want, runs: Tried, *, under_way: bool, first: Collection[tuple[str, str]], full: bool
 ) -> tuple[str, str]:
     """Return a partition's state and the reason to hold the request, empty for a request to send now."""
-    if want.state == "waiting":
-        return "waiting", ""
+    if want.state in _IDLE:
+        return want.state, ""
     if under_way:
         return want.state, "is being processed"
     if runs.given_up:

@@ -13,7 +13,7 @@ from dedp_assets.graph.reconcile.reconciling import Ask, Tried, Want, plan_reque
 from dedp_assets.graph.run.failures import failure_of
 from dedp_assets.graph.run.refusals import Refusal
 from dedp_assets.graph.run.run_tags import CAUSE, REQUEST, keys_of, refusal, refusals, request_of
-from dedp_assets.graph.run.upstream_runs import ENDED_BADLY, OPEN, assets_of
+from dedp_assets.graph.run.upstream_runs import ENDED_BADLY, OPEN, assets_of, partitions_of
 from dedp_assets.patterns.core.results import Plan
 
 __all__ = ["NOT_RETRIED", "Decision", "decide", "in_flight", "is_running", "run_request", "tried"]
@@ -48,7 +48,7 @@ def in_flight(
         if created and launched_by and run.tags.get("dagster/sensor_name") == launched_by:
             continue
         for asset in assets_of(run, repository):
-            partitions = repository.asset_graph.get(asset).partitions_def if repository else None
+            partitions = partitions_of(asset, repository)
             found.setdefault("/".join(asset.path), set()).update(keys_of(run.tags, partitions) or [""])
     return found
 
@@ -102,20 +102,19 @@ def decide(
     return Decision(tuple(run_request(ask, repository) for ask in outcome.asks), {**plan.held, **held})
 
 
-def run_request(ask: Ask, repository: dg.RepositoryDefinition | None, *, part_of: str = "") -> dg.RunRequest:
+def run_request(ask: Ask, repository: dg.RepositoryDefinition | None) -> dg.RunRequest:
     """Return Dagster's request of a chosen run.
 
     Args:
         ask: the run.
         repository: the code location: a run of tables leaves out the checks that run alone.
-        part_of: job whose tables a run of tables computes in part.
     """
     want = ask.want
     tables = None if want.job else [dg.AssetKey(name.split("/")) for name in ask.tables]
     return dg.RunRequest(
         run_key=ask.run_key,
         partition_key=want.key or None,
-        job_name=want.job or part_of or None,
+        job_name=want.job or None,
         asset_selection=tables,
         asset_check_keys=checks_of(repository.asset_graph, tables) if repository and tables else None,
         tags={**want.profile, CAUSE: want.cause, REQUEST: want.request, **NOT_RETRIED, **_priority(want)},

@@ -144,9 +144,16 @@ def goal_of(tags: Mapping[str, str], table: str, key: str) -> str | None:
 
 
 def keys_of(tags: Mapping[str, str], partitions: dg.PartitionsDefinition[str] | None) -> Sequence[str]:
-    """List the partition keys in run tags, of one partition or of a range; empty for an unpartitioned run."""
+    """List the partition keys in run tags, of one partition or of a range; empty for an unpartitioned run.
+
+    Of a range that the present partitions do not have, the two ends.
+    """
     if tags.get(_FIRST) and tags.get(_LAST) and partitions:
-        return partitions.get_partition_keys_in_range(dg.PartitionKeyRange(tags[_FIRST], tags[_LAST]))
+        ends = tags[_FIRST], tags[_LAST]
+        try:
+            return partitions.get_partition_keys_in_range(dg.PartitionKeyRange(*ends))
+        except (dg.DagsterError, ValueError):  # the declaration changed while the run waits
+            return ends
     return [tags[_PARTITION]] if _PARTITION in tags else []
 
 

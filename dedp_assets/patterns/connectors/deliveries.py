@@ -13,6 +13,7 @@ from pathlib import Path
 from dedp_assets.patterns.connectors.files import unreadable_name
 from dedp_assets.patterns.connectors.parts import plain_json, sentence
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
+from dedp_assets.patterns.core.names import printable
 
 __all__ = [
     "MARKED", "MARKER", "DeliveredFile", "Delivery", "Ends", "is_called_like_data", "is_so", "delivery_at",
@@ -88,7 +89,7 @@ class Delivery:
     def identity(self) -> str:
         """Digest of the delivered files' names, sizes and times, equal for equal files."""
         lines = [f"{f.name} {f.size_bytes} {f.modified_ns}" for f in self.files]
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+        return hashlib.sha256(os.fsencode("\n".join(lines))).hexdigest()[:16]
 
     @property
     def late(self) -> tuple[DeliveredFile, ...]:
@@ -106,7 +107,7 @@ class Delivery:
             return self.flaw or f"holds what is no file: {', '.join(self.strange)}"
         for name in (*self.hidden, *(file.name for file in self.files)):
             if reason := unreadable_name(name):
-                return f"{name} {reason}"
+                return f"{printable(name)} {reason}"
         if not self.files and self.manifest is None:
             return f"{self.ends.marker} is there but no file: deliver the files, or declare the day empty by a manifest"
         return self._shortfall()
@@ -161,6 +162,9 @@ def delivery_at(folder: Path | str, ends: Ends = MARKED, *, now: datetime | None
             entries = {entry.name: entry for entry in listed}
     except (FileNotFoundError, NotADirectoryError):
         return Delivery(partition, absent=str(folder), ends=ends)
+    except OSError as error:
+        flaw = f"cannot be listed ({error.strerror}): allow it, or repair the file system"
+        return Delivery(partition, marker=DeliveredFile(ends.marker, 0, 0), flaw=flaw, ends=ends)
     marker = entries.get(ends.marker) if ends.settled_minutes is None else None
     shown = [entries[name] for name in sorted(entries) if not name.startswith(_HIDDEN)]
     shown = [entry for entry in shown if entry.name != ends.marker]
@@ -173,7 +177,7 @@ def delivery_at(folder: Path | str, ends: Ends = MARKED, *, now: datetime | None
         manifest=manifest,
         flaw=flaw,
         hidden=tuple(name for name in sorted(entries) if name.startswith(_HIDDEN) and _is_data(entries[name])),
-        strange=tuple(f"{entry.name} ({what})" for entry in shown if (what := _strangeness(entry))),
+        strange=tuple(f"{printable(entry.name)} ({what})" for entry in shown if (what := _strangeness(entry))),
         ends=ends,
     )
 

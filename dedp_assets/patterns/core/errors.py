@@ -47,6 +47,7 @@ __all__ = [
     "PatternError",
     "SchemaMismatch",
     "TransactionReused",
+    "error_line",
 ]
 
 
@@ -100,6 +101,17 @@ class Conflict(PatternError):
     """A commit by another writer in the meantime; retryable by running the whole step again."""
 
     retryable = True
+
+
+def error_line(error: BaseException) -> str:
+    """Return an error as one line: the text of a library error, type and first line of another.
+
+    Example:
+        >>> error_line(NotReady("silver/x does not exist yet")), error_line(KeyError("day"))
+        ('silver/x does not exist yet', "KeyError: 'day'")
+    """
+    first = str(error).strip().partition("\n")[0]
+    return first if first and isinstance(error, PatternError) else f"{type(error).__name__}: {first}".removesuffix(": ")
 
 
 TRANSIENT = (Conflict, TimeoutError, ConnectionError)

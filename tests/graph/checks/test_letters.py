@@ -8,9 +8,9 @@ from datetime import datetime, timezone
 import dagster as dg
 import pytest
 
+from dedp_assets.commands.letters import letters
 from dedp_assets.defs.platform.dead_letters import KEY, dead_letters
 from dedp_assets.graph.checks.letters import LetterCount, count_letters
-from dedp_assets.letters import letters
 from dedp_assets.patterns.error_management.dead_letter import LETTER
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import settings

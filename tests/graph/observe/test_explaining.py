@@ -8,18 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedp_assets.graph.observe.explaining import explain
-from dedp_assets.mail.alerts import SEVERITIES, Alert
+from dedp_assets.patterns.core.troubles import SEVERITIES, Trouble
 
 CHAIN = {"silver/a": ["bronze/a"], "gold/a": ["silver/a"], "gold/b": ["silver/a", "bronze/b"]}
 DAY = "2026-01-05"
 
 
 def late(table, partition="", name="stale"):
-    return Alert(name=name, table=table, partition=partition, source="platform")
+    return Trouble(kind=name, table=table, partition=partition, source="platform")
 
 
 def explanations(alerts, upstream=CHAIN):
-    return {(each.table, each.name): each.explained_by for each in explain(alerts, upstream)}
+    return {(each.table, each.kind): each.explained_by for each in explain(alerts, upstream)}
 
 
 def test_one_late_source_explains_each_late_table_below_and_names_them():
@@ -74,7 +74,7 @@ def test_somebody_hears_of_every_chain(upstream, troubled):
 def test_a_partition_that_is_refused_is_not_late_besides():
     """One cause, one trouble: the refusal is as severe as the deadline that it breaks."""
     refused, own = late("gold/a", DAY, "refused"), replace(late("gold/a", DAY, "late"), severity="critical")
-    found = {each.name: each for each in explain([refused, own, late("gold/a", "2026-01-06", "late")], CHAIN)}
+    found = {each.kind: each for each in explain([refused, own, late("gold/a", "2026-01-06", "late")], CHAIN)}
     assert (found["refused"].severity, found["refused"].explained_by, found["refused"].reason) == ("critical", "", "")
     alerts = [each.explained_by for each in explain([refused, own, late("gold/a", "2026-01-06", "late")], CHAIN)]
     assert alerts == ["", "gold/a", ""]
@@ -82,8 +82,8 @@ def test_a_partition_that_is_refused_is_not_late_besides():
 
 ALERTS = st.lists(
     st.builds(
-        Alert,
-        name=st.sampled_from(["stale", "late", "lag", "interrupted", "refused", "given up", "volume", "uneven"]),
+        Trouble,
+        kind=st.sampled_from(["stale", "late", "lag", "interrupted", "refused", "given up", "volume", "uneven"]),
         table=st.sampled_from(TABLES),
         partition=st.sampled_from(["", DAY, "2026-01-06"]),
         severity=st.sampled_from(SEVERITIES),

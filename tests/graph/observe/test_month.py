@@ -203,7 +203,7 @@ def test_every_fault_is_announced_once_and_cleared_once(month):
         about = [
             number
             for number, fault in enumerate(made.faults)
-            if (fault.alert, fault.table) == (message.alert.name, message.alert.table)
+            if (fault.alert, fault.table) == (message.alert.kind, message.alert.table)
             and fault.begins <= at <= fault.ends + timedelta(hours=1)
         ]
         if len(about) != 1 or [each.event for _, each in messages] != ["raised", "cleared"]:
@@ -224,7 +224,7 @@ def test_a_fault_is_heard_of_in_the_stated_time(month):
             at
             for at, message in heard
             if message.event == "raised"
-            and (fault.alert, fault.table) == (message.alert.name, message.alert.table)
+            and (fault.alert, fault.table) == (message.alert.kind, message.alert.table)
             and fault.begins <= at <= fault.ends + timedelta(hours=1)
         ]
         hours = (times[0] - fault.begins).total_seconds() / 3600

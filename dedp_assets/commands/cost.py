@@ -1,26 +1,31 @@
-"""``dedp cost``: cost of commits by table, day and cause; of a named table by partition, too."""
+"""``dedp cost``: cost of commits by table, day and cause, without starting Spark."""
 
 from __future__ import annotations
 
-import json
+import argparse
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
+from dedp_assets.commands._arguments import add_json, add_table, day
+from dedp_assets.commands._output import console, print_json, say
+from dedp_assets.commands._tables import require_known
 from dedp_assets.patterns.core.costs import Cost, total
-from dedp_assets.patterns.core.errors import ConfigError, ContractError
+from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.delta import Commit
 from dedp_assets.resources.environments import Settings
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
 
-__all__ = ["Spent", "cost", "spent"]
+__all__ = ["Spent", "arguments", "cost", "run", "spent"]
+
+NEEDS = "dagster"
+BESIDE = True
 
 _MB = 1e6
 _SHOWN: dict[str, Callable[[Cost], float | None]] = {
@@ -64,6 +69,18 @@ class Spent:
         return {**named, "commits": self.commits, "measured": self.measured, "cost": self.cost.known}
 
 
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the table, whose cost is also by partition, and the first day."""
+    add_table(parser, default="all tables")
+    parser.add_argument("--since", type=day, metavar="DAY", help="first UTC day of commits to count")
+    add_json(parser)
+
+
+def run(settings: Settings, chosen: argparse.Namespace) -> int:
+    """Print the cost."""
+    return cost(settings, chosen.table, since=chosen.since, as_json=chosen.json)
+
+
 def cost(settings: Settings, table: str = "", *, since: date | None = None, as_json: bool = False) -> int:
     """Print the cost of commits by table, or of one table by partition; refuse damaged logs.
 
@@ -79,11 +96,11 @@ def cost(settings: Settings, table: str = "", *, since: date | None = None, as_j
     """
     lake = Lake(root=str(settings.lakehouse), engine=SparkEngine())
     names = lake.names(replicas=True)
-    if table and table not in names:
-        raise ConfigError(f"the table must be one of {', '.join(sorted(names)) or 'none yet'}, not {table}")
+    if table:
+        require_known(table, names)
     found: list[Spent] = []
     damaged: list[str] = []
-    for name in [table] if table else names:
+    for name in names if not table else {table} & {*names}:
         try:
             found += spent(name, lake.ledger(name).commits(), by_partition=bool(table), since=since)
         except ContractError as error:
@@ -134,10 +151,10 @@ def _dearest(each: Spent) -> tuple[object, ...]:
 
 def _print(found: list[Spent], *, since: date | None, as_json: bool) -> None:
     if as_json:
-        print(json.dumps([each.as_dict() for each in found], indent=2))  # noqa: T201
+        print_json([each.as_dict() for each in found])
         return
     if not found:
-        print(f"No commit {f'since {since} ' if since else ''}has a record.")  # noqa: T201
+        say(f"No commit {f'since {since} ' if since else ''}has a record.")
         return
     named = any(each.partition for each in found)
     grid = Grid("table", *["partition"] * named, "day", "cause", title="Cost", title_justify="left")
@@ -149,7 +166,7 @@ def _print(found: list[Spent], *, since: date | None, as_json: bool) -> None:
     grid.add_section()
     commits = str(sum(each.commits for each in found))
     grid.add_row("all", *[""] * (2 + named), commits, *_cells(total(each.cost for each in found)))
-    Console(width=150).print(grid)
+    console().print(grid)
 
 
 def _cells(of: Cost) -> Iterator[str]:

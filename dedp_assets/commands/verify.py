@@ -1,22 +1,43 @@
-"""`dedp verify`: differences of tables from logs and of copies from sources, with remedies."""
+"""``dedp verify``: faults of tables, held against their logs, and of a captured table against its source."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
 
-from dedp_assets.patterns.core.errors import NotReady
+from dedp_assets.commands._arguments import add_table
+from dedp_assets.commands._output import say
+from dedp_assets.commands._tables import require_known
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.delta import Ledger, LostFile, Verification, verify_table
 from dedp_assets.resources.environments import Settings
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
 
-__all__ = ["is_captured", "verify"]
+__all__ = ["arguments", "computes", "run", "verify"]
+
+NEEDS = "dagster"
+BESIDE = True
 
 _CAPTURED = ("bronze/users",)
 """Tables that are copies of a database's table."""
 
 _BACKUP = "put it back from a backup"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the table."""
+    add_table(parser, default="all tables")
+
+
+def computes(chosen: argparse.Namespace) -> bool:
+    """Return whether the command compares a captured table with the source database."""
+    return _is_captured(chosen.table)
+
+
+def run(settings: Settings, chosen: argparse.Namespace) -> int:
+    """Print the faults."""
+    return verify(settings, chosen.table)
 
 
 def verify(settings: Settings, table: str = "") -> int:
@@ -25,23 +46,24 @@ def verify(settings: Settings, table: str = "") -> int:
     A captured table that is named is held against its source, too; anything else starts no engine.
 
     Raises:
-        NotReady: if there is no such table, or its source does not answer.
+        ConfigError: if there is no such table.
+        NotReady: if the table's source does not answer.
     """
     lake = Lake(root=str(settings.lakehouse), engine=SparkEngine())
     names = lake.names(replicas=True)
-    if table and table not in names:
-        raise NotReady(f"there is no table {table}; choose one of {', '.join(names) or 'none: nothing was loaded yet'}")
-    found = [verify_table(lake.ledger(name)) for name in ([table] if table else names)]
+    if table:
+        require_known(table, names)
+    found = [verify_table(lake.ledger(name)) for name in names if table in ("", name)]
     for verification in found:
         for line in _lines(lake.ledger(verification.table), verification):
-            print(line)  # noqa: T201
+            say(line)
     sound = all(verification.sound for verification in found)
-    if sound and is_captured(table):
+    if sound and _is_captured(table):
         sound = _compared(lake, table)
     return 0 if sound else 1
 
 
-def is_captured(table: str) -> bool:
+def _is_captured(table: str) -> bool:
     """Return whether a table is a copy of a database's table."""
     if table not in _CAPTURED:
         return False
@@ -59,13 +81,13 @@ def _compared(lake: Lake, table: str) -> bool:
     found = compare_users(lake, OperationalDatabase())
     figures = found.figures
     text = "equal" if found.passed else f"{_counted(figures['differing_ranges'], 'range')} differ"
-    print(  # noqa: T201
+    say(
         f"{table}: {_counted(figures['rows'], 'row')}, {_counted(figures['rows_of_the_source'], 'row')} in its source "
         f"as of {figures['position']}, {_counted(figures['ranges'], 'range')}, {figures['keys_left_out']} keys changed "
         f"meanwhile, {figures['bytes_read']} bytes read in {figures['seconds']} s: {text}"
     )
     if not found.passed:
-        print(f"  {found.note}: dedp run {table} --force")  # noqa: T201
+        say(f"  {found.note}: dedp run {table} --force")
     return found.passed
 
 

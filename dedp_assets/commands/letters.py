@@ -1,17 +1,31 @@
-"""``dedp letters``: the dead letters of every table, by status and error class."""
+"""``dedp letters``: dead letters of every table, by status and error class, without starting Spark."""
 
 from __future__ import annotations
 
-from rich.console import Console
+import argparse
+
 from rich.markup import escape
 from rich.table import Table as Grid
 
+from dedp_assets.commands._output import console
 from dedp_assets.graph.checks.letters import count_letters
 from dedp_assets.resources.environments import Settings
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
 
-__all__ = ["letters"]
+__all__ = ["arguments", "letters", "run"]
+
+NEEDS = "dagster"
+BESIDE = True
+
+
+def arguments(_: argparse.ArgumentParser) -> None:
+    """Add nothing."""
+
+
+def run(settings: Settings, _: argparse.Namespace) -> int:
+    """Print the dead letters."""
+    return letters(settings)
 
 
 def letters(settings: Settings) -> int:
@@ -24,6 +38,5 @@ def letters(settings: Settings) -> int:
         oldest = f"{found.oldest:%Y-%m-%d %H:%M}" if found.oldest else ""
         counts = (str(found.letters), str(found.partitions))
         grid.add_row(found.table, found.status, escape(found.error_class), *counts, oldest)
-    console = Console(width=150)
-    console.print(grid if grid.row_count else "There are no dead letters.")
+    console().print(grid if grid.row_count else "There are no dead letters.")
     return 0

@@ -1,8 +1,8 @@
-"""``dedp contract``: data contracts of the declared tables, published as documents of the project."""
+"""``dedp contract``: promises of tables to their readers, in published versions."""
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from dedp_assets.commands._output import note, say
 from dedp_assets.graph.catalogue.contracts import ContractFolder
+from dedp_assets.graph.catalogue.table_names import require_table
 from dedp_assets.graph.checks.contracts import (
     FIRST,
     announcement,
@@ -23,6 +25,7 @@ from dedp_assets.graph.run.column_traces import traced_last
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.governance._documents import contract_document
 from dedp_assets.project import project
+from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
@@ -32,7 +35,47 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.core.column_lineage import ColumnLineage
     from dedp_assets.patterns.core.results import Finding
 
-__all__ = ["acknowledge", "announce", "check", "diff", "publish", "show"]
+__all__ = ["acknowledge", "announce", "arguments", "check", "diff", "publish", "run", "show"]
+
+NEEDS = "dagster"
+_ACTIONS = {
+    "show": "print the contract of a table, as a document of the Open Data Contract Standard",
+    "diff": "what declarations say other than the published contracts",
+    "check": "whether contracts are published as declared, and meet what consumers need",
+    "publish": "write new contracts, and changed ones that are agreed",
+    "announce": "announce the breaking changes of a table to the affected consumers",
+    "acknowledge": "agree to an announced change",
+}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the actions."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="action")
+    for action, described_as in _ACTIONS.items():
+        added = actions.add_parser(action, help=described_as)
+        if action in ("diff", "publish"):
+            added.add_argument("table", nargs="*", help="layer/dataset (default: all with a contract)")
+        elif action != "check":
+            added.add_argument("table", help="layer/dataset, e.g. gold/daily_visitors")
+        if action == "acknowledge":
+            added.add_argument("--by", required=True, help="who agrees, by the name in the announcement")
+
+
+def run(settings: Settings, chosen: argparse.Namespace) -> int:
+    """Do what the action says."""
+    named = getattr(chosen, "table", [])
+    for table in [named] if isinstance(named, str) else named:
+        require_table(table, [spec.name for each in project().tables() for spec in each.tables])
+    now = Clock().now()
+    if chosen.action == "show":
+        return show(chosen.table)
+    if chosen.action == "acknowledge":
+        return acknowledge(now, chosen.table, chosen.by)
+    if chosen.action == "announce":
+        return announce(settings, now, chosen.table)
+    if chosen.action == "check":
+        return check(settings, now)
+    return (diff if chosen.action == "diff" else publish)(settings, now, chosen.table)
 
 
 def show(table: str) -> int:
@@ -44,7 +87,7 @@ def show(table: str) -> int:
     published = project().contracts().published(table)
     version = published.version if published else FIRST
     contract = declared_contract(project().tables(), table, version)
-    _say(yaml.safe_dump(contract_document(contract), sort_keys=False, allow_unicode=True, width=120).rstrip())
+    say(yaml.safe_dump(contract_document(contract), sort_keys=False, allow_unicode=True, width=120).rstrip())
     return 0
 
 
@@ -84,7 +127,7 @@ def publish(settings: Settings, now: datetime, tables: Sequence[str] = ()) -> in
             version = found.figures["version"] if found else FIRST
             contract = declared_contract(work.tables, name, version)
             work.folder.publish(replace(contract, published_at=now.replace(microsecond=0)))
-            _say(f"{name}: {version} is published")
+            say(f"{name}: {version} is published")
     return refused
 
 
@@ -107,12 +150,12 @@ def check(settings: Settings, now: datetime) -> int:
             faults += 1
     gone = [name for name in work.folder.names() if name not in work.names]
     for name in gone:
-        _say(f"{name}: has a published contract and is not declared: {_GONE}")
+        say(f"{name}: has a published contract and is not declared: {_GONE}")
     needs = unmet_needs(work.tables, work.folder)
     for each in needs:
-        _say(each.note)
+        say(each.note)
     faults += len(gone) + len(needs)
-    print(f"contracts: {len(work.names)}, faults: {faults}", file=sys.stderr)  # noqa: T201
+    note(f"contracts: {len(work.names)}, faults: {faults}")
     return 1 if faults else 0
 
 
@@ -128,9 +171,9 @@ def announce(settings: Settings, now: datetime, table: str) -> int:
     request = announcement(work.tables, table, work.folder, now, work.observed)
     file = work.folder.announce(request)
     for change in request.changes:
-        _say(f"{table}: {change}")
-    _say(f"to acknowledge until {request.deadline:%Y-%m-%d}: {', '.join(request.affected) or 'nobody'}")
-    _say(f"announced in {file}")
+        say(f"{table}: {change}")
+    say(f"to acknowledge until {request.deadline:%Y-%m-%d}: {', '.join(request.affected) or 'nobody'}")
+    say(f"announced in {file}")
     return 0
 
 
@@ -152,7 +195,7 @@ def acknowledge(now: datetime, table: str, by: str) -> int:
     agreed = request.acknowledged_by(by, now)
     folder.announce(agreed)
     left = [each for each in agreed.affected if each not in agreed.acknowledged]
-    _say(f"{table}: {by} agrees; " + (f"{', '.join(left)} left" if left else f"dedp contract publish {table}"))
+    say(f"{table}: {by} agrees; " + (f"{', '.join(left)} left" if left else f"dedp contract publish {table}"))
     return 0
 
 
@@ -180,20 +223,16 @@ class _Contracts:
 def _print(name: str, found: Finding | None) -> None:
     """Print the differences of a contract with a mark at breaking differences, and the next command."""
     if found is None:
-        _say(f"{name}: no contract is published: dedp contract publish {name}")
+        say(f"{name}: no contract is published: dedp contract publish {name}")
         return
     breaking = {*found.figures["breaking"]}
     for each in found.figures["differences"]:
-        _say(f"{name}: {'BREAKING ' if each in breaking else ''}{each}")
+        say(f"{name}: {'BREAKING ' if each in breaking else ''}{each}")
     if not found.figures["differences"]:
-        _say(f"{name}: {found.figures['version']}, as published")
+        say(f"{name}: {found.figures['version']}, as published")
     elif found.passed:
-        _say(f"{name}: agreed as {found.figures['version']}: dedp contract publish {name}")
+        say(f"{name}: agreed as {found.figures['version']}: dedp contract publish {name}")
     elif found.figures["deadline"]:
-        _say(f"{name}: {found.note}")
+        say(f"{name}: {found.note}")
     else:
-        _say(f"{name}: affected: {', '.join(found.figures['affected'])}: dedp contract announce {name}")
-
-
-def _say(text: str) -> None:
-    print(text)  # noqa: T201
+        say(f"{name}: affected: {', '.join(found.figures['affected'])}: dedp contract announce {name}")

@@ -1,4 +1,4 @@
-"""``dedp adopt``: the declaration of an existing table as Python or YAML, with all other features.
+"""``dedp adopt``: declaration of an existing table as Python or YAML, which changes nothing.
 
 What was read of the table (:class:`~dedp_assets.patterns.delta.Adoption`) and how it is written down are two things:
 another form than Python is another function from the one to a text.
@@ -6,6 +6,7 @@ another form than Python is another function from the one to a text.
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,8 +14,9 @@ from typing import Literal
 
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Adoption, adoption_of
+from dedp_assets.resources.environments import Settings
 
-__all__ = ["adopt", "as_python", "in_file"]
+__all__ = ["adopt", "arguments", "as_python", "in_file", "run"]
 
 _WIDTH = 120
 _OPTIONS = ("comment", "one_channel_per", "properties", "key", "executed_by", "event_time", "adopted")
@@ -24,6 +26,18 @@ _TO_WRITE = (
     "gates: audits of the first write, like `audits: [{name: some_rows, of: written, fail_below: 1}]`",
 )
 _FLAGS = ("required", "personal", "technical")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the table's folder, and the form of the declaration."""
+    parser.add_argument("location", help="the table's folder: a path, or a file:// URI")
+    parser.add_argument("--name", default="", help="layer/dataset (default: the last two names of the location)")
+    parser.add_argument("--format", choices=["python", "yaml"], default="python", help="code, or a defs.yaml")
+
+
+def run(_: Settings, chosen: argparse.Namespace) -> int:
+    """Print the declaration."""
+    return adopt(chosen.location, chosen.name, form=chosen.format)
 
 
 def adopt(location: str, name: str = "", *, form: Literal["python", "yaml"] = "python") -> int:

@@ -1,4 +1,4 @@
-"""Stub of the library's package, generated from the catalogue by ``python -m dedp_assets.face``."""
+"""Stub of the library's package, generated from the catalogue by ``python -m tests.contracts.face``."""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,20 @@ import psutil
 import yaml
 
 from dedp_assets.graph.catalogue.selections import checks_of
+from dedp_assets.graph.checks.causes import published, refused_runs
+from dedp_assets.graph.reconcile.reconciler import NAME, Reconciler
+from dedp_assets.graph.reconcile.reconciling import Outcome, Want
+from dedp_assets.graph.reconcile.requests import run_request
 from dedp_assets.graph.run.failures import BEYOND_APPROVAL, failure_told, step_failures
-from dedp_assets.graph.run.run_tags import CAUSE, process_of, refusals, running_process_of
-from dedp_assets.inprocess import execute
-from dedp_assets.patterns.delta import Commit, Ledger
+from dedp_assets.graph.run.run_tags import CAUSE, process_of, running_process_of
+from dedp_assets.local.inprocess import execute
+from dedp_assets.patterns.delta import Ledger
 from dedp_assets.project import project
+from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings, apply, settings
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.landing import Landing
+from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["Ended", "Platform", "close_abandoned", "configuration", "prepare_home"]
 
@@ -134,6 +143,7 @@ class Platform:
         self.definitions = project().definitions()
         self.instance = dg.DagsterInstance.get()
         self.idle: dict[str, str] = {}
+        self._reconciler: Reconciler | None = None
         close_abandoned(self.instance)
 
     def run(
@@ -174,12 +184,16 @@ class Platform:
             ValueError: in one sentence.
         """
         named = f"{table} {partition}".strip()
-        refused = next((run for name, key, run in self._refused() if (name, key) == (table, partition)), None)
-        if refused:
-            fixed = self._beyond_approval(refused, partition)
+        last = published(Ledger(settings().lakehouse / table, name=table), partition)
+        runs = (
+            each for name, key, each in refused_runs(self.instance, limit=None) if (name, key) == (table, partition)
+        )
+        refused = next(runs, None)
+        if refused and not (last and last.timestamp > refused.create_timestamp):
+            fixed = self._beyond_approval(refused.dagster_run, partition)
             if fixed:
                 raise ValueError(f"{named} cannot be approved: no person overrules {fixed}; it needs new data or a fix")
-        elif last := _published(Ledger(settings().lakehouse / table, name=table), partition):
+        elif last:
             verdict = last.record.verdict if last.record else "none"
             raise ValueError(
                 f"{named} needs no approval: version {last.version} was published (verdict {verdict}), and nothing was "
@@ -199,14 +213,38 @@ class Platform:
                     tags["dagster/run_key"] = request.run_key
                 yield self._launch(request, request.job_name or str(sensor.job_name), tags)
 
-    def waiting(self) -> Iterator[tuple[str, str, Ended]]:
-        """List table, partition and run of every refusal without a later publish, newest first."""
-        for table, key, run in self._refused():
-            failures, tags = step_failures(self.instance, run), run.tags
-            mine = [event for event in failures if event.step_key == table.replace("/", "_")]
-            text = failure_told(mine or failures)
-            ended = Ended(run.job_name, tags.get(PARTITION, ""), tags.get(CAUSE, "manual"), text)
-            yield table, key, ended
+    def requests(self) -> frozenset[str]:
+        """Return the names of the runs that the reconciler would request now."""
+        found = set[str]()
+
+        def note(want: Want) -> bool:
+            found.add(want.request)
+            return False
+
+        self._reconcile(note, limit=sys.maxsize)
+        return frozenset(found)
+
+    def follow(self, table: str, *, without: Collection[str] = (), rounds: int = 20) -> Iterator[Ended]:
+        """Run the stale partitions of a table and of the tables downstream, until none is stale.
+
+        Args:
+            table: the table that was computed.
+            without: names of requests that have another cause: partitions that were stale before.
+            rounds: most looks.
+        """
+        reached = self._downstream(table)
+
+        def mine(want: Want) -> bool:
+            return not want.job and want.request not in without and bool(reached & {*want.tables})
+
+        for _ in range(rounds):
+            asks = self._reconcile(mine).asks
+            if not asks:
+                return
+            for ask in asks:
+                request = run_request(ask, self.definitions.get_repository_def())
+                named = {"dagster/sensor_name": NAME, "dagster/run_key": ask.run_key}
+                yield self._launch(request, "", {**request.tags, **named})
 
     def _launch(self, request: dg.RunRequest, job: str, tags: Mapping[str, str]) -> Ended:
         if request.asset_selection:
@@ -241,20 +279,36 @@ class Platform:
     def _node(self, table: str) -> Any:  # noqa: ANN401 - Dagster does not export the type
         return self.definitions.resolve_asset_graph().get(dg.AssetKey(table.split("/")))
 
-    def _refused(self) -> Iterator[tuple[str, str, dg.DagsterRun]]:
-        seen: set[tuple[str, str]] = set()
-        for run in self.instance.get_run_records(dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE])):
-            for table, key in refusals(run.dagster_run.tags):
-                last = _published(Ledger(settings().lakehouse / table, name=table), key)
-                if (table, key) not in seen and not (last and last.timestamp > run.create_timestamp):
-                    yield table, key, run.dagster_run
-                seen.add((table, key))
-
     def _beyond_approval(self, run: dg.DagsterRun, partition: str) -> str:
         """Return the names of the non-approvable audits that refused the partition in a run."""
         failures = [event.step_failure_data.user_failure_data for event in step_failures(self.instance, run)]
         name = f"{partition} {BEYOND_APPROVAL}".strip()
         return ", ".join(str(data.metadata[name].value) for data in failures if data and name in data.metadata)
+
+    def _reconcile(self, mine: Callable[[Want], bool], **options: Any) -> Outcome:  # noqa: ANN401 - of the reconciler
+        self._reconciler = self._reconciler or Reconciler(project().tables())
+        chosen = settings()
+        outcome, _ = self._reconciler.reconcile(
+            Lake(root=str(chosen.lakehouse), engine=SparkEngine()),
+            Landing(root=str(chosen.landing)),
+            Clock().now(),
+            instance=self.instance,
+            repository=self.definitions.get_repository_def(),
+            mine=mine,
+            **options,
+        )
+        return outcome
+
+    def _downstream(self, table: str) -> set[str]:
+        """Return a table, the tables of the same step, and all tables downstream."""
+        graph = self.definitions.resolve_asset_graph()
+        found, todo = set[dg.AssetKey](), [*self._node(table).execution_set_asset_keys]
+        while todo:
+            key = todo.pop()
+            if key not in found:
+                found.add(key)
+                todo += graph.get(key).child_keys
+        return {"/".join(key.path) for key in found}
 
     def _sensors(self) -> list[dg.SensorDefinition]:
         return list(self.definitions.get_repository_def().sensor_defs)
@@ -280,11 +334,3 @@ class Platform:
 def _table_of(step: str) -> str:
     """Return the table of a step, by the step's name."""
     return step.replace("_", "/", 1)
-
-
-def _published(ledger: Ledger, key: str) -> Commit | None:
-    """Return the newest commit of the partition with this key (of the whole table, if empty)."""
-    if not ledger.exists():
-        return None
-    records = ((commit, commit.record) for commit in ledger.history())
-    return next((c for c, record in records if record and "".join(record.partition.values()) == key), None)

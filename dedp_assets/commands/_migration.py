@@ -12,18 +12,19 @@ import dagster as dg
 from rich.console import Console
 from rich.markup import escape
 
+from dedp_assets.commands._output import console
+from dedp_assets.commands._runs import print_ended
 from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY
+from dedp_assets.local.instance import Platform
 from dedp_assets.patterns.delta import Ledger
 from dedp_assets.project import project
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings, child_environment
 from dedp_assets.resources.home import running
 from dedp_assets.sources import visits
-from dedp_assets.status import tables_named
 
 if TYPE_CHECKING:
     from dedp_assets.graph.declare.editions import Edition
-    from dedp_assets.instance import Ended, Platform
 
 __all__ = ["deploy", "land", "migrate"]
 
@@ -59,45 +60,42 @@ def migrate(settings: Settings) -> int:
         )
     if not (ledger := _ledger(settings)).exists():
         raise ValueError(f"a migration needs rows, and {settings.lakehouse} has no visits: run `dedp demo` first")
-    console = Console(width=150)
-    console.print("\n[bold]Columns of silver/visits are renamed and nested, while visits land and are loaded[/bold]")
+    terminal = console()
+    terminal.print("\n[bold]Columns of silver/visits are renamed and nested, while visits land and are loaded[/bold]")
     command = [sys.executable, "-m", "dedp_assets", "demo", "--migrate", "next"]
     before, version = -1, ledger.version()
     while before < version and not _is_over(ledger):
         for line in land(settings):
-            console.print(f"\n  {line}")
+            terminal.print(f"\n  {line}")
         done = subprocess.run(command, env=child_environment({"DEDP_JIT": "quick"}), check=False)
         if done.returncode:
             return done.returncode
         before, version = version, ledger.version()
-    console.print(f"\nThe table: {ledger.store.address}. Its code from now on writes and reads the new columns.")
+    terminal.print(f"\nThe table: {ledger.store.address}. Its code from now on writes and reads the new columns.")
     return 0
 
 
-def deploy(settings: Settings, console: Console, *, nightly: Sequence[str] = _NIGHTLY) -> int:
+def deploy(settings: Settings, terminal: Console, *, nightly: Sequence[str] = _NIGHTLY) -> int:
     """Load landed visits by the code of the present phase, and take the phases that the code allows.
 
     Args:
         settings: of the home.
-        console: where a line for each phase and each run is printed.
+        terminal: where a line for each phase and each run is printed.
         nightly: daily tables to compute for the newest day besides what sensors ask for.
 
     Returns:
         The exit code; 1 if a phase was refused.
     """
     from dedp_assets.defs.silver.visits import EDITION  # noqa: PLC0415 - the code of the present phase
-    from dedp_assets.instance import Platform  # noqa: PLC0415
 
     platform = Platform(settings)
-    console.print(f"  [bold]deployed[/bold] {_described(EDITION)}")
+    terminal.print(f"  [bold]deployed[/bold] {_described(EDITION)}")
     # Code that declares the columns of the next phase: until then its runs are refused.
-    if EDITION.is_ahead and not _advance(platform, EDITION, console):
+    if EDITION.is_ahead and not _advance(platform, EDITION, terminal):
         return 1
-    for ended in platform.react():
-        _print(ended, console)
-    for table in nightly:
-        _print(platform.compute(table, partition=_landed(settings)[-1]), console)
-    return 0 if not EDITION.writes_old or _advance(platform, EDITION, console) else 1
+    print_ended(platform.react(), terminal)
+    print_ended((platform.compute(table, partition=_landed(settings)[-1]) for table in nightly), terminal)
+    return 0 if not EDITION.writes_old or _advance(platform, EDITION, terminal) else 1
 
 
 def land(settings: Settings, *, count: int = 1_000) -> Iterator[str]:
@@ -120,13 +118,13 @@ def land(settings: Settings, *, count: int = 1_000) -> Iterator[str]:
     yield f"{day}: {count} visits, and {len(late)} late ones of {old}"
 
 
-def _advance(platform: Platform, edition: Edition, console: Console) -> bool:
+def _advance(platform: Platform, edition: Edition, terminal: Console) -> bool:
     """Take the next phase and print a line about the table; return ``False`` after a refusal."""
     moves: Mapping[str, Any] = edition.migration.moves
     plain = {"table": edition.table, "name": edition.migration.name, "grace_days": edition.migration.grace_days}
     ended = platform.run(_JOB, tags=_APPROVED, config={_STEP: {"config": {**plain, **moves}}})
     if ended.failure:
-        console.print(f"  [red]refused[/red]  {escape(ended.failure)}", soft_wrap=True)
+        terminal.print(f"  [red]refused[/red]  {escape(ended.failure)}", soft_wrap=True)
         return False
     event = platform.instance.get_latest_materialization_event(_REPORTED)
     reported = event.asset_materialization.metadata if event and event.asset_materialization else {}
@@ -134,7 +132,7 @@ def _advance(platform: Platform, edition: Edition, console: Console) -> bool:
     counts = [f"{metadata[name]} {name}" for name in _COUNTS if name in metadata]
     readers = _READ if metadata[_READ] == "yes" else f"old columns are read: {metadata[_READ]}"
     text = "; ".join([str(metadata["state"]), *counts, readers])
-    console.print(f"  [green]phase[/green]    {escape(text)}", soft_wrap=True)
+    terminal.print(f"  [green]phase[/green]    {escape(text)}", soft_wrap=True)
     return True
 
 
@@ -143,11 +141,6 @@ def _described(edition: Edition) -> str:
     written = {(True, False): "the old columns", (True, True): "both forms", (False, True): "the new columns"}
     read = "new" if edition.reads_new else "old"
     return f"code that writes {written[edition.writes_old, edition.writes_new]}, and readers of the {read} ones"
-
-
-def _print(ended: Ended, console: Console) -> None:
-    verdict = f"[red]refused[/red]  {escape(ended.failure)}" if ended.failure else "[green]done[/green]"
-    console.print(f"  {tables_named(ended.job.split(', ')):43} {ended.partition:11} {verdict}", soft_wrap=True)
 
 
 def _landed(settings: Settings) -> list[str]:

@@ -1,7 +1,8 @@
-"""``dedp new``: a project in a new folder, with a landing, a gold table, and deliveries to load."""
+"""``dedp new``: project in a new folder, with a landing and a gold table in YAML."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import keyword
 import os
@@ -9,17 +10,28 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
+from dedp_assets.commands._output import say
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.resources.environments import home_of
+from dedp_assets.resources.environments import Settings, home_of
 
-__all__ = ["create"]
+__all__ = ["arguments", "create", "run"]
 
-TEMPLATE = Path(__file__).with_name("template")
+TEMPLATE = Path(__file__).resolve().parents[1] / "template"
 """The files of a project; ``my_lake`` stands for the name, a suffix ``.template`` keeps tools from reading them."""
 _NAME = "my_lake"
 _SUFFIX = ".template"
 _SAMPLE = Path("tests") / "sample"
 _MARKER = "_SUCCESS"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the folder."""
+    parser.add_argument("folder", type=Path, help="folder to make; its name becomes that of the package")
+
+
+def run(_: Settings, chosen: argparse.Namespace) -> int:
+    """Make the project."""
+    return create(chosen.folder)
 
 
 def create(folder: Path) -> int:
@@ -44,8 +56,8 @@ def create(folder: Path) -> int:
             _deliver(dataset, home / "landing" / dataset.name)
     _write_schema(root / ".dedp" / "schema.json")
     shown = os.path.relpath(root)
-    print(f"{shown}: {len(files)} files, and deliveries of three days in {os.path.relpath(home / 'landing')}")  # noqa: T201
-    print(f"next: cd {shown}; dedp up, which loads them, and shows everything at http://127.0.0.1:3000")  # noqa: T201
+    say(f"{shown}: {len(files)} files, and deliveries of three days in {os.path.relpath(home / 'landing')}")
+    say(f"next: cd {shown}; dedp up, which loads them, and shows everything at http://127.0.0.1:3000")
     return 0
 
 

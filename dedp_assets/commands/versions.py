@@ -1,4 +1,4 @@
-"""``dedp versions``: the versions of a versioned table, and a person's actions on versions.
+"""``dedp versions``: versions behind a table's name, to list, show, hold or remove.
 
 Show another one (rollback), keep one whatever its age (legal hold), give up a hold, remove those that nobody has seen
 for long. Nothing here starts Spark.
@@ -6,14 +6,17 @@ for long. Nothing here starts Spark.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
+from dedp_assets.commands._arguments import add_table
+from dedp_assets.commands._output import console
+from dedp_assets.graph.catalogue.table_names import require_table
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.delta import Table
@@ -26,7 +29,10 @@ from dedp_assets.resources.environments import Settings
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
 
-__all__ = ["Wanted", "versions"]
+__all__ = ["Wanted", "arguments", "run", "versions"]
+
+NEEDS = "dagster"
+BESIDE = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,22 @@ class Wanted:
     because: str = ""
 
 
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the table and the wishes."""
+    add_table(parser)
+    parser.add_argument("--show", default="", metavar="VERSION", help="show another version, as a rollback does")
+    parser.add_argument("--hold", default="", metavar="VERSION", help="keep a version whatever its age")
+    parser.add_argument("--release", default="", metavar="VERSION", help="give up the hold of a version")
+    parser.add_argument("--expire-days", type=float, help="remove versions that nobody has seen for so many days")
+    parser.add_argument("--because", default="", help="why")
+
+
+def run(settings: Settings, chosen: argparse.Namespace) -> int:
+    """Apply the wishes, and print the versions."""
+    wanted = Wanted(chosen.show, chosen.hold, chosen.release, chosen.expire_days, chosen.because)
+    return versions(settings, chosen.table, wanted)
+
+
 def versions(settings: Settings, table: str, wanted: Wanted) -> int:
     """Apply the wishes to a table's versions, then print the versions.
 
@@ -57,27 +79,26 @@ def versions(settings: Settings, table: str, wanted: Wanted) -> int:
     """
     target = _target(settings, table)
     now = Clock().now()
-    run = Provenance(asset=table, run_id=f"versions-{now:%Y%m%dT%H%M%S}", at=now)
-    console = Console(width=150)
+    provenance = Provenance(asset=table, run_id=f"versions-{now:%Y%m%dT%H%M%S}", at=now)
+    terminal = console()
     if wanted.hold:
-        hold(target, wanted.hold, because=wanted.because, provenance=run)
+        hold(target, wanted.hold, because=wanted.because, provenance=provenance)
     if wanted.release:
-        release(target, wanted.release, because=wanted.because, provenance=run)
+        release(target, wanted.release, because=wanted.because, provenance=provenance)
     if wanted.show:
-        console.print(switch_version(target.target(run), version=wanted.show, because=wanted.because).reason)
+        terminal.print(switch_version(target.target(provenance), version=wanted.show, because=wanted.because).reason)
     if wanted.expire_days is not None:
         if wanted.expire_days < 0:
             raise ConfigError(f"--expire-days must be 0 or more, not {wanted.expire_days:g}")
-        console.print(expire(target, cutoff=now - timedelta(days=wanted.expire_days), provenance=run).reason)
-    console.print(_listed(target))
+        terminal.print(expire(target, cutoff=now - timedelta(days=wanted.expire_days), provenance=provenance).reason)
+    terminal.print(_listed(target))
     return 0
 
 
 def _target(settings: Settings, name: str) -> Table:
     """Open a declared table with versions; refuse other tables."""
     tables = {table.spec.name: table for table in project().tables() if load_version in table.patterns}
-    if name not in tables:
-        raise ConfigError(f"table must be one that shows versions ({', '.join(tables)}), not {name}")
+    require_table(name, tables, of="with versions")
     return Lake(root=str(settings.lakehouse), engine=SparkEngine()).table(tables[name].spec)
 
 

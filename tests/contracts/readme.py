@@ -1,4 +1,4 @@
-"""README's table of patterns, written from the catalogue by ``python -m dedp_assets.readme``."""
+"""README's table of patterns, written from the catalogue by ``python -m tests.contracts.readme``."""
 
 from __future__ import annotations
 

@@ -1,35 +1,69 @@
-"""The demo's story, and the output of `dedp run` and `approve`."""
+"""``dedp demo``: a week that lands and is loaded, then late data and a bad batch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import argparse
+from collections.abc import Sequence
 from datetime import date, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 
-from dedp_assets.graph.run.run_tags import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY, CAUSE, FORCE
+from dedp_assets.commands._arguments import day
+from dedp_assets.commands._migration import deploy, migrate
+from dedp_assets.commands._output import console
+from dedp_assets.commands._runs import react
+from dedp_assets.commands.status import status
 from dedp_assets.local import engine
-from dedp_assets.patterns.core.records import Approval
+from dedp_assets.local.instance import Platform
 from dedp_assets.project import project
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings, apply
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
 from dedp_assets.sources import access_log, devices, partner_visits, visits
-from dedp_assets.status import by_layer, status, tables_named
 
-if TYPE_CHECKING:
-    from dedp_assets.instance import Ended, Platform
+__all__ = ["arguments", "computes", "demo", "run"]
 
-__all__ = ["approve", "demo", "run"]
-
+NEEDS = "local"
+BESIDE = True
 _VISITS_A_DAY = 1_000
 _PARTNERS_A_DAY = 100
 _DAYS = 9
 """Landing days of the story: a week, and two after it."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the logs, the first day, and the migration."""
+    parser.add_argument(
+        "--log",
+        type=Path,
+        nargs="+",
+        default=[],
+        help="web server logs to load instead, compressed or not: files, folders, or patterns of names",
+    )
+    parser.add_argument("--from", dest="first", type=day, help="first day of the week (default: it ends yesterday)")
+    parser.add_argument(
+        "--migrate",
+        nargs="?",
+        const="all",
+        choices=("all", "next"),
+        help="where a demo stands, play a schema migration of silver/visits while visits land; "
+        "next: one deployment of it, with what has landed",
+    )
+
+
+def computes(_: argparse.Namespace) -> bool:
+    """Return that the command computes."""
+    return True
+
+
+def run(settings: Settings, chosen: argparse.Namespace) -> int:
+    """Run the demo, or its migration."""
+    if chosen.migrate:
+        return migrate(settings) if chosen.migrate == "all" else deploy(settings, console())
+    return demo(settings, logs=chosen.log, first=chosen.first)
 
 
 def demo(settings: Settings, *, logs: Sequence[Path] = (), first: date | None = None) -> int:
@@ -42,80 +76,28 @@ def demo(settings: Settings, *, logs: Sequence[Path] = (), first: date | None = 
     """
     project().require_case_study("the demo")
     apply({"DEDP_JIT": "quick"})
-    console = Console(width=150)
-    Lake(root=str(settings.lakehouse), engine=SparkEngine()).mark_demo()
+    terminal = console()
     if logs:
-        _land_logs(settings, logs, console)
+        _land_logs(settings, logs, terminal)
     else:
         first = _first_day(settings, first)
-        _land_week(settings, first, console)
+        _land_week(settings, first, terminal)
+    Lake(root=str(settings.lakehouse), engine=SparkEngine()).mark_demo()
     with engine.preparing(settings):
-        platform = _platform(settings)
-        console.print("\n[bold]The platform loads what has landed[/bold]")
-        _react(platform, console)
+        platform = Platform(settings)  # after the oldest delivery, whose day becomes the first partition
+        terminal.print("\n[bold]The platform loads what has landed[/bold]")
+        react(platform, terminal)
         if first is not None:
-            console.print("\n[bold]Then: late visits, a late file, a bad batch, a truncated reference[/bold]")
-            _land_trouble(settings, first, console)
-            _react(platform, console)
-    console.print()
-    status(settings, platform=platform)
-    console.print(
+            terminal.print("\n[bold]Then: late visits, a late file, a bad batch, a truncated reference[/bold]")
+            _land_trouble(settings, first, terminal)
+            react(platform, terminal)
+    terminal.print()
+    status(settings)
+    terminal.print(
         "\nLook at it in the UI: [bold]make up[/bold], then http://127.0.0.1:3000. "
         f"Tables: {settings.lakehouse}/<layer>/<dataset>"
     )
     return 0
-
-
-def approve(
-    settings: Settings, asset: str, partition: str, *, by: str, because: str, audits: Sequence[str] = ()
-) -> int:
-    """Compute a refused partition again under a person's approval; some audits need an explicit name."""
-    Approval(by, because)  # refuses an empty name or reason
-    choices = _tables(audited=True)
-    if asset not in choices:
-        raise ValueError(f"{asset} is not a table with audits; choose one of {', '.join(choices)}")
-    platform = _platform(settings)
-    platform.require_partition(asset, partition)
-    platform.require_approvable(asset, partition)
-    named = {APPROVED_AUDITS: ",".join(audits)} if audits else {}
-    tags = {APPROVED_BY: by, APPROVED_BECAUSE: because, CAUSE: "approval", **named}
-    return _compute(platform, asset, partition, tags)
-
-
-def run(settings: Settings, asset: str, partition: str, *, force: bool) -> int:
-    """Compute a partition of a table, then the downstream partitions."""
-    choices = _tables()
-    if asset not in choices:
-        raise ValueError(f"{asset} is no table of the graph; choose one of {', '.join(choices)}")
-    platform = _platform(settings)
-    platform.require_partition(asset, partition)
-    return _compute(platform, asset, partition, {FORCE: "true"} if force else {})
-
-
-def _compute(platform: Platform, asset: str, partition: str, tags: Mapping[str, str]) -> int:
-    console = Console(width=150)
-    ended = platform.compute(asset, partition=partition, tags=tags)
-    _print_ended(ended, console)
-    if not ended.failure:
-        _react(platform, console)
-    return 1 if ended.failure else 0
-
-
-def _tables(*, audited: bool = False) -> list[str]:
-    """List the graph's tables and replays by name, from bronze on; ``audited`` keeps audited tables only."""
-    from dedp_assets.graph.declare.replays import REPLAYS  # noqa: PLC0415
-
-    nodes = list(project().definitions().resolve_asset_graph().asset_nodes)
-    tables = [node for node in nodes if "dagster/table_name" in node.metadata and (node.check_keys or not audited)]
-    replays = [node for node in nodes if node.group_name == REPLAYS]  # a person approves to give letters up
-    return sorted(("/".join(node.key.path) for node in (*tables, *replays)), key=by_layer)
-
-
-def _platform(settings: Settings) -> Platform:
-    """Load the platform after the oldest delivery, whose day becomes the first partition."""
-    from dedp_assets.instance import Platform  # noqa: PLC0415
-
-    return Platform(settings)
 
 
 def _first_day(settings: Settings, wished: date | None) -> date:
@@ -186,21 +168,3 @@ def _land_logs(settings: Settings, places: Sequence[Path], console: Console) -> 
     console.print(f"[bold]Landed[/bold] {lines} lines on {len(days)} days")
     for log in logs:
         console.print(f"  {escape(log.sentence())}", soft_wrap=True)
-
-
-def _react(platform: Platform, console: Console) -> None:
-    quiet = True
-    for ended in platform.react():
-        quiet = False
-        _print_ended(ended, console)
-    if quiet:
-        for sensor, reason in platform.idle.items():
-            console.print(f"  {sensor:24} {reason}", soft_wrap=True)
-
-
-def _print_ended(ended: Ended, console: Console) -> None:
-    verdict = f"[red]refused[/red]  {escape(ended.failure)}" if ended.failure else "[green]done[/green]"
-    console.print(
-        f"  {tables_named(ended.job.split(', ')):43} {ended.partition:11} because of {ended.cause:12} {verdict}",
-        soft_wrap=True,
-    )

@@ -1,34 +1,55 @@
-"""``dedp lineage``: the graph of tables with observed edges, and the impact of a change."""
+"""``dedp lineage``: graph of the tables, and impact of a change of one of the tables."""
 
 from __future__ import annotations
 
-import json
+import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta, timezone
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
+from dedp_assets.commands._arguments import day
+from dedp_assets.commands._output import console, print_json, say
 from dedp_assets.graph.catalogue.exporting import as_json, as_mermaid, kind_of
+from dedp_assets.graph.catalogue.table_names import require_table
 from dedp_assets.graph.checks.lineage import column_origins, column_types, declared_lineage, judge_lineage
 from dedp_assets.mail.lineage_outbox import LineageOutbox
-from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.lineage import Dataset, LineageGraph, ObservedRun
 from dedp_assets.patterns.delta import LocalStore
 from dedp_assets.patterns.observability.dataset_tracker import Impact, Root, affected_by, root_of
 from dedp_assets.project import project
+from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings
 
 if TYPE_CHECKING:
     from dedp_assets.graph.declare import LakeTable
 
-__all__ = ["compare", "lineage"]
+__all__ = ["arguments", "compare", "lineage", "run"]
+
+NEEDS = "dagster"
+BESIDE = True
 
 Form = Literal["text", "json", "mermaid"]
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the tables, the day of observed runs, and the form."""
+    parser.add_argument("table", nargs="*", help="what a change hits; of several faulty tables, where the fault began")
+    parser.add_argument("--on", type=day, metavar="DAY", help="what runs were observed to do on a UTC day")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", dest="form", action="store_const", const="json", help="for programs, with columns")
+    form.add_argument("--mermaid", dest="form", action="store_const", const="mermaid", help="as text of a flowchart")
+    form.add_argument("--compare", dest="form", action="store_const", const="compare", help="what is not as declared")
+
+
+def run(settings: Settings, chosen: argparse.Namespace) -> int:
+    """Print the lineage in a form."""
+    if chosen.form == "compare":
+        return compare(settings, Clock().now())
+    return lineage(settings, chosen.table, form=chosen.form or "text", on=chosen.on)
 
 
 def lineage(settings: Settings, named: Sequence[str] = (), *, form: Form = "text", on: date | None = None) -> int:
@@ -72,10 +93,10 @@ def compare(settings: Settings, now: datetime) -> int:
     runs = _runs(settings)
     found, measured = judge_lineage(project().tables(), project().jobs(), runs, now)
     share = measured.measurements[0].value or 0
-    _say(f"{len(runs)} observed runs, {share:.1%} of all flows are declared.")
+    say(f"{len(runs)} observed runs, {share:.1%} of all flows are declared.")
     for name, lines in found.figures.items():
         for line in lines:
-            _say(f"{name.replace('_', ' ')}: {line}")
+            say(f"{name.replace('_', ' ')}: {line}")
     return 1 if found.refuses else 0
 
 
@@ -85,14 +106,9 @@ def _runs(settings: Settings) -> list[ObservedRun]:
 
 def _named(graph: LineageGraph, name: str) -> Dataset:
     """Return the dataset of the graph with a name."""
-    found = next((each for each in graph.datasets if name == str(each)), None)
-    if found is None:
-        names = [str(each) for each in graph.datasets]
-        near = get_close_matches(name, names, n=3) or [
-            each for each in names if kind_of(_named(graph, each)) == "table"
-        ]
-        raise ConfigError(f"the table must be one of the graph, such as {', '.join(near) or 'none yet'}, not {name}")
-    return found
+    datasets = {str(each): each for each in graph.datasets}
+    require_table(name, datasets, of="of the lineage")
+    return datasets[name]
 
 
 def _restricted(graph: LineageGraph, datasets: set[Dataset]) -> LineageGraph:
@@ -112,16 +128,16 @@ def _as_dict(impact: Impact) -> dict[str, Any]:
 
 def _print_graph(graph: LineageGraph, tables: Sequence[LakeTable[...]], form: Form) -> None:
     if form == "mermaid":
-        _say(as_mermaid(graph))
+        say(as_mermaid(graph))
         return
     if form == "json":
-        _say(json.dumps(as_json(graph, column_types(tables), column_origins(tables)), indent=2))
+        print_json(as_json(graph, column_types(tables), column_origins(tables)))
         return
     grid = Grid("dataset", "read by", "owner", "last seen, UTC", title="Lineage", title_justify="left")
     for dataset in graph.datasets:
         for target, seen in _targets(graph, dataset):
             grid.add_row(escape(str(dataset)), escape(target), escape(dataset.owner), seen)
-    Console(width=150).print(grid)
+    console().print(grid)
 
 
 def _targets(graph: LineageGraph, dataset: Dataset) -> Iterator[tuple[str, str]]:
@@ -135,30 +151,26 @@ def _print_impact(graph: LineageGraph, dataset: Dataset, form: Form) -> None:
     impact = affected_by(graph, dataset)
     part = _restricted(graph, {dataset, *impact.direct, *impact.indirect})
     if form == "mermaid":
-        _say(as_mermaid(part, marked=dataset))
+        say(as_mermaid(part, marked=dataset))
         return
     if form == "json":
         edges = as_json(part, {}, {})["edges"]
-        _say(json.dumps({"dataset": str(dataset), **_as_dict(impact), "edges": edges}, indent=2))
+        print_json({"dataset": str(dataset), **_as_dict(impact), "edges": edges})
         return
     title = f"What a change of {dataset} hits"
     grid = Grid("how", "what", "kind", "owner", title=escape(title), title_justify="left")
     for how, datasets in (("direct", impact.direct), ("indirect", impact.indirect)):
         for each in datasets:
             grid.add_row(how, escape(str(each)), kind_of(each), escape(each.owner))
-    Console(width=150).print(grid if impact.direct else f"Nothing reads {dataset}.")
+    console().print(grid if impact.direct else f"Nothing reads {dataset}.")
 
 
 def _print_root(root: Root, form: Form) -> None:
     if form == "json":
         found = {"roots": root.datasets, "explained": root.explained}
-        _say(json.dumps({name: [str(each) for each in datasets] for name, datasets in found.items()}, indent=2))
+        print_json({name: [str(each) for each in datasets] for name, datasets in found.items()})
         return
     for each in root.datasets:
-        _say(f"the fault began in {each}" + (f", of {each.owner}" if each.owner else ""))
+        say(f"the fault began in {each}" + (f", of {each.owner}" if each.owner else ""))
     for each in root.explained:
-        _say(f"{each} is downstream of it")
-
-
-def _say(text: str) -> None:
-    print(text)  # noqa: T201
+        say(f"{each} is downstream of it")
