@@ -46,8 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = [*(sys.argv[1:] if arguments is None else arguments)]
     name = next((word for word in words if not word.startswith("-")), "")
     try:
-        code = _run(name, words)
-        sys.stdout.flush()
+        try:
+            return _run(name, words)
+        finally:
+            sys.stdout.flush()
     except BrokenPipeError:
         with suppress(OSError, ValueError):  # what is left is written nowhere, also at the end of the process
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -56,7 +58,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _INTERRUPTED
     except Exception as error:
         return _failed(name, error)
-    return code
 
 
 def _be_patient() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
+import subprocess
+import sys
 from datetime import timedelta
+from importlib import import_module
 from importlib.metadata import version
 
 import pytest
@@ -18,7 +22,7 @@ from dedp_assets.patterns.core.troubles import Trouble
 from dedp_assets.resources.alerting import outbox_of
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.engine import EngineError
-from dedp_assets.resources.environments import CHECKOUT, settings
+from dedp_assets.resources.environments import CHECKOUT, child_environment, settings
 from dedp_assets.resources.home import Running, hold
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
@@ -87,6 +91,44 @@ def test_the_exit_codes_stand_in_the_help_and_in_the_docs(dedp):
 def test_the_version_is_that_of_the_package(dedp):
     """For a report of a fault."""
     assert dedp("--version")[:2] == (0, f"dedp {version('dedp')}\n")
+
+
+def with_table():
+    """Every command, and action of one, that takes a table: the words before it and those that it needs besides."""
+    for name in COMMANDS:
+        parser = argparse.ArgumentParser()
+        import_module(f"dedp_assets.commands.{name}").arguments(parser)
+        actions = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+        inner = actions[0].choices if actions else {"": parser}
+        for action, each in inner.items():
+            if any(option.dest == "table" for option in each._actions):
+                needed = [word for option in each._actions if option.required for word in option.option_strings]
+                yield [name, *filter(None, [action])], [f"{option}=x" for option in needed]
+
+
+@pytest.mark.parametrize(("words", "needed"), list(with_table()), ids=" ".join)
+def test_an_unknown_table_is_one_sentence_in_every_command(dedp, tmp_path, words, needed):
+    """With the nearest names and the exit code of a wrong name; found in the commands, so that none is forgotten."""
+    for name, near in (("gold/daily_visitor", "gold/daily_visitors"), ("silver/nope", "")):
+        code, out, err = dedp(*words, name, *needed)
+        (line,) = err.splitlines()
+        assert (code, out) == (2, ""), words
+        assert line.startswith(f"dedp {words[0]}: table must be one ")
+        assert line.endswith(f", not {name}")
+        assert near in line or words[0] == "versions", "that table has no versions"
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", ["schema", "lineage --json"])
+def test_a_reader_that_goes_away_is_no_error(tmp_path, words):
+    """As of `dedp ... | head -1`: nothing is said, and the code tells that the output was not read whole."""
+    home = child_environment({"DEDP_HOME": str(tmp_path / "home")})
+    command = [sys.executable, "-m", "dedp_assets", *words.split()]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=CHECKOUT, env=home, **pipes) as process:
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait(timeout=120)) == (b"", 141)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

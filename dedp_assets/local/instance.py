@@ -33,6 +33,7 @@ from dedp_assets.resources.spark import SparkEngine
 __all__ = ["Ended", "Platform", "close_abandoned", "configuration", "prepare_home"]
 
 PARTITION = "dagster/partition"
+_SHOWN = 5
 _HISTORY_URL = "DEDP_HISTORY_URL"
 """Variable for Dagster's processes: the run history's database, with its password."""
 CONFIGURATION = Path(__file__).with_name("dagster.yaml")
@@ -173,9 +174,7 @@ class Platform:
             raise ValueError(f"{table} has no partitions: leave {partition} out")
         if days is not None and not (partition and days.has_partition_key(partition)):
             problem = f"{partition} is no partition" if partition else "name the partition"
-            called = "weeks by their Monday," if isinstance(days, dg.WeeklyPartitionsDefinition) else "days"
-            called = "hours" if isinstance(days, dg.HourlyPartitionsDefinition) else called
-            raise ValueError(f"{problem} of {table}: they are {called} from {days.get_first_partition_key()} to today")
+            raise ValueError(f"{problem} of {table}: {_described(days)}")
 
     def require_approvable(self, table: str, partition: str) -> None:
         """Refuse the approval of a partition without a refusal, or with an audit that no person can overrule.
@@ -329,6 +328,20 @@ class Platform:
         """Return whether a run with the request's key exists, as the daemon checks before a launch."""
         tags = {"dagster/run_key": request.run_key or "", "dagster/sensor_name": sensor.name}
         return bool(request.run_key and self.instance.get_runs(dg.RunsFilter(tags=tags), limit=1))
+
+
+def _described(partitions: dg.PartitionsDefinition[str]) -> str:
+    """Describe the keys of partitions by the first, and by the last that is there."""
+    keys = partitions.get_partition_keys()
+    if not keys:
+        return "there is none yet"
+    if not isinstance(partitions, dg.TimeWindowPartitionsDefinition):
+        more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
+        return f"they are {', '.join(keys[:_SHOWN])}{more}"
+    units = {dg.HourlyPartitionsDefinition: "hours", dg.WeeklyPartitionsDefinition: "weeks by their first day"}
+    units |= {dg.MonthlyPartitionsDefinition: "months by their first day", dg.DailyPartitionsDefinition: "days"}
+    unit = next((word for kind, word in units.items() if isinstance(partitions, kind)), "spans of time")
+    return f"they are {unit}, from {keys[0]} to {keys[-1]}"
 
 
 def _table_of(step: str) -> str:

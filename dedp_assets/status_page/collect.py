@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import datetime
@@ -13,7 +13,7 @@ from dedp_assets.graph.catalogue.table_names import by_layer
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.observe.observing import Observer
 from dedp_assets.mail.episodes import Episode
-from dedp_assets.patterns.core.errors import PatternError, error_line
+from dedp_assets.patterns.core.errors import error_line
 from dedp_assets.patterns.core.troubles import Trouble
 from dedp_assets.resources.journal import Journal
 from dedp_assets.resources.lake import Lake
@@ -102,7 +102,7 @@ class Collector:
         seen = self._observer.observe(
             self.lake, self.landing, self.journal, now, instance=observed.instance, repository=observed.repository
         )
-        stored = self._read(notices)
+        stored = self._read(notices, known=seen.unjudged)
         found = with_episodes(seen, observed.episodes)
         self._sort_by_table(found)
         affected = {table: affected_by(table, self._catalogue) for table in {each.table for each in found}}
@@ -157,19 +157,18 @@ class Collector:
             if trouble.partition:
                 self._troubles_of.setdefault(trouble.table, {})[trouble.partition] = trouble
 
-    def _read(self, notices: list[str]) -> list[str]:
-        """Read on in every log; return the stored tables. What a log lacks is a trouble of the observation."""
+    def _read(self, notices: list[str], *, known: Collection[str]) -> list[str]:
+        """Read on in every log; return the stored tables. Of a known table the observation says why it is not read."""
         names: list[str] = []
         with suppress(Exception):  # the observation says why the lake cannot be listed
             names = self.lake.names(replicas=True)
         for name in names:
             try:
                 self._history(name).read(self.lake.ledger(name))
-            except PatternError:
-                self._histories.pop(name, None)
             except Exception as error:
                 self._histories.pop(name, None)
-                notices.append(f"The commits of {name} cannot be shown: {error_line(error)}")
+                if name not in known:
+                    notices.append(f"The commits of {name} cannot be shown: {error_line(error)}")
         for name in {*self._histories} - {*names}:
             del self._histories[name]
         return names

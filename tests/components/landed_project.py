@@ -18,6 +18,8 @@ from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
 from dedp_assets.resources.spark import SparkEngine
 
+IDLE = ("waiting", "unusable")
+
 
 class Project:
     """Files with declarations, what lands, and the runs that follow."""
@@ -54,12 +56,12 @@ class Project:
 
     def wants(self) -> list[Any]:
         """What a new look of the reconciler asks for."""
-        return [w for w in self._overview().poll(self.lake, self.zone, Clock().now()) if w.state != "waiting"]
+        return [w for w in self._overview().poll(self.lake, self.zone, Clock().now()) if w.state not in IDLE]
 
     def held(self) -> dict[str, str]:
         """What a look of the reconciler waits for, with the reason."""
         found = self._overview().poll(self.lake, self.zone, Clock().now())
-        return {w.key: w.reason for w in found if w.state == "waiting"}
+        return {w.key: w.reason for w in found if w.state in IDLE}
 
     def _overview(self) -> Overview:
         return Overview(list(self.tables.values()))

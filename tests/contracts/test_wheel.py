@@ -145,7 +145,13 @@ def test_the_wheel_is_one_package_with_all_that_its_code_reads(installed):
     """Jars, logging, Dagster's instance, the stub and the template lie inside; nothing else claims a name."""
     (metadata,) = installed.site.glob("dedp-*.dist-info")
     assert {path.name for path in installed.site.iterdir()} == {"dedp_assets", metadata.name}
-    data = ("resources/ivy.xml", "resources/log4j2.properties", "local/dagster.yaml", "patterns/__init__.pyi")
+    data = (
+        "resources/ivy.xml",
+        "resources/log4j2.properties",
+        "local/dagster.yaml",
+        "patterns/__init__.pyi",
+        "py.typed",
+    )
     assert all((installed.site / "dedp_assets" / name).is_file() for name in data)
     stored = {p.relative_to(CHECKOUT / "dedp_assets") for p in (CHECKOUT / "dedp_assets" / "template").rglob("*")}
     assert all((installed.site / "dedp_assets" / path).exists() for path in stored)

@@ -132,7 +132,6 @@ class Observer:
         positions: Positions | None,
     ) -> tuple[Seen, list[str]]:
         """Let all detectors judge; return the outcome, and sentences on what could not be read."""
-        rounds = self._rounds = self._rounds or Rounds(self.tables, _stored(journal))
 
         @cache
         def records() -> Sequence[dg.RunRecord]:
@@ -142,12 +141,13 @@ class Observer:
             return records_of(records(), table, repository)
 
         samples: Sequence[LagSample] = ()
-        if positions is None:
-            rounds.samples = _stored(journal)
-        else:
+        if positions is not None:
             with suppress(PatternError):
                 samples = positions()
         try:
+            rounds = self._rounds = self._rounds or Rounds(self.tables, _stored(journal))
+            if positions is None:
+                rounds.samples = _stored(journal)
             seen = rounds.judge(lake, now, runs=runs, samples=samples)
         except Exception as error:  # a fault of a detector must not take the causes along
             return Seen(Measured(), {}, {}), [f"Measurements cannot be made: {error_line(error)}"]
@@ -170,6 +170,7 @@ def _once(troubles: Iterable[Trouble]) -> list[Trouble]:
 
 def _stored(journal: Journal) -> list[LagSample]:
     """Read the stored samples; a file that is damaged begins again."""
+    stored = journal.samples()
     with suppress(ContractError):
-        return from_json(stored) if (stored := journal.samples()) else []
+        return from_json(stored) if stored else []
     return []
