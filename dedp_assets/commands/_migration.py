@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from rich.console import Console
-from rich.markup import escape
 
-from dedp_assets.commands._output import console
+from dedp_assets.commands._output import coloured, console
 from dedp_assets.commands._runs import print_ended
 from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY
 from dedp_assets.local.instance import Platform
@@ -61,7 +60,8 @@ def migrate(settings: Settings) -> int:
     if not (ledger := _ledger(settings)).exists():
         raise ValueError(f"a migration needs rows, and {settings.lakehouse} has no visits: run `dedp demo` first")
     terminal = console()
-    terminal.print("\n[bold]Columns of silver/visits are renamed and nested, while visits land and are loaded[/bold]")
+    title = "\nColumns of silver/visits are renamed and nested, while visits land and are loaded"
+    terminal.print(title, style="bold")
     command = [sys.executable, "-m", "dedp_assets", "demo", "--migrate", "next"]
     before, version = -1, ledger.version()
     while before < version and not _is_over(ledger):
@@ -89,7 +89,7 @@ def deploy(settings: Settings, terminal: Console, *, nightly: Sequence[str] = _N
     from dedp_assets.defs.silver.visits import EDITION  # noqa: PLC0415 - the code of the present phase
 
     platform = Platform(settings)
-    terminal.print(f"  [bold]deployed[/bold] {_described(EDITION)}")
+    terminal.print(coloured(("  deployed ", "bold"), _described(EDITION)))
     # Code that declares the columns of the next phase: until then its runs are refused.
     if EDITION.is_ahead and not _advance(platform, EDITION, terminal):
         return 1
@@ -124,7 +124,7 @@ def _advance(platform: Platform, edition: Edition, terminal: Console) -> bool:
     plain = {"table": edition.table, "name": edition.migration.name, "grace_days": edition.migration.grace_days}
     ended = platform.run(_JOB, tags=_APPROVED, config={_STEP: {"config": {**plain, **moves}}})
     if ended.failure:
-        terminal.print(f"  [red]refused[/red]  {escape(ended.failure)}", soft_wrap=True)
+        terminal.print(coloured(("  refused  ", "red"), ended.failure), soft_wrap=True)
         return False
     event = platform.instance.get_latest_materialization_event(_REPORTED)
     reported = event.asset_materialization.metadata if event and event.asset_materialization else {}
@@ -132,7 +132,7 @@ def _advance(platform: Platform, edition: Edition, terminal: Console) -> bool:
     counts = [f"{metadata[name]} {name}" for name in _COUNTS if name in metadata]
     readers = _READ if metadata[_READ] == "yes" else f"old columns are read: {metadata[_READ]}"
     text = "; ".join([str(metadata["state"]), *counts, readers])
-    terminal.print(f"  [green]phase[/green]    {escape(text)}", soft_wrap=True)
+    terminal.print(coloured(("  phase    ", "green"), text), soft_wrap=True)
     return True
 
 

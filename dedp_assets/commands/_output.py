@@ -7,8 +7,9 @@ import sys
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
-__all__ = ["console", "note", "print_json", "say"]
+__all__ = ["coloured", "console", "note", "print_json", "say"]
 
 _WIDTH = 150
 
@@ -22,8 +23,16 @@ class _Console(Console):
 
 
 def console() -> Console:
-    """Return the console for tables and coloured text."""
-    return _Console(width=_WIDTH)
+    """Return the console for tables and coloured text.
+
+    Texts are printed as they are: a bracket of a user is no markup, and colours come from :func:`coloured`.
+    """
+    return _Console(width=_WIDTH, markup=False, emoji=False)
+
+
+def coloured(*parts: str | tuple[str, str]) -> Text:
+    """Return a line of plain parts, and of parts with a style such as ``bold`` or ``red``."""
+    return Text.assemble(*parts)
 
 
 def say(text: str) -> None:

@@ -6,9 +6,9 @@ from contextlib import suppress
 
 import dagster as dg
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table as Grid
 
+from dedp_assets.commands._output import coloured
 from dedp_assets.local.instance import close_abandoned
 from dedp_assets.patterns.core.quantities import with_limit
 from dedp_assets.resources.clock import Clock
@@ -38,9 +38,9 @@ def print_troubles(terminal: Console, page: Page, table: str = "") -> None:
         page: the page.
         table: the only table whose troubles, and troubles upstream, are printed; empty for all tables.
     """
-    terminal.print(escape(summary(page)), soft_wrap=True)
+    terminal.print(summary(page), soft_wrap=True)
     for notice in page.notices:
-        terminal.print(f"[yellow]Not read:[/yellow] {escape(notice)}", soft_wrap=True)
+        terminal.print(coloured(("Not read:", "yellow"), f" {notice}"), soft_wrap=True)
     for title, troubles in (("Troubles", page.open), ("Under way, nobody is needed yet", page.under_way)):
         shown = [each for each in troubles if table in ("", each.table) or table in each.affected.tables]
         if shown:
@@ -56,5 +56,5 @@ def _grid(title: str, troubles: list[ShownTrouble], page: Page) -> Grid:
         helps = each.command if each.command not in each.reason else ""
         more = "; ".join(filter(None, [with_limit(each.figure, each.limit), each.reason, because, helps]))
         place = (each.kind.replace("_", " "), each.table, each.partition, since, more)
-        grid.add_row(each.severity, *map(escape, place))
+        grid.add_row(each.severity, *place)
     return grid

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from rich.console import Console
-from rich.markup import escape
 
-from dedp_assets.commands._output import console
+from dedp_assets.commands._output import coloured, console
 from dedp_assets.graph.catalogue.table_names import by_layer, require_table, tables_named
 from dedp_assets.graph.declare.replays import REPLAYS
 from dedp_assets.local.instance import Ended, Platform
@@ -55,7 +54,7 @@ def react(platform: Platform, terminal: Console) -> None:
     """Run all requests of the sensors; without any, print why no sensor asks."""
     if print_ended(platform.react(), terminal) is None:
         for sensor, reason in platform.idle.items():
-            terminal.print(f"  {sensor:24} {escape(reason)}", soft_wrap=True)
+            terminal.print(f"  {sensor:24} {reason}", soft_wrap=True)
 
 
 def print_ended(runs: Iterable[Ended], terminal: Console) -> int | None:
@@ -65,10 +64,8 @@ def print_ended(runs: Iterable[Ended], terminal: Console) -> int | None:
     """
     failures = []
     for ended in runs:
-        verdict = f"[red]refused[/red]  {escape(ended.failure)}" if ended.failure else "[green]done[/green]"
-        terminal.print(
-            f"  {tables_named(ended.job.split(', ')):43} {ended.partition:11} because of {ended.cause:12} {verdict}",
-            soft_wrap=True,
-        )
+        run = f"  {tables_named(ended.job.split(', ')):43} {ended.partition:11} because of {ended.cause:12} "
+        verdict = [("refused", "red"), f"  {ended.failure}"] if ended.failure else [("done", "green")]
+        terminal.print(coloured(run, *verdict), soft_wrap=True)
         failures.append(bool(ended.failure))
     return sum(failures) if failures else None

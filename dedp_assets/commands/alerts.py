@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from rich.markup import escape
 from rich.table import Table as Grid
 
 from dedp_assets.commands._output import console, say
@@ -45,7 +44,7 @@ def run(settings: Settings, chosen: argparse.Namespace) -> int:
         return _test(channels, Clock().now())
     _, page = collect(settings)
     terminal = console()
-    terminal.print(f"Channels: {escape(', '.join(map(_called, channels)))}" if channels else _NONE)
+    terminal.print(f"Channels: {', '.join(map(_called, channels))}" if channels else _NONE)
     print_troubles(terminal, replace(page, troubles=page.open))
     if page.unannounced:
         say(f"{page.unannounced} of them no alert has announced yet: the sensor alerts of `dedp up` does.")
@@ -72,7 +71,7 @@ def _owed(pending: Sequence[Pending]) -> Grid:
     owed = Grid("channel", "message", "about", "why it waits", title="Not delivered yet", title_justify="left")
     for each in pending:
         about = f"{each.message.alert.place}: {each.message.alert.kind}"
-        owed.add_row(each.channel, each.message.event, escape(about), escape(each.reason))
+        owed.add_row(each.channel, each.message.event, about, each.reason)
     return owed
 
 

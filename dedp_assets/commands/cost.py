@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table as Grid
 
 from dedp_assets.commands._arguments import add_json, add_table, day
@@ -162,7 +161,7 @@ def _print(found: list[Spent], *, since: date | None, as_json: bool) -> None:
         grid.add_column(heading, justify="right")
     for each in found:
         where = [each.table, *[each.partition] * named, each.day.isoformat(), each.cause]
-        grid.add_row(*map(escape, where), str(each.commits), *_cells(each.cost))
+        grid.add_row(*where, str(each.commits), *_cells(each.cost))
     grid.add_section()
     commits = str(sum(each.commits for each in found))
     grid.add_row("all", *[""] * (2 + named), commits, *_cells(total(each.cost for each in found)))

@@ -8,11 +8,10 @@ from datetime import date, timedelta
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 
 from dedp_assets.commands._arguments import day
 from dedp_assets.commands._migration import deploy, migrate
-from dedp_assets.commands._output import console
+from dedp_assets.commands._output import coloured, console
 from dedp_assets.commands._runs import react
 from dedp_assets.commands.status import status
 from dedp_assets.local import engine
@@ -85,18 +84,16 @@ def demo(settings: Settings, *, logs: Sequence[Path] = (), first: date | None = 
     Lake(root=str(settings.lakehouse), engine=SparkEngine()).mark_demo()
     with engine.preparing(settings):
         platform = Platform(settings)  # after the oldest delivery, whose day becomes the first partition
-        terminal.print("\n[bold]The platform loads what has landed[/bold]")
+        terminal.print("\nThe platform loads what has landed", style="bold")
         react(platform, terminal)
         if first is not None:
-            terminal.print("\n[bold]Then: late visits, a late file, a bad batch, a truncated reference[/bold]")
+            terminal.print("\nThen: late visits, a late file, a bad batch, a truncated reference", style="bold")
             _land_trouble(settings, first, terminal)
             react(platform, terminal)
     terminal.print()
     status(settings)
-    terminal.print(
-        "\nLook at it in the UI: [bold]make up[/bold], then http://127.0.0.1:3000. "
-        f"Tables: {settings.lakehouse}/<layer>/<dataset>"
-    )
+    tables = f"Tables: {settings.lakehouse}/<layer>/<dataset>"
+    terminal.print(coloured("\nLook at it in the UI: ", ("make up", "bold"), f", then http://127.0.0.1:3000. {tables}"))
     return 0
 
 
@@ -119,10 +116,8 @@ def _land_week(settings: Settings, first: date, console: Console) -> None:
             _land_partners(settings, day)
     if not (settings.landing / "devices").exists():
         devices.deliver(settings.landing / "devices", devices.devices())
-    console.print(
-        f"[bold]Landed[/bold] a week of visits ({first} to {day}), what partners reported on its last two days, and "
-        "the devices reference"
-    )
+    landed = f"a week of visits ({first} to {day}), what partners reported on its last two days, and "
+    console.print(coloured(("Landed ", "bold"), landed, "the devices reference"))
 
 
 def _land_partners(settings: Settings, day: date, **late: Sequence[str]) -> None:
@@ -165,6 +160,6 @@ def _land_logs(settings: Settings, places: Sequence[Path], console: Console) -> 
     landed = {log.name: log.days for log in logs if log.name}
     days = {day for each in landed.values() for day in each}
     lines = sum(len(found) for each in landed.values() for found in each.values())
-    console.print(f"[bold]Landed[/bold] {lines} lines on {len(days)} days")
+    console.print(coloured(("Landed ", "bold"), f"{lines} lines on {len(days)} days"))
     for log in logs:
-        console.print(f"  {escape(log.sentence())}", soft_wrap=True)
+        console.print(f"  {log.sentence()}", soft_wrap=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from rich.markup import escape
 from rich.table import Table as Grid
 
 from dedp_assets.commands._output import console
@@ -37,6 +36,6 @@ def letters(settings: Settings) -> int:
     for found in count_letters(Lake(root=str(settings.lakehouse), engine=SparkEngine())):
         oldest = f"{found.oldest:%Y-%m-%d %H:%M}" if found.oldest else ""
         counts = (str(found.letters), str(found.partitions))
-        grid.add_row(found.table, found.status, escape(found.error_class), *counts, oldest)
+        grid.add_row(found.table, found.status, found.error_class, *counts, oldest)
     console().print(grid if grid.row_count else "There are no dead letters.")
     return 0

@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import date, datetime, time, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Literal
 
-from rich.markup import escape
 from rich.table import Table as Grid
 
 from dedp_assets.commands._arguments import day
@@ -136,7 +135,7 @@ def _print_graph(graph: LineageGraph, tables: Sequence[LakeTable[...]], form: Fo
     grid = Grid("dataset", "read by", "owner", "last seen, UTC", title="Lineage", title_justify="left")
     for dataset in graph.datasets:
         for target, seen in _targets(graph, dataset):
-            grid.add_row(escape(str(dataset)), escape(target), escape(dataset.owner), seen)
+            grid.add_row(str(dataset), target, dataset.owner, seen)
     console().print(grid)
 
 
@@ -158,10 +157,10 @@ def _print_impact(graph: LineageGraph, dataset: Dataset, form: Form) -> None:
         print_json({"dataset": str(dataset), **_as_dict(impact), "edges": edges})
         return
     title = f"What a change of {dataset} hits"
-    grid = Grid("how", "what", "kind", "owner", title=escape(title), title_justify="left")
+    grid = Grid("how", "what", "kind", "owner", title=title, title_justify="left")
     for how, datasets in (("direct", impact.direct), ("indirect", impact.indirect)):
         for each in datasets:
-            grid.add_row(how, escape(str(each)), kind_of(each), escape(each.owner))
+            grid.add_row(how, str(each), kind_of(each), each.owner)
     console().print(grid if impact.direct else f"Nothing reads {dataset}.")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rich.markup import escape
 from rich.table import Table as Grid
 
 from dedp_assets.commands._arguments import add_json, add_table
@@ -83,5 +82,5 @@ def _grid(maker: Maker, name: str) -> Grid:
     for key, commit in sorted(maker.written(name).items()):
         counts = [str(count) for count in commit.counts.values()] or [""] * (len(_COUNTS) - 1)
         said = (commit.verdict or commit.operation, ", ".join(commit.rebuilt))
-        grid.add_row(escape(key) or "all", str(commit.version), *counts, *map(escape, said))
+        grid.add_row(key or "all", str(commit.version), *counts, *said)
     return grid

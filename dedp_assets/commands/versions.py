@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from rich.markup import escape
 from rich.table import Table as Grid
 
 from dedp_assets.commands._arguments import add_table
@@ -108,7 +107,7 @@ def _listed(target: Table) -> Grid | str:
     for heading in ("state", "by run", "because"):
         grid.add_column(heading)
     for row in _rows(target):
-        grid.add_row(*map(escape, row))
+        grid.add_row(*row)
     return grid if grid.row_count else f"{target.name} has no versions."
 
 

@@ -34,7 +34,7 @@ def append_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 
 
 def stored_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a file; nothing for a missing file, a damaged line or a line that holds no object."""
+    """Yield the objects of a file, without damaged lines; nothing for a missing file."""
     with suppress(FileNotFoundError):
         for line in path.read_bytes().splitlines():
             with suppress(ValueError):

@@ -98,7 +98,7 @@ class Journal(dg.ConfigurableResource[Any]):
             self._forget()
 
     def _forget(self) -> None:
-        """Remove all files but those of the newest days."""
+        """Remove the files of all but the newest days."""
         # By their number, and not by their dates: a clock that is ahead would forget everything.
         for file in sorted(Path(self.folder).glob("*.jsonl"))[:-_KEPT_DAYS]:
             file.unlink(missing_ok=True)

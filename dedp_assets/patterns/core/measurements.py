@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.quantities import compared
-from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.core.results import Finding, Verdict
 
 __all__ = ["Measured", "Measurement", "Verdict"]
 
-Verdict = Literal["ok", "warn", "fail", "unknown"]
 _ORDER: tuple[Verdict, ...] = ("ok", "unknown", "warn", "fail")
 
 

@@ -25,9 +25,23 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, identifier
 from dedp_assets.patterns.core.secret import HIDDEN, Secret
 
-__all__ = ["BY_NAME", "Access", "Approvable", "Finding", "Plan", "RowCounts", "Severity", "Split", "WriteResult"]
+__all__ = [
+    "BY_NAME",
+    "Access",
+    "Approvable",
+    "Failure",
+    "Finding",
+    "Plan",
+    "RowCounts",
+    "Split",
+    "Verdict",
+    "WriteResult",
+]
 
-Severity = Literal["fail", "warn"]
+Verdict = Literal["ok", "warn", "fail", "unknown"]
+"""Outcome of a judgement. How severe a trouble is, the mail says: info, warning, critical."""
+Failure = Literal["fail", "warn"]
+"""Outcome of a judgement that was not passed."""
 Approvable = bool | Literal["by name"]
 BY_NAME: Approvable = "by name"
 """Only an approval that names the audit overrules it; one of everything in a run does not."""
@@ -76,7 +90,7 @@ class Finding:
 
     name: str
     passed: bool
-    severity: Severity = "fail"
+    severity: Failure = "fail"
     figures: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
     approvable: Approvable = False

@@ -14,7 +14,7 @@ from typing import Any
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.field_census import CENSUS, FieldCensus
-from dedp_assets.patterns.core.results import Severity
+from dedp_assets.patterns.core.results import Failure
 from dedp_assets.patterns.core.usual import Counted, reach
 from dedp_assets.patterns.delta.log.commit_info import Commit
 from dedp_assets.patterns.delta.log.ledger import Ledger
@@ -121,7 +121,7 @@ def audits_of_usual(
     *,
     partition: Mapping[str, str] | None = None,
     tolerance: float,
-    severity: Severity = "fail",
+    severity: Failure = "fail",
     window_seconds: float = 0,
     last: int = 7,
 ) -> tuple[Audit, ...]:
@@ -163,7 +163,7 @@ def audits_of_usual(
     return tuple(_audit(name, of, usual.get(of), tolerance, severity) for name, of in counts.items())
 
 
-def _audit(name: str, of: str, usual: float | None, tolerance: float, severity: Severity) -> Audit:
+def _audit(name: str, of: str, usual: float | None, tolerance: float, severity: Failure) -> Audit:
     audit = Audit(name=name, of=of, per="read", fail_above=1, approvable=True)
     if usual is None:
         return audit

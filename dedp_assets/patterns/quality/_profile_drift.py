@@ -34,7 +34,7 @@ def distribution_measurements(
             table=table,
             at=now,
             partition=partition,
-            verdict="warn" if drift.verdict == "drift" else drift.verdict,
+            verdict=drift.verdict,
             value=drift.effect,
             at_most=rules.min_psi,
             reason=f"{name}: {drift.reason}" if drift.reason else "",
