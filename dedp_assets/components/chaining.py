@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,16 +12,20 @@ from pyspark.sql import DataFrame
 
 from dedp_assets.components.documents import Document, Path
 from dedp_assets.components.drafts import ROOT, Draft
-from dedp_assets.components.faults import Fault, Misfit, faults_of, suggestion, unknown
+from dedp_assets.components.faults import Fault, Misfit, faults_of
 from dedp_assets.components.making import made, object_named, parameters_of
 from dedp_assets.components.model import inside, models_in
 from dedp_assets.components.operations import Beside, Earlier, Operation, operations
+from dedp_assets.components.sql_rules import of_options
 from dedp_assets.components.steps import INTO, ROWS, Step, fields_of
+from dedp_assets.patterns.core.demands import demands_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import SUBSTITUTED
 from dedp_assets.patterns.core.options import require_options
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.sql_faults import query_columns, query_fault
+from dedp_assets.patterns.core.suggestions import suggestion, unknown
 
 __all__ = ["Known", "begin", "steps_of", "validated"]
 
@@ -43,6 +47,7 @@ class Known:
         split: whether the step before returned a split.
         rows: whether there are rows of a step before, or of the only upstream table.
         tallied: whether a tally counts the rows read.
+        writes_split: whether the last step writes a split, whose rows may have more columns than the table.
         unsure: whether a step before has a fault, so that a name may be its result.
     """
 
@@ -55,6 +60,7 @@ class Known:
     rows: bool = False
     unsure: bool = False
     tallied: bool = False
+    writes_split: bool = False
 
     @property
     def values(self) -> list[str]:
@@ -69,6 +75,17 @@ class Known:
             The columns; ``None`` for the name of an earlier result, whose columns only a run knows.
         """
         return self.upstream[name].columns if name in self.upstream else None
+
+    def tables(self, takes: str) -> Mapping[str, Collection[str] | None]:
+        """Return the names of rows in SQL, with columns or ``None``.
+
+        Args:
+            takes: name of what a step takes instead of the rows of the step before.
+        """
+        named = [*self.named, *self.upstream]
+        rows = self.columns_of(takes) if takes else self.columns
+        found = {ROWS: rows, **{name: self.columns_of(name) for name in named}}
+        return dict.fromkeys(found) if self.unsure else found
 
     def is_split(self, name: str) -> bool:
         """Return whether a name, or the rows of the step before, are a split."""
@@ -183,6 +200,8 @@ def _in_sql(step: Step, sql: str, known: Known) -> Step:
             raise Misfit(path, unknown("name", f"{{{name}}}", known.values or ["{rows}"]))
         if known.is_split(step.takes if name == ROWS else name):
             raise Misfit(path, f"{{{name}}} is a split: put a tally before it, to keep the valid rows")
+    if why := query_fault(sql, known.tables(step.takes)):
+        raise Misfit(path, f"sql {why}")
     return Step(step.path, sql=sql, takes=step.takes, result=step.result)
 
 
@@ -221,8 +240,10 @@ def _of_library(
     found = Step(step.path, operation=operation, options=given, takes=step.takes, result=step.result)
     try:
         require_options(operation.function, {key: value for key, value in given.items() if key in operation.options})
+        if "into" in operation.data.values():
+            demands_of(operation.function).require_options(known.table, given)
     except ConfigError as error:
-        option = str(error).partition(" ")[0]
+        option = str(error).rpartition(f"{known.table.name}: ")[2].partition(" ")[0]
         raise Misfit((*path, option) if option in given else path, str(error)) from None
     _require_source(found, known, optional=not {"rows", "table"} & set(operation.data.values()))
     return found, list(_of_names(found, operation, document, known))
@@ -263,6 +284,8 @@ def _of_names(step: Step, operation: Operation, document: Document, known: Known
         elif operation.name == "account" and name == "read" and known.tallied:
             sentence = "read must be left out after a tally, which counts the rows read"
             yield Fault.at(document, (*path, name), sentence, key=True)
+    rows = known.columns_of(step.takes) if step.takes else known.columns
+    yield from (each.fault(document) for each in of_options(step, None if known.split else rows))
     yield from _of_columns(step, operation, document, known)
 
 
@@ -299,12 +322,21 @@ def _go_on(step: Step, known: Known, *, last: bool) -> None:
         if step.result in (*known.values, *known.targets):
             raise Misfit((*step.path, "as"), f"as must be a name of its own, not {step.result}, which is there already")
         known.named[step.result] = returned is Split
+    known.writes_split = known.is_split(step.takes)
     if step.is_aside:
         return
     known.tallied = known.tallied or step.name == "tally"
     known.split = returned is Split
     known.rows = returned in (None, Split, DataFrame) or step.name == "tally"
-    known.columns = known.columns if step.name == "tally" and not step.takes else None
+    known.columns = _columns_after(step, known)
+
+
+def _columns_after(step: Step, known: Known) -> Mapping[str, Any] | None:
+    """Return the columns of a step's rows; ``None`` for columns that only a run knows."""
+    if step.sql:
+        names = query_columns(step.sql, known.tables(step.takes))
+        return None if names is None else dict.fromkeys(names)
+    return known.columns if step.name == "tally" and not step.takes else None
 
 
 def _annotated(function: Any) -> Any:  # noqa: ANN401 - a function, and what it says to return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 import warnings
@@ -15,6 +16,7 @@ import dagster as dg
 from dedp_assets.components.checking import FILES, KEYS, checked, files_below
 from dedp_assets.components.faults import Format, rendered
 from dedp_assets.components.kinds import KINDS
+from dedp_assets.components.sql_rules import in_python
 from dedp_assets.graph.declare import LakeTable, declared
 
 __all__ = ["check", "schema", "schema_of_files"]
@@ -36,13 +38,15 @@ def check(folder: Path | None, *, style: Format = "text") -> int:
     root, tables = _project(start)
     below = start if folder else root
     files = files_below(below) if below.is_dir() else []
-    if not files:
+    within = below.is_relative_to(root)
+    in_files = [table for table in tables if within and _lies_in(table, below)]
+    if not files and not in_files:
         print(f"no {' or '.join(FILES)} below {below}", file=sys.stderr)  # noqa: T201
         return 2
-    within = below.is_relative_to(root)
     found = checked(files_below(root) if within else files, tables if within else [])
     chosen = {str(file) for file in files}
-    faults = [replace(fault, file=_near(fault.file)) for fault in found.faults if fault.file in chosen]
+    faults = [fault for fault in found.faults if fault.file in chosen]
+    faults = [replace(fault, file=_near(fault.file)) for fault in (*faults, *in_python(in_files))]
     if faults or style == "json":
         print(rendered(faults, style))  # noqa: T201
     sound = sum(place[0] in chosen for place in found.declared)
@@ -103,6 +107,11 @@ def _project(start: Path) -> tuple[Path, Sequence[LakeTable[...]]]:
         print(f"only the files below {start} are known: {_first_line(error)}", file=sys.stderr)  # noqa: T201
         return start, []
     return tree.defs_module_path, declared(tree.defs_module)
+
+
+def _lies_in(table: LakeTable[...], folder: Path) -> bool:
+    """Return whether the function of a table in Python lies in a folder."""
+    return Path(inspect.unwrap(table.function).__code__.co_filename).is_relative_to(folder)
 
 
 def _near(file: str) -> str:

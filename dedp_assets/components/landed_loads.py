@@ -11,7 +11,7 @@ from typing import Any, cast
 import dagster as dg
 from pyspark.sql import DataFrame
 
-from dedp_assets.components.landings import Landed
+from dedp_assets.components.landings import STATED, Landed
 from dedp_assets.graph.catalogue.specs import IN_FILE
 from dedp_assets.graph.declare import (
     About,
@@ -35,7 +35,6 @@ from dedp_assets.patterns.connectors.formats import Csv, JsonLines
 from dedp_assets.patterns.connectors.landed_files import LINES_OF_RECORD, read_landed
 from dedp_assets.patterns.connectors.record_texts import RECORD, as_records
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.conversion import exact
 from dedp_assets.patterns.core.json_texts import inner
 from dedp_assets.patterns.core.names import OUTCOME, identifier
 from dedp_assets.patterns.core.results import Finding, WriteResult
@@ -53,7 +52,6 @@ __all__ = [
     "ALLOWED_LATENESS_SECONDS",
     "GROWTH",
     "ON_TIME",
-    "STATED",
     "Load",
     "begin_of",
     "first_of",
@@ -69,8 +67,6 @@ AHEAD = timedelta(days=2)
 # Any delivery may add rows; a loss of rows is more often a mistake.
 GROWTH = 100.0
 """Largest factor by which the rows of a source without partitions may grow from one load to the next."""
-STATED = "stated_time"
-"""Column with the text of a record's event time."""
 
 _FILE_COLUMNS = "Warns of files with new, missing or reordered columns, by their headers and footers."
 _LINES = Audit(
@@ -190,7 +186,7 @@ class Load:
         watermark = step.inputs.notes["watermark"]
         return detect_late_data(
             with_stated_time(rows, self.landed),
-            event_time=exact(STATED, "TIMESTAMP"),
+            event_time=self.landed.event_sql,
             watermark=datetime.fromisoformat(watermark) if watermark else None,
             earliest=first_of(self.landed),
             latest=begin_of(step.key) + AHEAD,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
@@ -15,15 +16,28 @@ from dedp_assets.graph.declare import About, Expects, Gates
 from dedp_assets.patterns.connectors.deliveries import MARKER, Ends
 from dedp_assets.patterns.connectors.formats import Avro, Csv, JsonLines, Parquet
 from dedp_assets.patterns.connectors.framed_values import SCHEMA_ID
-from dedp_assets.patterns.connectors.record_texts import BROKEN, LAYOUT, RECORD, Naming
+from dedp_assets.patterns.connectors.record_texts import BROKEN, EPOCHS, LAYOUT, RECORD, Naming
+from dedp_assets.patterns.core.date_patterns import pattern_fault
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.exact import exact, is_scalar
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.core.suggestions import suggestion
 from dedp_assets.patterns.error_management.dead_letter import LETTER
 from dedp_assets.resources.databases import Database
 
-__all__ = ["ADDED", "COLUMNS", "Landed", "LandedColumn", "Landing"]
+__all__ = ["ADDED", "COLUMNS", "STATED", "Landed", "LandedColumn", "Landing"]
 
+STATED = "stated_time"
+"""Column with the text of a record's event time."""
 COLUMNS = "columns.yaml"
 """Default name of the columns' file, in the folder of the declaration."""
+_NESTED = ("STRUCT<", "ARRAY<", "MAP<")
+_TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ")
+_SCALARS = (
+    "STRING", "BOOLEAN", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "BINARY", "TINYINT", "SMALLINT", "INT", "BIGINT",
+    "FLOAT", "DOUBLE", "DECIMAL(10,2)",
+)  # fmt: skip
+_OF_NUMBERS, _OF_ISO = re.compile(r"epoch|unix", re.IGNORECASE), re.compile(r"iso|rfc", re.IGNORECASE)
 _PLACES = {
     "source_file": Column("STRING", "file or table it came in", required=True),
     "line_number": Column(
@@ -67,6 +81,27 @@ class LandedColumn(Column):
     may_lack: bool = False
     format: str = ""
 
+    def __post_init__(self) -> None:
+        Column.__post_init__(self)
+        kind = self.type.upper()
+        if not is_scalar(self.type) and not kind.replace(" ", "").startswith(_NESTED):
+            raise ConfigError(f"type must be an SQL type, not {self.type!r}{suggestion(kind, _SCALARS)}")
+        if self.format and kind not in _TIMES:
+            raise ConfigError(f"format must be left out of a {self.type}, which is none of {', '.join(_TIMES)}")
+        if self.format and (why := _format_fault(self.format, kind)):
+            raise ConfigError(f"format must be a date pattern of Spark's, not {self.format!r}: {why}")
+
+
+def _format_fault(pattern: str, kind: str) -> str:
+    """Return why a format does not say how a time is written; empty for a sound one."""
+    if pattern in EPOCHS:
+        return ""
+    if _OF_NUMBERS.match(pattern):
+        return f"numbers since 1970 are {' or '.join(EPOCHS)}"
+    if _OF_ISO.match(pattern):
+        return "a text in ISO 8601 is read without a format: leave it out"
+    return pattern_fault(pattern, kind)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landing:
@@ -86,8 +121,8 @@ class Landing:
         comment: what one record is.
         partitions: days or hours of the deliveries, a folder for each, called by the partition; left out, the files lie
             in the folder itself, which is one delivery that is read again when it changes.
-        event_time: column with the time of the record, by which the valid records are partitioned; if empty, they are
-            partitioned by delivery.
+        event_time: column with the time of the record, a TIMESTAMP, or a DATE where only the day is known, by which the
+            valid records are partitioned; if empty, they are partitioned by delivery.
         marker: file that the producer puts beside the files when a delivery is complete.
         settled_minutes: instead of a marker, how long all files of a complete delivery have been left alone.
         keys: columns that tell records apart; of equal ones in a partition one stays.
@@ -175,6 +210,17 @@ class Landed:
         if self.by_hour:
             return {"event_hour": Column("STRING", f"UTC hour {what}")}
         return {"event_date": Column("DATE", f"UTC day {what}")}
+
+    @property
+    def event_types(self) -> tuple[str, ...]:
+        """Types of a column that tells the day, or the hour, of an event."""
+        return ("TIMESTAMP",) if self.by_hour else ("TIMESTAMP", "DATE")
+
+    @property
+    def event_sql(self) -> str:
+        """SQL for the time of an event, by the text in the column :data:`STATED`."""
+        kind = self.columns[self.stated.event_time].type.upper()
+        return exact(STATED, kind) if kind == "TIMESTAMP" else f"CAST({exact(STATED, kind)} AS TIMESTAMP)"
 
     @property
     def identity(self) -> tuple[str, ...]:
