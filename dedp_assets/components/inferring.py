@@ -189,15 +189,9 @@ class _Evidence:
     def columns(self) -> Mapping[str, InferredColumn]:
         columns = dict[str, InferredColumn]()
         for called, seen in self.seen.items():
-            count, some = seen.misfits()
-            kind = seen.type()
-            odd = ", ".join(repr(each[:20]) for each in some)
-            remark = (
-                f"{count} of {seen.values} values are no {kind}: {odd}" if count else "" if seen.values else "no value"
-            )
-            remark = remark or ("leading zeros, or a sign" if seen.kinds["LEADING"] else "")
             lacks = self.within[called] < self.records
-            columns[name_for(called, columns)] = InferredColumn(kind, called, seen.pattern(), lacks, remark)
+            kind, pattern = seen.type(), seen.pattern()
+            columns[name_for(called, columns)] = InferredColumn(kind, called, pattern, lacks, seen.remark())
         return columns
 
     def besides(self, sampled: str) -> str:

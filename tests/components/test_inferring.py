@@ -65,7 +65,7 @@ def test_the_command_writes_a_file_that_the_declaration_takes(home, capsys):
     lines = [line.strip() for line in text.splitlines()]
     assert "id: {type: BIGINT}" in lines
     assert 'order_time: {type: TIMESTAMP, called: "Order Time", format: "M/d/yyyy H:mm"}' in lines
-    assert '"no": {type: STRING}' in lines
+    assert '"no": {type: STRING}  # text: no number, date or time' in lines
     assert "raw_in_file: {type: STRING, called: raw, may_lack: true}" in lines
     land(home, "2026-01-07", "c.csv", "id;Order Time;no\nx;1/25/2026 9:05;x\n")
     assert main(["infer", folder]) == 1

@@ -12,6 +12,7 @@ from datetime import datetime
 from dedp_assets.graph.declare.runs import OnDelivery
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.arrivals import Arrivals
+from dedp_assets.graph.reconcile.backlogs import following
 from dedp_assets.graph.reconcile.edges import Group, fed_by, groups_of
 from dedp_assets.graph.reconcile.reconciling import Want
 from dedp_assets.graph.reconcile.watching import News, TableWatch
@@ -120,6 +121,7 @@ class Overview:
                 named=name,
                 restored=watch.rolled_back[key].version if key in watch.rolled_back else None,
                 priority=arrivals.table.runs.priority,
+                following=following(arrivals.table.runs, key),
             )
         for key, reason in plan.held.items():
             yield Want((name,), key, "", "waiting", f"{landing.folder(arrivals.dataset, key)}: {reason}")

@@ -12,7 +12,7 @@ from dedp_assets.graph.catalogue.selections import checks_of
 from dedp_assets.graph.reconcile.reconciling import Ask, Tried, Want, plan_requests
 from dedp_assets.graph.run.failures import failure_of
 from dedp_assets.graph.run.refusals import Refusal
-from dedp_assets.graph.run.run_tags import CAUSE, REQUEST, keys_of, refusal, refusals, request_of
+from dedp_assets.graph.run.run_tags import CAUSE, REQUEST, keys_of, range_tags, refusal, refusals, request_of
 from dedp_assets.graph.run.upstream_runs import ENDED_BADLY, OPEN, assets_of
 from dedp_assets.patterns.core.results import Plan
 
@@ -110,15 +110,16 @@ def run_request(ask: Ask, repository: dg.RepositoryDefinition | None, *, part_of
         repository: the code location: a run of tables leaves out the checks that run alone.
         part_of: job whose tables a run of tables computes in part.
     """
-    want = ask.want
+    want, last = ask.want, ask.wants[-1]
+    several = range_tags(want.key, last.key, {each.key: each.goal for each in ask.more}) if ask.more else {}
     tables = None if want.job else [dg.AssetKey(name.split("/")) for name in ask.tables]
     return dg.RunRequest(
         run_key=ask.run_key,
-        partition_key=want.key or None,
+        partition_key=None if several else want.key or None,
         job_name=want.job or part_of or None,
         asset_selection=tables,
         asset_check_keys=checks_of(repository.asset_graph, tables) if repository and tables else None,
-        tags={**want.profile, CAUSE: want.cause, REQUEST: want.request, **NOT_RETRIED, **_priority(want)},
+        tags={**want.profile, **several, CAUSE: want.cause, REQUEST: want.request, **NOT_RETRIED, **_priority(want)},
     )
 
 
