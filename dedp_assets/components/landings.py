@@ -125,6 +125,7 @@ class Landing:
             valid records are partitioned; if empty, they are partitioned by delivery.
         marker: file that the producer puts beside the files when a delivery is complete.
         settled_minutes: instead of a marker, how long all files of a complete delivery have been left alone.
+        exclude: names of files in the folders that are no data, or patterns of names, such as ``*.md``.
         keys: columns that tell records apart; of equal ones in a partition one stays.
         order_by: columns that decide which of equal records comes first, before the order of landing.
         keep: the record of a key that stays.
@@ -151,6 +152,7 @@ class Landing:
     event_time: str = ""
     marker: str = MARKER
     settled_minutes: float | None = None
+    exclude: Sequence[str] = ()
     keys: Sequence[str] = ()
     order_by: Sequence[str] = ()
     keep: Literal["first", "last"] = "first"
@@ -185,7 +187,7 @@ class Landed:
     @property
     def ends(self) -> Ends:
         """Sign of a complete delivery."""
-        return Ends(self.stated.marker, self.stated.settled_minutes)
+        return Ends(self.stated.marker, self.stated.settled_minutes, tuple(self.stated.exclude))
 
     @property
     def by_hour(self) -> bool:

@@ -66,7 +66,7 @@ def test_the_command_writes_a_file_that_the_declaration_takes(home, capsys):
     assert "id: {type: BIGINT}" in lines
     assert 'order_time: {type: TIMESTAMP, called: "Order Time", format: "M/d/yyyy H:mm"}' in lines
     assert '"no": {type: STRING}  # text: no number, date or time' in lines
-    assert "raw_in_file: {type: STRING, called: raw, may_lack: true}" in lines
+    assert "raw_in_file: {type: STRING, called: raw, may_lack: true}  # text: no number, date or time" in lines
     land(home, "2026-01-07", "c.csv", "id;Order Time;no\nx;1/25/2026 9:05;x\n")
     assert main(["infer", folder]) == 1
     assert "the columns are written down: --again replaces them" in capsys.readouterr().err
@@ -116,7 +116,7 @@ def test_types_of_csv_are_conservative(tmp_path):
     assert found["american"][1] == "M/d/yyyy"
     assert found["german"][1] == "d.M.yyyy"
     assert found["short"][1] == "yyyy-MM-dd HH:mm"
-    assert found["zip"][3] == "leading zeros, or a sign"
+    assert found["zip"][3] == "text: leading zeros, or a sign"
     assert found["nothing"][3] == "no value"
 
 

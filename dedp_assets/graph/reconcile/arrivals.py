@@ -110,7 +110,7 @@ class Arrivals:
         if thorough or (not self.unlooked and (self.began is None or now - self.began >= _FULL_LOOK)):
             self.began, self.unlooked = now, sorted(watch.loaded)
             known = {name: why for name, why in self.strange.items() if why != _STRAY}
-            self.strange = known | dict.fromkeys(landing.stray(self.dataset), _STRAY)
+            self.strange = known | dict.fromkeys(landing.stray(self.dataset, self.ends), _STRAY)
         changed: set[str] = set()
         checked, read = 0, 0
         while self.unlooked and (thorough or (checked < _AT_ONCE and read < _MOST_BYTES)):
