@@ -15,6 +15,7 @@ from dedp_assets.graph.declare import About, Expects, Gates
 from dedp_assets.patterns.connectors.deliveries import MARKER, Ends
 from dedp_assets.patterns.connectors.formats import Avro, Csv, JsonLines, Parquet
 from dedp_assets.patterns.connectors.framed_values import SCHEMA_ID
+from dedp_assets.patterns.connectors.landed_files import LINES_OF_RECORD
 from dedp_assets.patterns.connectors.record_texts import BROKEN, LAYOUT, RECORD, Naming
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.error_management.dead_letter import LETTER
@@ -188,10 +189,20 @@ class Landed:
         return Naming(
             columns=tuple(self.columns),
             called={name: column.called for name, column in each if column.called},
-            times={name: (column.type, column.format) for name, column in each if column.format},
             always=tuple(name for name, column in each if not (column.may_lack or self.is_required(name))),
             strict=self.stated.new_columns == "quarantine",
+            time=self.stated.event_time,
         )
+
+    @property
+    def has_types(self) -> bool:
+        """``True`` if the source's own types tell values from texts: then NaN and infinities are values of a DOUBLE."""
+        return isinstance(self.format, Parquet | Avro) or bool(self.stated.topic and self.stated.topic.registry)
+
+    @property
+    def lines(self) -> str:
+        """SQL for the number of lines of a landed record, where records may have several; empty otherwise."""
+        return LINES_OF_RECORD if isinstance(self.format, Csv) and self.format.multiline else ""
 
     @property
     def counts(self) -> Literal["report", "refuse"] | None:
