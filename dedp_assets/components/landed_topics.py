@@ -15,7 +15,7 @@ from dedp_assets.components.landed_loads import (
     ON_TIME,
     first_of,
     in_file,
-    with_stated_time,
+    stated_time,
 )
 from dedp_assets.components.landings import Landed
 from dedp_assets.components.topic_source import TopicSource
@@ -37,6 +37,7 @@ from dedp_assets.graph.declare import (
 from dedp_assets.graph.reconcile.topics import requested
 from dedp_assets.graph.run.landings import LANDING_FIGURES, measures_of_landing
 from dedp_assets.graph.run.topics import ALL_OFFSETS, inputs_after, newest_by_input, result_of
+from dedp_assets.patterns.connectors.record_texts import as_records
 from dedp_assets.patterns.connectors.topics import append_available, position, read_topic, resume
 from dedp_assets.patterns.core.instants import timestamp
 from dedp_assets.patterns.core.names import OUTCOME, identifier
@@ -139,7 +140,8 @@ class TopicLoad:
 
     def _dated(self, rows: Any, watermark: datetime | None) -> Any:  # noqa: ANN401 - frames
         # In a column of its own, because the condition names the time several times.
-        records = with_stated_time(rows, self.landed).selectExpr("*", f"{self.landed.event_sql} AS {_HAPPENED}")
+        records = as_records(rows, self.landed.format, self.landed.naming)
+        records = records.selectExpr("*", f"{stated_time(self.landed)} AS {_HAPPENED}")
         first, latest = timestamp(first_of(self.landed)), f"landed_on + INTERVAL {AHEAD.days} DAYS"
         plausible = f"if({_HAPPENED} BETWEEN {first} AND {latest}, {_HAPPENED}, NULL)"
         return detect_late_data(records, event_time=plausible, watermark=watermark).rows

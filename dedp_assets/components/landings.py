@@ -16,19 +16,18 @@ from dedp_assets.graph.declare import About, Expects, Gates
 from dedp_assets.patterns.connectors.deliveries import MARKER, Ends
 from dedp_assets.patterns.connectors.formats import Avro, Csv, JsonLines, Parquet
 from dedp_assets.patterns.connectors.framed_values import SCHEMA_ID
-from dedp_assets.patterns.connectors.record_texts import BROKEN, EPOCHS, LAYOUT, RECORD, Naming
+from dedp_assets.patterns.connectors.landed_files import LINES_OF_RECORD
+from dedp_assets.patterns.connectors.record_texts import BROKEN, LAYOUT, RECORD, Naming
 from dedp_assets.patterns.core.date_patterns import pattern_fault
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.exact import exact, is_scalar
+from dedp_assets.patterns.core.exact import EPOCHS, is_scalar
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.core.suggestions import suggestion
 from dedp_assets.patterns.error_management.dead_letter import LETTER
 from dedp_assets.resources.databases import Database
 
-__all__ = ["ADDED", "COLUMNS", "STATED", "Landed", "LandedColumn", "Landing"]
+__all__ = ["ADDED", "COLUMNS", "Landed", "LandedColumn", "Landing"]
 
-STATED = "stated_time"
-"""Column with the text of a record's event time."""
 COLUMNS = "columns.yaml"
 """Default name of the columns' file, in the folder of the declaration."""
 _NESTED = ("STRUCT<", "ARRAY<", "MAP<")
@@ -219,12 +218,6 @@ class Landed:
         return ("TIMESTAMP",) if self.by_hour else ("TIMESTAMP", "DATE")
 
     @property
-    def event_sql(self) -> str:
-        """SQL for the time of an event, by the text in the column :data:`STATED`."""
-        kind = self.columns[self.stated.event_time].type.upper()
-        return exact(STATED, kind) if kind == "TIMESTAMP" else f"CAST({exact(STATED, kind)} AS TIMESTAMP)"
-
-    @property
     def identity(self) -> tuple[str, ...]:
         """Columns that identify a landed record."""
         return (*self.landed, *_PLACES)
@@ -236,10 +229,20 @@ class Landed:
         return Naming(
             columns=tuple(self.columns),
             called={name: column.called for name, column in each if column.called},
-            times={name: (column.type, column.format) for name, column in each if column.format},
             always=tuple(name for name, column in each if not (column.may_lack or self.is_required(name))),
             strict=self.stated.new_columns == "quarantine",
+            time=self.stated.event_time,
         )
+
+    @property
+    def has_types(self) -> bool:
+        """``True`` if the source's own types tell values from texts: then NaN and infinities are values of a DOUBLE."""
+        return isinstance(self.format, Parquet | Avro) or bool(self.stated.topic and self.stated.topic.registry)
+
+    @property
+    def lines(self) -> str:
+        """SQL for the number of lines of a landed record, where records may have several; empty otherwise."""
+        return LINES_OF_RECORD if isinstance(self.format, Csv) and self.format.multiline else ""
 
     @property
     def counts(self) -> Literal["report", "refuse"] | None:

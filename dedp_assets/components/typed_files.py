@@ -12,7 +12,7 @@ from dedp_assets.components.inferred_columns import InferredColumn, name_for
 from dedp_assets.patterns.connectors.avro_files import open_avro
 from dedp_assets.patterns.connectors.avro_schemas import NOTHING
 from dedp_assets.patterns.connectors.formats import Avro, Parquet
-from dedp_assets.patterns.connectors.landed_files import spark_type
+from dedp_assets.patterns.connectors.parquet_files import spark_type
 from dedp_assets.patterns.core.errors import ContractError
 
 __all__ = ["columns_of_typed"]

@@ -12,8 +12,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from dedp_assets.patterns.connectors.files import unreadable_name
-from dedp_assets.patterns.connectors.parts import plain_json, sentence
+from dedp_assets.patterns.connectors.parts import sentence
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
+from dedp_assets.patterns.core.strict_json import parse_json
 
 __all__ = [
     "MARKED", "MARKER", "DeliveredFile", "Delivery", "Ends", "is_called_like_data", "is_so", "delivery_at",
@@ -254,7 +255,7 @@ def _manifest(marker: str) -> tuple[Mapping[str, int] | None, str]:
     try:
         if len(content) > _LARGEST_BYTES:
             raise ValueError(f"it has more than {_LARGEST_BYTES} bytes")  # noqa: TRY301 - one sentence for both
-        files = plain_json(content).get("files")
+        files = parse_json(content).get("files")
     except ValueError as error:
         return None, f"{MARKER} begins like a manifest and is none ({sentence(str(error))}): write it anew"
     return files if isinstance(files, dict) else None, ""

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from dedp_assets.patterns.connectors.avro_files import open_avro
 from dedp_assets.patterns.connectors.formats import Csv, header_of
-from dedp_assets.patterns.connectors.landed_files import spark_type
+from dedp_assets.patterns.connectors.parquet_files import spark_type
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding

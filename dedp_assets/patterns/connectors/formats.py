@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import csv
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from dedp_assets.patterns.connectors.files import kind_named, unpacked, unreadable_name
+from dedp_assets.patterns.connectors.csv_records import CsvRecord, records_of
+from dedp_assets.patterns.connectors.files import lines_of, unreadable_name
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.rows import quoted
 
 __all__ = [
-    "Avro", "Csv", "Encoding", "Format", "JsonLines", "Parquet", "avro_refusal", "digest_whole", "header_of",
-    "is_binary", "parquet_refusal", "records_in", "text_of", "text_sql",
+    "Avro", "Csv", "Encoding", "Format", "JsonLines", "Parquet", "avro_refusal", "csv_records",
+    "digest_whole", "header_of", "header_record", "is_binary", "parquet_refusal", "records_in", "text_of", "text_sql",
 ]  # fmt: skip
 
 Encoding = Literal["utf-8", "iso-8859-1", "windows-1252"]
-_LONGEST_HEADER = 1 << 20
+_LONGEST = 1 << 20
 _PIECE = 1 << 20
 _ONLY_WINDOWS = {
     byte: bytes([byte]).decode("cp1252") for byte in range(0x80, 0xA0) if byte not in (0x81, 0x8D, 0x8F, 0x90, 0x9D)
@@ -162,62 +162,68 @@ def text_sql(encoding: Encoding) -> str:
     return f"translate({text}, {quoted(read)}, {quoted(wanted)})"
 
 
-def text_of(line: bytes, encoding: Encoding) -> str:
+def text_of(line: bytes, encoding: Encoding, errors: str = "replace") -> str:
     """Return the text of bytes by an encoding, as :func:`text_sql` does in SQL."""
     if encoding == "utf-8":
-        return line.decode(errors="replace")
+        return line.decode(errors=errors)
     text = line.decode("iso-8859-1")
     return text.translate(_ONLY_WINDOWS) if encoding == "windows-1252" else text
 
 
 def header_of(path: Path, made: Csv) -> tuple[str, ...]:
-    """Return the names in the first line of a CSV file; a missing name is ``column_<place>``.
+    """Return the names in the first record of a CSV file; a missing name is ``column_<place>``.
 
     Raises:
         ContractError: if the first line is longer than 1 MiB.
     """
-    first = next(iter(_records(path, made)), [])
-    return tuple(name or f"column_{number}" for number, name in enumerate(first, 1))
+    return header_record(path, made)[0]
+
+
+def header_record(path: Path, made: Csv) -> tuple[tuple[str, ...], int]:
+    """Return the names in the first record of a CSV file, and the number of lines that it has.
+
+    Raises:
+        ContractError: if the first line is longer than 1 MiB, or no record.
+    """
+    first = next(iter(csv_records(path, made)), None)
+    if first is not None and first.fault:
+        raise ContractError(f"{path.name} has no header, as in its first line {first.fault}")
+    names = () if first is None or first.is_blank else first.values
+    named = tuple(name or f"column_{number}" for number, name in enumerate(names, 1))
+    return named, len(first.lines) if first else 0
 
 
 def records_in(path: Path, made: Csv | JsonLines) -> Iterator[Any]:
     """Yield the records of a file: lists of values of CSV without the header, or lines of JSON.
 
+    A record of CSV with a fault has no values.
+
     Raises:
         ContractError: if a line is longer than 1 MiB.
     """
     if isinstance(made, JsonLines):
-        yield from (line for line in _lines(path, made.encoding) if line.strip())
+        lines = (text_of(line, made.encoding) for line in lines_of(path, longest_bytes=_LONGEST))
+        yield from (line for line in lines if line.strip())
         return
-    found = _records(path, made)
+    found = csv_records(path, made)
     if made.header:
         next(found, None)
-    yield from (values for values in found if values)
+    yield from (list(record.values) for record in found if not record.is_blank)
 
 
-def _records(path: Path, made: Csv) -> Iterator[list[str]]:
-    quoting: dict[str, Any] = {"quotechar": made.quote} if made.quote else {"quoting": csv.QUOTE_NONE}
-    escaping: dict[str, Any] = {} if made.doubles else {"escapechar": made.escape, "doublequote": False}
-    lines = _lines(path, made.encoding)
-    try:
-        if made.multiline:
-            yield from csv.reader(lines, delimiter=made.delimiter, **quoting, **escaping)
-            return
-        for line in lines:
-            yield from csv.reader([line.rstrip("\r\n")], delimiter=made.delimiter, **quoting, **escaping)
-    except csv.Error as error:
-        raise ContractError(f"{path.name} has a line that is no CSV: {error}") from error
+def csv_records(
+    path: Path, made: Csv, *, longest_bytes: int = _LONGEST, errors: str = "replace"
+) -> Iterator[CsvRecord]:
+    """Yield the records of a CSV file, the header among them.
 
+    Args:
+        path: the file.
+        made: the format.
+        longest_bytes: greatest length of a line.
+        errors: Python's name of the way to read bytes that are no UTF-8.
 
-def _lines(path: Path, encoding: Encoding) -> Iterator[str]:
-    """Yield the lines of a file with their line feeds."""
-    rest = b""
-    with path.open("rb") as file:
-        for piece in unpacked(file, path.name, kind=kind_named(path.name)):
-            *lines, rest = (rest + piece).split(b"\n")
-            for line in lines:
-                yield text_of(line, encoding) + "\n"
-            if len(rest) > _LONGEST_HEADER:
-                raise ContractError(f"{path.name} has a line of more than 1 MiB: deliver a line feed after each record")
-    if rest:
-        yield text_of(rest, encoding)
+    Raises:
+        ContractError: if a line is longer.
+    """
+    lines = lines_of(path, longest_bytes=longest_bytes)
+    return records_of((text_of(line, made.encoding, errors).removesuffix("\n") for line in lines), made, name=path.name)

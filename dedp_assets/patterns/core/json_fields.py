@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dedp_assets.patterns.core.field_census import MOST_FIELDS, Declared, FieldCensus, FieldFigures, joined, whole
+from dedp_assets.patterns.core.field_census import MOST_FIELDS, Declared, FieldCensus, FieldFigures, joined
+from dedp_assets.patterns.core.strict_json import Fraction, Whole, parse_json, written
 
 __all__ = ["census_of", "undeclared"]
 
@@ -16,14 +16,14 @@ _HELD = 10 * MOST_FIELDS
 _LONGEST_NAME, _LONGEST_SAMPLE = 100, 40
 _TYPES = {
     str: "string",
-    int: "integer",
-    float: "number",
+    Whole: "integer",
+    Fraction: "number",
     bool: "boolean",
     dict: "object",
     list: "array",
     type(None): "null",
 }
-_LARGEST = 2**63
+_LARGEST, _DIGITS = 2**63, 18
 
 
 def census_of(texts: Iterable[str | None], declared: Declared) -> FieldCensus:
@@ -52,21 +52,8 @@ def undeclared(text: str | None, declared: Declared) -> dict[str, str] | None:
 
     A string is its characters; a number is as written; objects and lists are JSON without blanks.
     """
-    value = None if text is None else _object(text)
-    if value is None or next(_strange(value, declared), None) is None:
-        return None
-    # Once more, with the numbers as written.
-    as_written = _object(str(text), _AS_WRITTEN) or {}
-    return {
-        path: whole(value if isinstance(value, str) else _written(value))
-        for path, value in _strange(as_written, declared)
-    }
-
-
-class _Number(str):
-    """The text of a number."""
-
-    __slots__ = ()
+    found = _strange(_object(text), declared) if text is not None else ()
+    return {path: value if isinstance(value, str) else written(value) for path, value in found} or None
 
 
 @dataclass(slots=True)
@@ -224,48 +211,25 @@ def _strange(value: Any, declared: Declared, path: str = "") -> Iterator[tuple[s
                 yield joined(path, name), each
 
 
-def _refuse(word: str) -> None:
-    raise json.JSONDecodeError("no number of JSON", word, 0)
-
-
-def _decoder(number: Callable[[str], Any] | None = None) -> Callable[[str], Any]:
-    return json.JSONDecoder(parse_int=number, parse_float=number, parse_constant=_refuse).decode
-
-
-_PLAIN, _FLOATS, _AS_WRITTEN = _decoder(), _decoder(float), _decoder(_Number)
-
-
-def _object(text: str, decode: Callable[[str], Any] = _PLAIN) -> dict[str, Any] | None:
-    """Parse a JSON object.
+def _object(text: str) -> dict[str, Any] | None:
+    """Parse a JSON object, numbers as written.
 
     ``None`` for any other text.
     """
     try:
-        found = decode(text)
-    except (json.JSONDecodeError, RecursionError):
-        return None
+        found = parse_json(text, as_written=True)
     except ValueError:
-        # Python reads no integer of thousands of digits, which is a number for JSON.
-        return _object(text, _FLOATS)
+        return None
     return found if isinstance(found, dict) else None
 
 
 def _kind(value: Any) -> str:  # noqa: ANN401 - any JSON
     kind = _TYPES[type(value)]
-    return "number" if kind == "integer" and not -_LARGEST <= value < _LARGEST else kind
+    # Python reads no number of thousands of digits.
+    is_long = kind == "integer" and len(value) > _DIGITS
+    return "number" if is_long and (len(value) > 2 * _DIGITS or not -_LARGEST <= int(value) < _LARGEST) else kind
 
 
 def _shape(value: Any) -> str:  # noqa: ANN401 - any JSON
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return "".join("9" if c.isdigit() else "a" if c.isalpha() else c for c in whole(text[:_LONGEST_SAMPLE]))
-
-
-def _written(value: Any) -> str:  # noqa: ANN401 - any JSON
-    """Write JSON with numbers as in the record."""
-    if isinstance(value, _Number):
-        return str(value)
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{_written(name)}:{_written(each)}" for name, each in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(_written, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    text = value if isinstance(value, str) else written(value)
+    return "".join("9" if c.isdigit() else "a" if c.isalpha() else c for c in text[:_LONGEST_SAMPLE])
