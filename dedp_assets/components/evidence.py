@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from dedp_assets.patterns.core.errors import ContractError
 
 __all__ = ["Evidence", "other_delimiter"]
 
+_NUMBER = re.compile(r"-?[0-9]*[.,][0-9]+(?:[eE][+-]?[0-9]+)?")
 _DELIMITERS, _SHOWN, _NO_TEXT = ";\t|,", 40, "\ufffd"
 
 
@@ -51,7 +53,7 @@ class Evidence:
         self.lengths[len(values)] += record is None
         for column, value in self._columns_of(record, made_of.delimiter.join(values), whence):
             if value is not None:
-                column.add_text(value)
+                column.add_text(made_of.pointed(value) if _NUMBER.fullmatch(value) else value)
 
     def _columns_of(self, record: Mapping[str, Any] | None, text: str, whence: str) -> Iterator[tuple[Seen, Any]]:
         """Count a record; yield the evidence of each column with the record's value."""
@@ -75,7 +77,7 @@ class Evidence:
     def besides(self, sampled: str) -> str:
         """Return a sentence about the sample with its malformed records."""
         found = [sampled]
-        found += [f"besides {self.strange} malformed ones, like {self.example}"] if self.strange else []
+        found += [f"besides {self.strange} malformed lines"] if self.strange else []
         found += [f"{self.spoilt} with bytes that are no text: state encoding"] if self.spoilt else []
         return ", ".join(found)
 

@@ -21,7 +21,7 @@ from dedp_assets.components.making import made
 from dedp_assets.components.topic_source import TopicSource
 from dedp_assets.components.typed_files import columns_of_typed
 from dedp_assets.patterns.connectors.deliveries import Ends
-from dedp_assets.patterns.connectors.formats import Csv, Format, JsonLines, header_of, records_in
+from dedp_assets.patterns.connectors.formats import Csv, Format, Json, JsonLines, header_of, records_in
 from dedp_assets.patterns.connectors.framed_values import without_headers
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.resources.databases import Database
@@ -30,6 +30,8 @@ from dedp_assets.resources.landing import PARTITION
 
 __all__ = ["infer", "columns_of", "columns_of_table", "columns_of_topic"]
 
+Texts = Csv | JsonLines | Json
+"""Formats of files whose values are texts or JSON, and no types' own."""
 _MOST_FILES, _MOST_RECORDS = 50, 5_000
 
 
@@ -104,7 +106,7 @@ def columns_of_topic(source: TopicSource) -> tuple[Mapping[str, InferredColumn],
     evidence = Evidence()
     for text in without_headers(source.kafka().sample(_MOST_RECORDS), source.schemas()):
         evidence.add_json(text.decode("utf-8", errors="replace"))
-    evidence.require_sound("state registry, if they are Avro of a schema registry")
+    evidence.require_sound("let a producer send one, or state registry if they are Avro of a schema registry")
     if not evidence.records:
         raise ContractError(f"topic {source.name} has no record: let a producer send one")
     return evidence.columns(), evidence.besides(f"the {evidence.records} oldest records")
@@ -153,14 +155,14 @@ def columns_of(files: Sequence[Path], made_of: Format) -> tuple[Mapping[str, Inf
     Raises:
         ContractError: for a file that cannot be read.
     """
-    if isinstance(made_of, Csv | JsonLines):
+    if isinstance(made_of, Csv | JsonLines | Json):
         return _columns_of_texts(files, made_of)
     return columns_of_typed(files, made_of)
 
 
-def _columns_of_texts(files: Sequence[Path], made_of: Csv | JsonLines) -> tuple[Mapping[str, InferredColumn], str]:
+def _columns_of_texts(files: Sequence[Path], made_of: Texts) -> tuple[Mapping[str, InferredColumn], str]:
     sampled = _spread(files)
-    evidence = Evidence("JSON objects" if isinstance(made_of, JsonLines) else "values of the columns in the header")
+    evidence = Evidence("rows of the header's columns" if isinstance(made_of, Csv) else "JSON objects")
     advice = [_add_file(evidence, file, made_of) for file in sampled]
     evidence.require_sound(next(filter(None, advice), ""))
     if not evidence.records:
@@ -168,7 +170,7 @@ def _columns_of_texts(files: Sequence[Path], made_of: Csv | JsonLines) -> tuple[
     return evidence.columns(), evidence.besides(f"{len(sampled)} of {len(files)} files, {evidence.records} records")
 
 
-def _add_file(evidence: Evidence, file: Path, made_of: Csv | JsonLines) -> str:
+def _add_file(evidence: Evidence, file: Path, made_of: Texts) -> str:
     """Add the records of a file; return the advice for a file of another format."""
     names = header_of(file, made_of) if isinstance(made_of, Csv) and made_of.header else ()
     if len(set(names)) < len(names):
@@ -186,7 +188,8 @@ def _add_file(evidence: Evidence, file: Path, made_of: Csv | JsonLines) -> str:
             evidence.add_json(record, file.name)
     if isinstance(made_of, Csv):
         return evidence.advice_for_csv(names)
-    return "the file is one JSON array: deliver one object a line" if first == "[" else ""
+    whole = {"[": "array: state format: {json: {}}", "{": "object: state format: {json: {records: ...}}"}
+    return f"{file.name} may be one JSON {whole[first]}" if isinstance(made_of, JsonLines) and first in whole else ""
 
 
 def _spread(files: Sequence[Path]) -> list[Path]:

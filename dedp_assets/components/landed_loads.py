@@ -30,7 +30,7 @@ from dedp_assets.graph.declare import (
 from dedp_assets.graph.run.history import watermark_of_landings
 from dedp_assets.graph.run.landings import LANDING_FIGURES, measures_of_landing
 from dedp_assets.patterns.connectors.file_columns import FILE_COLUMNS, judge_file_columns
-from dedp_assets.patterns.connectors.formats import Csv, JsonLines
+from dedp_assets.patterns.connectors.formats import Csv, Json, JsonLines
 from dedp_assets.patterns.connectors.landed_files import LINES_OF_RECORD, read_landed
 from dedp_assets.patterns.connectors.record_texts import STATED, as_records
 from dedp_assets.patterns.core.audits import Audit
@@ -124,7 +124,7 @@ class Load:
         landed = self.landed
         csv = landed.format if isinstance(landed.format, Csv) else None
         # A record of JSON names its fields itself, and CSV without a header names none.
-        if not landed.counts or isinstance(landed.format, JsonLines) or (csv and not csv.header):
+        if not landed.counts or isinstance(landed.format, JsonLines | Json) or (csv and not csv.header):
             return []
         called = {column.called or name: column for name, column in landed.columns.items()}
         # A time that has a format of its own is a text or a number in the files.

@@ -15,7 +15,7 @@ from dedp_assets.graph.declare import (
     same,
     whole,
 )
-from dedp_assets.patterns.connectors.formats import Avro, Csv, Parquet
+from dedp_assets.patterns.connectors.formats import Avro, Csv, Json, Parquet
 from dedp_assets.patterns.connectors.framed_values import name_unread
 from dedp_assets.patterns.connectors.record_texts import BROKEN, LAYOUT, RECORD, as_records
 from dedp_assets.patterns.core.field_changes import audits_of_fields
@@ -132,7 +132,7 @@ class Valid:
                 there += f" OR {identifier(f'{name} text')} IS NOT NULL"
             rules[f"{name} is missing"] = there
         rules[_OTHER_LAYOUT] = f"{LAYOUT} IS NULL"
-        what = "record" if isinstance(landed.format, Parquet | Avro) else "line"
+        what = "record" if isinstance(landed.format, Json | Parquet | Avro) else "line"
         rules[f"the {what} is not valid UTF-8"] = "raw_bytes IS NULL"
         return {**rules, **self._rules_of_time()} if landed.event else rules
 

@@ -14,7 +14,7 @@ import dagster as dg
 from dedp_assets.components.topic_source import TopicSource
 from dedp_assets.graph.declare import About, Expects, Gates
 from dedp_assets.patterns.connectors.deliveries import MARKER, Ends
-from dedp_assets.patterns.connectors.formats import Avro, Csv, JsonLines, Parquet
+from dedp_assets.patterns.connectors.formats import Avro, Csv, Json, JsonLines, Parquet
 from dedp_assets.patterns.connectors.framed_values import SCHEMA_ID
 from dedp_assets.patterns.connectors.landed_files import LINES_OF_RECORD
 from dedp_assets.patterns.connectors.record_texts import BROKEN, LAYOUT, RECORD, Naming
@@ -36,6 +36,7 @@ _SCALARS = (
     "STRING", "BOOLEAN", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "BINARY", "TINYINT", "SMALLINT", "INT", "BIGINT",
     "FLOAT", "DOUBLE", "DECIMAL(10,2)",
 )  # fmt: skip
+_NUMBERS = re.compile(r"double|float|real|dec|numeric", re.IGNORECASE)
 _OF_NUMBERS, _OF_ISO = re.compile(r"epoch|unix", re.IGNORECASE), re.compile(r"iso|rfc", re.IGNORECASE)
 _PLACES = {
     "source_file": Column("STRING", "file or table it came in", required=True),
@@ -140,7 +141,7 @@ class Landing:
     table: str
     about: About
     folder: str = ""
-    format: Csv | JsonLines | Parquet | Avro | None = None
+    format: Csv | JsonLines | Json | Parquet | Avro | None = None
     database: Database | None = None
     topic: TopicSource | None = None
     columns: Mapping[str, LandedColumn] | str = COLUMNS
@@ -179,7 +180,7 @@ class Landed:
         return self.stated.table.rpartition("/")[2]
 
     @property
-    def format(self) -> Csv | JsonLines | Parquet | Avro:
+    def format(self) -> Csv | JsonLines | Json | Parquet | Avro:
         """Format of the records; rows of a table and records of a topic are JSON objects."""
         return self.stated.format or (JsonLines() if self.stated.topic else Parquet())
 
@@ -232,6 +233,7 @@ class Landed:
             always=tuple(name for name, column in each if not (column.may_lack or self.is_required(name))),
             strict=self.stated.new_columns == "quarantine",
             time=self.stated.event_time,
+            numbers=tuple(name for name, column in each if _NUMBERS.match(column.type)),
         )
 
     @property
