@@ -24,7 +24,9 @@ from dedp_assets.graph.declare import (
     Target,
     lake_table,
 )
+from dedp_assets.graph.reconcile.backlogs import spans
 from dedp_assets.graph.run.landings import LANDING_FIGURES
+from dedp_assets.graph.run.run_tags import range_request
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.results import WriteResult
@@ -152,8 +154,14 @@ def _asking(landed: Landed, bronze: str, name: str) -> Callable[..., Any]:
             key_format=key_format,
         )
         # A window that is refused is requested again once in the length of a window.
-        run_key = f"{bronze}:{{}}@{now.strftime(key_format)}"
-        return [dg.RunRequest(run_key=run_key.format(k), partition_key=k) for k in plan.partitions[:_MOST_AT_ONCE]]
+        at = f"@{now.strftime(key_format)}"
+        partitions = cast("dg.TimeWindowPartitionsDefinition", landed.stated.partitions)
+        return [
+            range_request(bronze, keys[0], keys[-1], at, cause="windows")
+            if len(keys) > 1
+            else dg.RunRequest(run_key=f"{bronze}:{keys[0]}{at}", partition_key=keys[0])
+            for keys in spans(plan.partitions[:_MOST_AT_ONCE], partitions)
+        ]
 
     due.__name__ = name
     return due

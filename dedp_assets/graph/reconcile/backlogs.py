@@ -20,7 +20,7 @@ from dedp_assets.graph.run.ordering import key_after
 if TYPE_CHECKING:
     from dedp_assets.graph.reconcile.reconciling import Ask, Want
 
-__all__ = ["Backlogs", "following"]
+__all__ = ["Backlogs", "following", "spans"]
 
 _FEW, _MOST = 7, 31
 """Partitions of a table that get runs of their own, and the most of one run."""
@@ -32,6 +32,18 @@ def following(runs: Runs, key: str) -> str:
     if not key or runs.at_once or not isinstance(partitions, dg.TimeWindowPartitionsDefinition):
         return ""
     return key_after(partitions, key)
+
+
+def spans(keys: Sequence[str], partitions: dg.TimeWindowPartitionsDefinition) -> list[list[str]]:
+    """Divide partition keys, in order, into those of each run: neighbours share one if the keys are a backlog."""
+    found: list[list[str]] = []
+    for key in keys:
+        last = found[-1] if found else []
+        if last and len(keys) > _FEW and len(last) < _MOST and key_after(partitions, last[-1]) == key:
+            last.append(key)
+        else:
+            found.append([key])
+    return found
 
 
 class Backlogs:

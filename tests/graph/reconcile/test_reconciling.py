@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timezone
 
+import dagster as dg
 import pytest
 
+from dedp_assets.graph.reconcile.backlogs import spans
 from dedp_assets.graph.reconcile.reconciling import Tried, Want, plan_requests
 from dedp_assets.graph.run.refusals import Refusal
 
@@ -98,6 +101,15 @@ def test_a_run_of_several_partitions_has_no_gap_and_one_cause():
         mixed = [*days[:5], replace(days[5], **other), *days[6:]]
         assert [len(run) for run in runs_of(*mixed)] == [5, 1, 6], other
     assert [len(run) for run in runs_of(*[replace(each, following="") for each in days])] == [1] * 12
+
+
+def test_windows_of_a_database_are_divided_as_a_backlog_is():
+    """By whoever asks for them without the reconciler."""
+    partitions = dg.DailyPartitionsDefinition("2026-01-01")
+    keys = partitions.get_partition_keys(datetime(2026, 3, 1, tzinfo=timezone.utc))[:40]
+    assert [len(span) for span in spans(keys, partitions)] == [31, 9]
+    assert spans([*keys[:5], *keys[6:9]], partitions) == [keys[:5], keys[6:9]]
+    assert spans(keys[:7], partitions) == [[key] for key in keys[:7]]
 
 
 def test_two_who_ask_for_a_part_each_ask_for_all_of_it_together_and_for_nothing_twice():
