@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -13,92 +12,25 @@ from pyspark.sql import DataFrame
 from dedp_assets.components.documents import Document, Path
 from dedp_assets.components.drafts import ROOT, Draft
 from dedp_assets.components.faults import Fault, Misfit, faults_of
+from dedp_assets.components.known import Known
 from dedp_assets.components.making import made, object_named, parameters_of
 from dedp_assets.components.model import inside, models_in
 from dedp_assets.components.operations import Beside, Earlier, Operation, operations
 from dedp_assets.components.sql_rules import of_options
-from dedp_assets.components.steps import INTO, ROWS, Step, fields_of
+from dedp_assets.components.steps import ROWS, Step, fields_of
 from dedp_assets.patterns.core.demands import demands_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import SUBSTITUTED
 from dedp_assets.patterns.core.options import require_options
 from dedp_assets.patterns.core.results import Split, WriteResult
-from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.sql_faults import query_columns, query_fault
 from dedp_assets.patterns.core.suggestions import suggestion, unknown
 
-__all__ = ["Known", "begin", "steps_of", "validated"]
+__all__ = ["begin", "steps_of", "validated"]
 
 _BESIDE = ("as", "from")
 _OF_ROWS = ("identity", "keys", "order_by", "entity")
 """Options with columns of the rows that a step takes, under these names in every pattern."""
-
-
-@dataclass
-class Known:
-    """Names that a step may use, and known facts of the rows at the step.
-
-    Attributes:
-        table: the declared table.
-        upstream: name of an upstream table -> its declaration.
-        beside: further tables that are written, by name.
-        named: name of an earlier result -> whether it is a split.
-        columns: columns of the rows of the step before, where they are known.
-        split: whether the step before returned a split.
-        rows: whether there are rows of a step before, or of the only upstream table.
-        tallied: whether a tally counts the rows read.
-        writes_split: whether the last step writes a split, whose rows may have more columns than the table.
-        unsure: whether a step before has a fault, so that a name may be its result.
-    """
-
-    table: TableSpec
-    upstream: Mapping[str, TableSpec]
-    beside: Mapping[str, TableSpec]
-    named: dict[str, bool] = field(default_factory=dict)
-    columns: Mapping[str, Any] | None = None
-    split: bool = False
-    rows: bool = False
-    unsure: bool = False
-    tallied: bool = False
-    writes_split: bool = False
-
-    @property
-    def values(self) -> list[str]:
-        """Names of values in SQL and Python."""
-        owned = self.table.executed_by or next(iter(self.table.partition_by), "")
-        return [*([ROWS] if self.rows else []), *self.upstream, *self.named, *([owned] if owned else [])]
-
-    def columns_of(self, name: str) -> Mapping[str, Any] | None:
-        """Return the columns of an upstream table by name.
-
-        Returns:
-            The columns; ``None`` for the name of an earlier result, whose columns only a run knows.
-        """
-        return self.upstream[name].columns if name in self.upstream else None
-
-    def tables(self, takes: str) -> Mapping[str, Collection[str] | None]:
-        """Return the names of rows in SQL, with columns or ``None``.
-
-        Args:
-            takes: name of what a step takes instead of the rows of the step before.
-        """
-        named = [*self.named, *self.upstream]
-        rows = self.columns_of(takes) if takes else self.columns
-        found = {ROWS: rows, **{name: self.columns_of(name) for name in named}}
-        return dict.fromkeys(found) if self.unsure else found
-
-    def is_split(self, name: str) -> bool:
-        """Return whether a name, or the rows of the step before, are a split."""
-        return self.named.get(name, False) if name else self.split
-
-    def has(self, name: str) -> bool:
-        """Return whether a name may be used."""
-        return self.unsure or name in self.values
-
-    @property
-    def targets(self) -> list[str]:
-        """Names of targets in Python."""
-        return [INTO, *(name.rpartition("/")[2] for name in self.beside)]
 
 
 def validated(model: type[BaseModel], raw: Any, document: Document, path: Path) -> tuple[Any, list[Fault]]:  # noqa: ANN401
@@ -334,8 +266,7 @@ def _go_on(step: Step, known: Known, *, last: bool) -> None:
 def _columns_after(step: Step, known: Known) -> Mapping[str, Any] | None:
     """Return the columns of a step's rows; ``None`` for columns that only a run knows."""
     if step.sql:
-        names = query_columns(step.sql, known.tables(step.takes))
-        return None if names is None else dict.fromkeys(names)
+        return query_columns(step.sql, known.tables(step.takes))
     return known.columns if step.name == "tally" and not step.takes else None
 
 

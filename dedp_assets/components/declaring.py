@@ -8,10 +8,11 @@ from functools import cache
 from typing import Any
 
 from dedp_assets.components.attributes import RECORDS, PatternName, attributes
-from dedp_assets.components.chaining import Known, begin, steps_of, validated
+from dedp_assets.components.chaining import begin, steps_of, validated
 from dedp_assets.components.documents import Document, Path
 from dedp_assets.components.drafts import ROOT, Draft, fault_of_rule
 from dedp_assets.components.faults import Fault, Misfit
+from dedp_assets.components.known import Known
 from dedp_assets.components.making import made
 from dedp_assets.components.model import Options, create
 from dedp_assets.components.operations import operations

@@ -15,9 +15,10 @@ from dedp_assets.components.chaining import begin, validated
 from dedp_assets.components.documents import Document, Path, Unreadable, documents
 from dedp_assets.components.drafts import ROOT, Draft, fault_of_rule, faults_of_name
 from dedp_assets.components.faults import Fault, Misfit
+from dedp_assets.components.landed_columns import LandedColumn
 from dedp_assets.components.landed_sources import misfits
 from dedp_assets.components.landed_tables import tables_of
-from dedp_assets.components.landings import ADDED, COLUMNS, Landed, LandedColumn, Landing
+from dedp_assets.components.landings import ADDED, COLUMNS, Landed, Landing
 from dedp_assets.components.making import made
 from dedp_assets.components.model import Options, create, model_of
 from dedp_assets.components.sql_rules import of_rules
@@ -210,7 +211,8 @@ def _add_tables(found: LandingDraft, landed: Landed) -> None:
 def _of_sql(found: LandingDraft) -> Iterator[Fault]:
     """Yield the faults of rules over the declared columns, their texts and the technical columns."""
     stated = found.stated_columns
-    known = {**dict.fromkeys([*ADDED, *(f"{name} text" for name in stated)]), **stated} if stated else None
+    texts = {f"{name} text": "STRING" for name in stated}
+    known = {**dict.fromkeys(ADDED), **texts, **stated} if stated else None
     rules = of_rules((*ROOT, "rules"), found.attributes.rules or {}, known)
     yield from (each.fault(found.document) for each in rules)
 

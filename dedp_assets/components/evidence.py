@@ -75,7 +75,7 @@ class Evidence:
         return columns
 
     def besides(self, sampled: str) -> str:
-        """Return a sentence about the sample with its malformed records."""
+        """Return a sentence about the sample and the malformed records."""
         found = [sampled]
         found += [f"besides {self.strange} malformed lines"] if self.strange else []
         found += [f"{self.spoilt} with bytes that are no text: state encoding"] if self.spoilt else []

@@ -139,7 +139,7 @@ def columns_of_table(source: Database) -> tuple[Mapping[str, InferredColumn], st
 
 
 def _files_of(folder: Path, pattern: str, ends: Ends) -> list[Path]:
-    """List the data files of deliveries; names that begin with ``_`` or ``.``, or are excluded, are no data."""
+    """List the data files of deliveries, without hidden files, marker and excluded names."""
     found = (path for path in folder.glob(pattern) if path.is_file())
     shown = (path for path in found if not any(name.startswith(("_", ".")) for name in path.parts[-2:]))
     return sorted(path for path in shown if path.name != ends.marker and not ends.excludes(path.name))

@@ -115,9 +115,9 @@ def create(title: str, fields: Mapping[str, Any], text: str, makes: Callable[...
         text: description of the model.
         makes: what is called with the options; by default they stay a mapping.
     """
-    made: type[Options] = _created(title, Options, text, fields)
+    made = _created(title, Options, text, fields)
     made.makes = makes or _mapping
-    return made
+    return made  # type: ignore[no-any-return]
 
 
 def _created(title: str, base: type[BaseModel], text: str, fields: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a model
@@ -148,8 +148,7 @@ def choice(title: str, alternatives: Mapping[str, Any], text: str = "") -> type[
         text: description of the choice.
     """
     fields: dict[str, Any] = {name: (kind, Field(default_factory=lambda: None)) for name, kind in alternatives.items()}
-    made: type[Choice] = _created(title, Choice, text, fields)
-    return made
+    return _created(title, Choice, text, fields)  # type: ignore[no-any-return]
 
 
 def type_of(kind: Any) -> Any:  # noqa: ANN401 - types

@@ -137,7 +137,7 @@ class Kafka(dg.ConfigurableResource[Any]):
 
 
 def _topics(bootstrap: str) -> list[str]:
-    """List the topics of the brokers, without those of the brokers themselves; none if the brokers do not answer."""
+    """List the topics of the brokers, without internal topics; empty without an answer."""
     try:
         found = AdminClient(client(bootstrap)).list_topics(timeout=1).topics
     except KafkaException:

@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 
 from dedp_assets.cli import main
 from dedp_assets.components.checking import checked, files_below
+from dedp_assets.components.landed_columns import LandedColumn
 from dedp_assets.components.landing import LandingComponent
-from dedp_assets.components.landings import LandedColumn, Landing
+from dedp_assets.components.landings import Landing
 from dedp_assets.graph.declare import OnDelivery
 from dedp_assets.patterns.connectors.formats import Csv
 from dedp_assets.patterns.core.errors import ConfigError

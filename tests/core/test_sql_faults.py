@@ -8,6 +8,7 @@ import re
 import pytest
 from pyspark.errors import AnalysisException
 
+from dedp_assets.patterns.core.sql_analysis import analysed_by
 from dedp_assets.patterns.core.sql_faults import expression_fault, query_columns, query_fault
 
 COLUMNS = {
@@ -152,8 +153,8 @@ def test_a_wrong_query_is_told(sql):
 
 def test_columns_of_a_query_are_known_where_they_have_names():
     """By aliases, columns and a star over one table; an expression without a name is named by Spark."""
-    assert query_columns("SELECT day, count(*) AS n FROM {rows} GROUP BY day", TABLES) == ["day", "n"]
-    assert query_columns("SELECT *, 1 AS x FROM {users}", TABLES) == ["id", "login", "x"]
+    assert query_columns("SELECT day, count(*) AS n FROM {rows} GROUP BY day", TABLES) == {"day": None, "n": None}
+    assert list(query_columns("SELECT *, 1 AS x FROM {users}", TABLES) or ()) == ["id", "login", "x"]
     assert query_columns("SELECT count(*) FROM {rows}", TABLES) is None
     assert query_columns("SELECT * FROM {earlier}", TABLES) is None
 
@@ -232,6 +233,30 @@ def test_what_is_told_is_refused_by_spark_too(spark, frames):
 def _is_formatted(sql):
     """Whether the braces of a query stand for names that there are."""
     return {*re.findall(r"\{(\w*)\}?", sql)} <= {*TABLES, "day_of_run"} and sql.count("{") == sql.count("}")
+
+
+@pytest.mark.spark
+def test_where_an_engine_runs_spark_judges_what_is_left(spark):
+    """Types, and columns behind an expression; an unknown column may be one that nobody declared."""
+    wrong = {
+        "SELECT day + name AS x FROM {rows}": "DATATYPE_MISMATCH",
+        "SELECT place.citty FROM {rows}": "FIELD_NOT_FOUND",
+        "SELECT name, count(*) AS n FROM {rows}": "MISSING_GROUP_BY",
+    }
+    for sql, said in wrong.items():
+        assert query_fault(sql, TABLES) == ""
+        with analysed_by(spark):
+            assert f"is refused by Spark: [{said}" in query_fault(sql, TABLES)
+    with analysed_by(spark):
+        assert query_columns("SELECT day, count(*) AS n FROM {rows} GROUP BY day", TABLES) == {
+            "day": "date",
+            "n": "bigint",
+        }
+        assert [sql for sql in QUERIES if query_fault(sql, TABLES)] == []
+        assert [sql for sql in EXPRESSIONS if expression_fault(sql, COLUMNS, "predicate")] == []
+        assert "refused by Spark: [DATATYPE_MISMATCH" in expression_fault("upper(name)", COLUMNS, "predicate")
+        assert expression_fault("raw LIKE 'x%'", {**COLUMNS, "raw": None}, "predicate") == ""
+        assert query_fault("SELECT anything FROM {earlier}", TABLES) == ""
 
 
 @pytest.mark.spark

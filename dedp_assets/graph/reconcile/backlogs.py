@@ -1,4 +1,4 @@
-"""Backlogs: many partitions of a table that one run computes, each with a commit and a verdict of its own.
+"""Backlogs: many partitions in one run, each with a separate commit and verdict.
 
 A run costs seconds before its first partition. So of a table with more than a week of stale partitions, as at a first
 load or after a change of its code, a run takes a month of them; each is committed, refused or failed by itself. What a
@@ -27,7 +27,7 @@ _FEW, _MOST = 7, 31
 
 
 def following(runs: Runs, key: str) -> str:
-    """Return the key after a partition that the same run may compute; empty without such a key."""
+    """Return the key after a partition, if one run may compute both; otherwise empty."""
     partitions = runs.partitions
     if not key or runs.at_once or not isinstance(partitions, dg.TimeWindowPartitionsDefinition):
         return ""
@@ -35,7 +35,7 @@ def following(runs: Runs, key: str) -> str:
 
 
 def spans(keys: Sequence[str], partitions: dg.TimeWindowPartitionsDefinition) -> list[list[str]]:
-    """Divide partition keys, in order, into those of each run: neighbours share one if the keys are a backlog."""
+    """Divide partition keys, in order, into runs; in a backlog, neighbours share a run."""
     found: list[list[str]] = []
     for key in keys:
         last = found[-1] if found else []
@@ -64,7 +64,7 @@ class Backlogs:
         return bool(self._open)
 
     def run_of(self, want: Want, tables: Sequence[str], asks: Sequence[Ask]) -> int | None:
-        """Return the place of the run that a partition joins; ``None`` for a run of its own."""
+        """Return the place of the run that a partition joins; ``None`` for a separate run."""
         place = self._open.get(want.named)
         if place is None:
             return None

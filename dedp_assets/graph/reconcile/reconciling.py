@@ -208,7 +208,7 @@ class _Plan:
         self.gaps += [Gap(table, want.key, state, shown, runs.given_up) for table in left]
 
     def _ask(self, want: Want, computed: tuple[str, ...], runs: Tried, joined: int | None) -> None:
-        """Add a partition to a run, or a run of its own to the requests."""
+        """Add a partition to a requested run, or a separate run to the requests."""
         if joined is not None:
             self.asks[joined] = replace(self.asks[joined], more=(*self.asks[joined].more, want))
         elif self.mine(want):

@@ -152,7 +152,7 @@ def goal_of(tags: Mapping[str, str], table: str, key: str) -> str | None:
 
 
 def is_backlog(tags: Mapping[str, str]) -> bool:
-    """Return whether a run was requested for several partitions, of which each is asked for alone after a failure."""
+    """Return whether a run was requested for several partitions, with a goal for each."""
     return _FURTHER in tags
 
 

@@ -33,7 +33,7 @@ _FIRST_CENTURY = 2000
 
 @dataclass(frozen=True)
 class Reading:
-    """A date pattern and the texts that it reads.
+    """A date pattern and the texts of the pattern.
 
     Attributes:
         pattern: Spark's date pattern.
@@ -59,14 +59,14 @@ class Reading:
 
 @cache
 def readings() -> tuple[Reading, ...]:
-    """Return every reading but those of ISO 8601, which no pattern has to name; patterns of fixed digits come first."""
+    """Return every reading except ISO 8601; patterns of fixed digits come first."""
     whole = ("yyyy-MM-dd", "yyyy-MM-dd HH:mm:ss", "yyyy-MM-dd'T'HH:mm:ss", "yyyy-MM-dd HH:mm:ss.SSS")
     found = [_reading(f"{day}{time}") for time in _TIMES for day in _DAYS]
     return tuple(each for each in found if each.pattern not in whole)
 
 
 def readings_of(texts: Counter[str], share: float) -> list[Reading]:
-    """Return the readings of a share of texts, which are one reading if several read each text as the same time.
+    """Return the readings of a share of texts; one reading if all read each text as the same time.
 
     Args:
         texts: texts, and how often each is there.

@@ -39,7 +39,7 @@ class DeliveredFile:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Sign of a complete delivery: a marker, or files that rest; and the files that do not belong to it.
+    """Sign of a complete delivery, a marker or files that rest, and names that are no data.
 
     Attributes:
         marker: name of the file that the producer puts beside the data files at the end.

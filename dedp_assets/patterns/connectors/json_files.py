@@ -101,7 +101,7 @@ class _Scanner:
         return self._text[self._at : self._at + 1]
 
     def _takes(self, sign: str) -> bool:
-        """Go on behind a sign, if it comes next."""
+        """Go on behind a sign, if the sign comes next."""
         taken = self._next() == sign
         self._at += taken
         return taken

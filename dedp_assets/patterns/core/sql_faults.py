@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.extras import optional
+from dedp_assets.patterns.core.sql_analysis import analysed_columns, analysis_fault
 from dedp_assets.patterns.core.sql_names import Tables, expressions, sources_of, unknown_column, unknown_function
 
 __all__ = ["Kind", "expression_fault", "query_columns", "query_fault"]
@@ -55,7 +56,8 @@ def query_fault(sql: str, tables: Tables) -> str:
     for tree in filter(None, statements):
         if type(tree).__name__ in _CHANGES:
             return f"must be a query, not {type(tree).__name__.upper()}"
-        return _of_braces(tree, tables) or unknown_function(text, tree) or unknown_column(tree, tables)
+        found = _of_braces(tree, tables) or unknown_function(text, tree) or unknown_column(tree, tables)
+        return found or analysis_fault(sql, tables)
     return ""
 
 
@@ -69,8 +71,13 @@ def _of_braces(tree: Any, tables: Tables) -> str:  # noqa: ANN401 - sqlglot's tr
     return ""
 
 
-def query_columns(sql: str, tables: Tables) -> list[str] | None:
-    """Return the column names of a sound query; ``None`` where only Spark knows the names."""
+def query_columns(sql: str, tables: Tables) -> Mapping[str, str | None] | None:
+    """Return the columns of a sound query, with types by Spark; ``None`` without names for all."""
+    named = analysed_columns(sql, tables) or _named(sql, tables)
+    return named if isinstance(named, dict) or named is None else dict.fromkeys(named)
+
+
+def _named(sql: str, tables: Tables) -> list[str] | None:
     try:
         (tree,) = _parsed(_unbraced(sql, tables))
     except (ConfigError, ValueError):
@@ -106,8 +113,10 @@ def expression_fault(sql: str, columns: Collection[str] | None, kind: Kind = "va
     text = _respelt(f"{_SELECT}{sql}{_PROBE}")
     try:
         (tree,) = _parsed(text)
-    except (ConfigError, ValueError) as error:
+    except ConfigError as error:
         return str(error)
+    except ValueError:
+        return f"must be one expression, not {sql.strip()}"
     if tree is None:
         return ""
     exp = expressions()
@@ -117,7 +126,10 @@ def expression_fault(sql: str, columns: Collection[str] | None, kind: Kind = "va
     if not isinstance(node, exp.Alias):
         return "must have no comment at its end"
     found = unknown_function(text, tree) or (unknown_column(tree, {}, columns) if columns else "")
-    return found or _RULES[kind](node.this) or (_of_type(node.this, columns) if kind == "predicate" else "")
+    found = found or _RULES[kind](node.this) or (_of_type(node.this, columns) if kind == "predicate" else "")
+    plain = sql.replace("{", "{{").replace("}", "}}")
+    asked = f"if({plain}, true, false)" if kind == "predicate" else plain
+    return found or analysis_fault(f"{_SELECT}{asked} FROM {{rows}}", {"rows": columns})
 
 
 def _parsed(text: str) -> list[Any]:
