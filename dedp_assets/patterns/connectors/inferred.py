@@ -23,7 +23,6 @@ _HALF, _SOME = 0.5, 3
 _KEPT, _FIELDS, _DEEPEST = 1_000, 100, 20
 _INTEGER, _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,18})"), re.compile(r"-?[0-9]+")
 _DECIMAL = re.compile(r"-?(?:(?:0|[1-9][0-9]*)[.][0-9]*|[.][0-9]+|(?:0|[1-9][0-9]*)(?=[eE]))(?:[eE][+-]?[0-9]+)?")
-_COMMA, _GROUPED = re.compile(r"-?[0-9]*,[0-9]+"), re.compile(r"-?[0-9]{1,3}(?:[, '][0-9]{3})+(?:[.][0-9]*)?")
 _LEADING = re.compile(r"[+-]?0[0-9]+(?:\.[0-9]*)?|\+[0-9.]+")
 _DATE = re.compile(r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _OFFSET = "(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)?"
@@ -40,8 +39,9 @@ _NUMBERS_OF_TIME = {
 
 _TEXTS_OF_NUMBERS = {
     _WHOLE: "whole numbers of more than 64 bits",
-    _GROUPED: "numbers with signs between thousands: deliver them without",
-    _COMMA: "numbers with a decimal comma: state decimal: ',' in the format",
+    re.compile(r"-?[0-9]{1,3}(?:[, '][0-9]{3})*(?:[.][0-9]*)?"): "numbers with signs between thousands",
+    re.compile(r"-?[0-9]*(?:,[0-9]+)?"): "numbers with a decimal comma: state decimal: ',' in the format",
+    re.compile(r"-?[0-9]{1,3}(?:[.][0-9]{3})*(?:,[0-9]*)?"): "numbers with points between thousands",
 }
 """Shape of texts -> what they are, where they are no numbers to the conversion."""
 
