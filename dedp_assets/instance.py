@@ -15,7 +15,7 @@ import yaml
 
 from dedp_assets.graph.catalogue.selections import checks_of
 from dedp_assets.graph.run.failures import BEYOND_APPROVAL, failure_told, step_failures
-from dedp_assets.graph.run.run_tags import CAUSE, process_of, refusals, running_process_of
+from dedp_assets.graph.run.run_tags import CAUSE, partitions_named, process_of, refusals, running_process_of
 from dedp_assets.inprocess import execute
 from dedp_assets.patterns.delta import Commit, Ledger
 from dedp_assets.project import project
@@ -236,7 +236,7 @@ class Platform:
             checks=checks_of(self.definitions.resolve_asset_graph(), selection),
         )
         failures = [event for event in events if event.is_step_failure]
-        return Ended(named, partition, tags.get(CAUSE, "manual"), failure_told(failures))
+        return Ended(named, partition or partitions_named(tags), tags.get(CAUSE, "manual"), failure_told(failures))
 
     def _node(self, table: str) -> Any:  # noqa: ANN401 - Dagster does not export the type
         return self.definitions.resolve_asset_graph().get(dg.AssetKey(table.split("/")))

@@ -29,6 +29,7 @@ __all__ = [
     "is_backlog",
     "is_forced",
     "keys_of",
+    "partitions_named",
     "process_of",
     "provenance_of",
     "ran_by",
@@ -149,6 +150,11 @@ def goal_of(tags: Mapping[str, str], table: str, key: str) -> str | None:
         return goal.partition("~")[0]
     further: dict[str, str] = json.loads(tags.get(_FURTHER, "{}")) if asked.startswith(f"{table}:") else {}
     return further.get(key)
+
+
+def partitions_named(tags: Mapping[str, str]) -> str:
+    """Return the partition of a run, or the first and the last one of a range, in words; empty without partitions."""
+    return tags.get(_PARTITION) or " to ".join(tags[end] for end in (_FIRST, _LAST) if tags.get(end))
 
 
 def is_backlog(tags: Mapping[str, str]) -> bool:
