@@ -26,7 +26,15 @@ from dedp_assets.patterns.core.exact import exact, is_scalar, safe_cast
 from dedp_assets.patterns.core.json_records import Looked, Nested, look_at, look_at_texts
 from dedp_assets.patterns.core.names import RESERVED, identifier, select_list
 from dedp_assets.patterns.core.rows import quoted
-from dedp_assets.patterns.core.sql_types import is_nested, nullable, parsed_schema, parsed_type, same_type, spelled, with_texts
+from dedp_assets.patterns.core.sql_types import (
+    is_nested,
+    nullable,
+    parsed_schema,
+    parsed_type,
+    same_type,
+    spelled,
+    with_texts,
+)
 
 __all__ = ["exact", "MISFITS", "SYNTAX", "convert_columns", "convert_json", "safe_cast", "texts_of"]
 
