@@ -266,7 +266,7 @@ def test_a_long_name_is_cut():
         ("ada@example.org", "aaa@aaaaaaa.aaa"),
         ("10.0.0.1", "99.9.9.9"),
         ("Größe 7 ☃", "aaaaa 9 ☃"),
-        ({"mail": "ada@x.org"}, '{"aaaa":"aaa@a.aaa"}'),
+        ({"mail": "ada@x.org"}, '{"aaaa": "aaa@a.aaa"}'),
         ("x" * 99, "a" * 40),
         (None, ""),
     ],

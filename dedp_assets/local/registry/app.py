@@ -22,11 +22,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dedp_assets.patterns.core.strict_json import parse_json
 from dedp_assets.local.loopback import HOSTS
 from dedp_assets.local.registry.schemas import KINDS, Content, RegistryError, Version, content_of, number_of
 from dedp_assets.local.registry.store import FileStore, PostgresStore, Store
 from dedp_assets.local.registry.subjects import EVERYTHING, Judge, Subjects, qualified
+from dedp_assets.patterns.core.strict_json import parse_json
 from dedp_assets.resources.registry import FOLDER
 
 __all__ = ["FOLDER", "application", "serve"]

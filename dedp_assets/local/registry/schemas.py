@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from dedp_assets.patterns.core.strict_json import parse_json
 from dedp_assets.patterns.connectors.schema_references import Reference, Referred, self_contained
+from dedp_assets.patterns.core.strict_json import parse_json
 
 __all__ = [
     "KINDS",

@@ -1,8 +1,8 @@
-"""Records of CSV: a reader that knows where a record ends, and why a line is no record.
+r"""Records of CSV: a reader that knows where a record ends, and why a line is no record.
 
 Python's ``csv`` reads other records than the formats here declare: its escape counts outside of quotes, too, so that
-``C:\\temp`` loses a character; a carriage return within a value is an error, as is a value of 128 KiB; and after an error
-the place is lost. A quote that does not begin a value is text for both.
+``C:\temp`` loses a character; a carriage return within a value is an error, and so is a value of 128 KiB. A quote that
+does not begin a value is text for both.
 """
 
 from __future__ import annotations
@@ -67,23 +67,39 @@ def records_of(lines: Iterable[str], made: Csv, *, name: str = "the file") -> It
     """
     rest, number = _between(lines, made.skip_first, made.skip_last), 1 + made.skip_first
     for line in rest:
-        held, size = [line], len(line)
-
-        def more(held: list[str] = held) -> str | None:
-            nonlocal size
-            following = next(rest, None) if made.multiline else None
-            if following is not None:
-                held.append(following)
-                size += len(following)
-                if size > LONGEST_LINE:
-                    raise ContractError(f"{name} has a record of more than {LONGEST_LINE >> 20} MiB in line {number}: {OPEN}")
-            return following
-
+        held = _Held([line], rest if made.multiline else iter(()), f"{name} has a record in line {number}")
         try:
-            yield CsvRecord(number, held, _values(line, more, made))
+            yield CsvRecord(number, held.lines, _values(line, held.more, made))
         except _Misread:
-            yield CsvRecord(number, held, (), OPEN)
-        number += len(held)
+            yield CsvRecord(number, held.lines, (), OPEN)
+        number += len(held.lines)
+
+
+@dataclass(slots=True)
+class _Held:
+    """The lines of the record that is read.
+
+    Attributes:
+        lines: the lines.
+        rest: lines that may belong to the record.
+        where: beginning of the sentence about a record that is too long.
+        size: characters of the lines.
+    """
+
+    lines: list[str]
+    rest: Iterator[str]
+    where: str
+    size: int = 0
+
+    def more(self) -> str | None:
+        """Take a further line."""
+        following = next(self.rest, None)
+        if following is not None:
+            self.lines.append(following)
+            self.size += len(following)
+        if self.size > LONGEST_LINE:
+            raise ContractError(f"{self.where} of more than {LONGEST_LINE >> 20} MiB: {OPEN}")
+        return following
 
 
 def _between(lines: Iterable[str], first: int, last: int) -> Iterator[str]:

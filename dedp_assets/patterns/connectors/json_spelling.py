@@ -12,7 +12,18 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Text", "of_bytes", "of_clock", "of_date", "of_double", "of_float", "of_null", "of_string", "of_times", "of_truth"]
+__all__ = [
+    "Text",
+    "of_bytes",
+    "of_clock",
+    "of_date",
+    "of_double",
+    "of_float",
+    "of_null",
+    "of_string",
+    "of_times",
+    "of_truth",
+]
 
 Text = Callable[[Any], str]
 """Writer of a value as JSON."""

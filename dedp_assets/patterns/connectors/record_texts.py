@@ -105,7 +105,7 @@ def as_records(rows: DataFrame, made: Format, naming: Naming) -> DataFrame:
 
 def _of_json(record: str, naming: Naming) -> _Found:
     """Return a record of JSON; a record with a fault stays as landed, and shows the fault later."""
-    members, fault, repeats = members_of(record)
+    members, fault, repeats = members_of(record, "marked" if naming.called else "texts")
     if fault:
         return _Found(record)
     names = naming.renamed(list(members))

@@ -31,7 +31,19 @@ import re
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.rows import quoted
 
-__all__ = ["DAY", "EPOCHS", "INTEGERS", "LONGEST_NUMBER", "NUMBER", "OFFSET", "SPECIAL", "TIME", "exact", "is_scalar", "safe_cast"]
+__all__ = [
+    "DAY",
+    "EPOCHS",
+    "INTEGERS",
+    "LONGEST_NUMBER",
+    "NUMBER",
+    "OFFSET",
+    "SPECIAL",
+    "TIME",
+    "exact",
+    "is_scalar",
+    "safe_cast",
+]
 
 NUMBER = "[+-]?(?:(?:0|[1-9][0-9]*+)(?:[.][0-9]*+)?|[.][0-9]++)(?:[eE][+-]?[0-9]++)?"
 """Grammar of numbers with a fraction or an exponent, as a regular expression: JSON's, and that of databases."""
@@ -80,8 +92,6 @@ def exact(text: str, kind: str, *, pattern: str = "", special: bool = False) -> 
     name = kind.strip().upper()
     if pattern:
         return _moment_of(text, name, pattern)
-    if special and name in _FLOATS:
-        return f"if({text} IN ({', '.join(map(quoted, SPECIAL))}), CAST({text} AS {name}), {_floating(text, name)})"
     if name == "STRING":
         return text
     if name in INTEGERS:
@@ -89,9 +99,7 @@ def exact(text: str, kind: str, *, pattern: str = "", special: bool = False) -> 
     if decimal := _DECIMAL.fullmatch(name):
         return _decimal(text, int(decimal[1] or 10), int(decimal[2] or 0))
     if name in _FLOATS:
-        return _floating(text, name)
-    if name == "BOOLEAN":
-        return f"CASE {text} WHEN 'true' THEN true WHEN 'false' THEN false END"
+        return _floating(text, name, special=special)
     return _other(text, name)
 
 
@@ -118,6 +126,8 @@ def _moment_of(text: str, name: str, pattern: str) -> str:
 
 
 def _other(text: str, name: str) -> str:
+    if name == "BOOLEAN":
+        return f"CASE {text} WHEN 'true' THEN true WHEN 'false' THEN false END"
     if name == "DATE":
         return f"if({_is(text, DAY)}, try_cast({text} AS DATE), NULL)"
     if name in _MOMENTS:
@@ -143,11 +153,12 @@ def _other(text: str, name: str) -> str:
     )
 
 
-def _floating(text: str, name: str) -> str:
+def _floating(text: str, name: str, *, special: bool) -> str:
     value = f"try_cast({text} AS {name})"
     finite = f"abs({value}) < CAST('Infinity' AS {name})"
     vanished = f"{value} = 0 AND {text} RLIKE '^[-+0.]*[1-9]'"
-    return f"if({_is(text, NUMBER)}, if({finite} AND NOT ({vanished}), {value}, NULL), NULL)"
+    number = f"if({_is(text, NUMBER)}, if({finite} AND NOT ({vanished}), {value}, NULL), NULL)"
+    return f"if({text} IN ({', '.join(map(quoted, SPECIAL))}), {value}, {number})" if special else number
 
 
 def _decimal(text: str, precision: int, scale: int) -> str:

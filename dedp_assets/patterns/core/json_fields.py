@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from dedp_assets.patterns.core.field_census import MOST_FIELDS, Declared, FieldCensus, FieldFigures, joined
-from dedp_assets.patterns.core.strict_json import Fraction, Whole, parse_json, written
+from dedp_assets.patterns.core.strict_json import Fraction, Numbers, Whole, parse_json, written
 
 __all__ = ["census_of", "undeclared"]
 
@@ -16,14 +18,17 @@ _HELD = 10 * MOST_FIELDS
 _LONGEST_NAME, _LONGEST_SAMPLE = 100, 40
 _TYPES = {
     str: "string",
+    int: "integer",
     Whole: "integer",
+    float: "number",
     Fraction: "number",
     bool: "boolean",
     dict: "object",
     list: "array",
     type(None): "null",
 }
-_LARGEST, _DIGITS = 2**63, 18
+_LARGEST = 2**63
+_FORMS: Sequence[Numbers] = ("values", "marked")
 
 
 def census_of(texts: Iterable[str | None], declared: Declared) -> FieldCensus:
@@ -52,8 +57,11 @@ def undeclared(text: str | None, declared: Declared) -> dict[str, str] | None:
 
     A string is its characters; a number is as written; objects and lists are JSON without blanks.
     """
-    found = _strange(_object(text), declared) if text is not None else ()
-    return {path: value if isinstance(value, str) else written(value) for path, value in found} or None
+    found = _object(text) if text is not None else None
+    if next(_strange(found, declared), None) is None:
+        return None
+    marked = _strange(parse_json(str(text), numbers="marked"), declared)
+    return {path: value if isinstance(value, str) else written(value) for path, value in marked}
 
 
 @dataclass(slots=True)
@@ -212,24 +220,23 @@ def _strange(value: Any, declared: Declared, path: str = "") -> Iterator[tuple[s
 
 
 def _object(text: str) -> dict[str, Any] | None:
-    """Parse a JSON object, numbers as written.
+    """Parse a JSON object.
 
     ``None`` for any other text.
     """
-    try:
-        found = parse_json(text, as_written=True)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
+    # A number that Python cannot hold is one for JSON: then numbers stay texts.
+    for numbers in _FORMS:
+        with suppress(ValueError):
+            found = parse_json(text, numbers=numbers)
+            return found if isinstance(found, dict) else None
+    return None
 
 
 def _kind(value: Any) -> str:  # noqa: ANN401 - any JSON
     kind = _TYPES[type(value)]
-    # Python reads no number of thousands of digits.
-    is_long = kind == "integer" and len(value) > _DIGITS
-    return "number" if is_long and (len(value) > 2 * _DIGITS or not -_LARGEST <= int(value) < _LARGEST) else kind
+    return "number" if kind == "integer" and not (isinstance(value, int) and -_LARGEST <= value < _LARGEST) else kind
 
 
 def _shape(value: Any) -> str:  # noqa: ANN401 - any JSON
-    text = value if isinstance(value, str) else written(value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return "".join("9" if c.isdigit() else "a" if c.isalpha() else c for c in text[:_LONGEST_SAMPLE])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
@@ -14,6 +14,7 @@ from dedp_assets.patterns.core.sql_types import is_nested, spelled
 from dedp_assets.patterns.core.strict_json import (
     Fraction,
     HalfCharacter,
+    Numbers,
     RepeatedMember,
     Repeating,
     Whole,
@@ -27,8 +28,7 @@ _PLAIN = frozenset({str, Whole, Fraction, type(None)})
 _BLANK = " \t\n\x0b\f\r"
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
+class Looked(NamedTuple):
     """A JSON record, as its columns are made of it.
 
     Attributes:
@@ -114,18 +114,20 @@ def look_at(record: str | None, names: Sequence[str], nested: Mapping[str, Neste
         >>> look_at('{"id": 1.50, "tags": ["a"]}', ["id", "tag"], {})
         Looked(fault='', texts=['1.50', None], nested=[], misfits=[])
     """
-    members, fault, repeats = members_of(record)
-    if fault:
-        return Looked(fault)
+    members, fault, repeats = members_of(record, "marked" if nested else "texts")
     values = list(map(members.get, names))
-    texts = values if _PLAIN.issuperset(map(type, values)) else list(map(text_of, values))
-    misfits = list[str]()
+    if not _PLAIN.issuperset(map(type, values)):
+        members = members if nested else members_of(record, "marked")[0]
+        values = [text_of(members.get(name)) for name in names]
+    if not nested and not repeats:
+        return Looked(fault, values)
+    misfits: list[str] = []
     found = [each.column(members.get(name), name, misfits) for name, each in nested.items()]
     if misfits:
-        texts += [text_of(members.get(name)) for name in nested]
+        values += [text_of(members.get(name)) for name in nested]
     elif repeats:
         misfits.append("a key is there twice")
-    return Looked("", texts, found, misfits)
+    return Looked(fault, values, found, misfits)
 
 
 def look_at_texts(texts: Sequence[str | None], nested: Mapping[str, Nested]) -> Looked:
@@ -135,10 +137,11 @@ def look_at_texts(texts: Sequence[str | None], nested: Mapping[str, Nested]) -> 
         texts: one for each nested column, in order.
         nested: name -> conversion of each column.
     """
-    misfits, found = list[str](), list[Any]()
+    misfits: list[str] = []
+    found = []
     for text, (name, each) in zip(texts, nested.items(), strict=True):
         try:
-            value = None if text is None else parse_json(text, as_written=True, repeated=True)
+            value = None if text is None else parse_json(text, numbers="marked", repeated=True)
         except ValueError:
             value = None
             misfits.append(f"{name} is not a {spelled(each.kind)}")
@@ -146,14 +149,18 @@ def look_at_texts(texts: Sequence[str | None], nested: Mapping[str, Nested]) -> 
     return Looked(nested=found, misfits=misfits)
 
 
-def members_of(record: str | None) -> tuple[dict[str, Any], str, bool]:
-    """Return the members of a JSON object, numbers as written, and the fault of the record as a whole.
+def members_of(record: str | None, numbers: Numbers) -> tuple[dict[str, Any], str, bool]:
+    """Return the members of a JSON object, and the fault of the record as a whole.
+
+    Args:
+        record: the text.
+        numbers: form of numbers.
 
     Returns:
         The members, without a fault; the fault; and whether an object inside of a member is a :class:`Repeating`.
     """
     try:
-        found, repeats = _parsed(record or "")
+        found, repeats = _parsed(record or "", numbers)
     except HalfCharacter:
         return {}, "half of a surrogate pair", False
     except ValueError:
@@ -163,12 +170,12 @@ def members_of(record: str | None) -> tuple[dict[str, Any], str, bool]:
     return (found, "", repeats) if isinstance(found, dict) else ({}, "not a JSON object", False)
 
 
-def _parsed(record: str) -> tuple[Any, bool]:
+def _parsed(record: str, numbers: Numbers) -> tuple[Any, bool]:
     """Return a JSON value, and whether an object has repeated members."""
     try:
-        return parse_json(record, as_written=True), False
+        return parse_json(record, numbers=numbers), False
     except RepeatedMember:
-        return parse_json(record, as_written=True, repeated=True), True
+        return parse_json(record, numbers=numbers, repeated=True), True
 
 
 def text_of(value: Any) -> str | None:  # noqa: ANN401 - JSON
@@ -180,7 +187,7 @@ def _fault_of(record: str | None) -> str:
     if record is not None and not record.strip(_BLANK):
         return "blank line"
     try:
-        several = parse_json(f"[{record}]", as_written=True, repeated=True)
+        several = parse_json(f"[{record}]", numbers="marked", repeated=True)
     except ValueError:
         several = ()
     return "more than one JSON value" if len(several) > 1 else "malformed JSON"

@@ -34,7 +34,7 @@ class ColumnProfile:
 
     Attributes:
         column: name of the column; ``address.city`` for a field of a struct.
-        type: Spark SQL type in capitals.
+        type: Spark SQL type in capitals, of a STRUCT without the fields, which are columns of the profile themselves.
         rows: all rows.
         nulls: rows without a value; a field of a NULL struct has none.
         nans: NaN values of a floating point column.
@@ -70,7 +70,7 @@ class ColumnProfile:
     shapes: bytes = field(default=b"", repr=False)
 
     def __add__(self, other: ColumnProfile) -> ColumnProfile:
-        if (self.column, self.type) != (other.column, other.type):
+        if self.column != other.column or not self.is_of_type(other):
             raise ConfigError(
                 f"profiles of {self.column} {self.type} and {other.column} {other.type} must be of one column and type"
             )
@@ -78,6 +78,7 @@ class ColumnProfile:
         high = [each for each in (self.maximum, other.maximum) if each is not None]
         return replace(
             self,
+            type=max(self.type, other.type, key=len),
             **{name: getattr(self, name) + getattr(other, name) for name in _COUNTS},
             minimum=min(low, key=self._order, default=None),
             maximum=max(high, key=self._order, default=None),
@@ -88,6 +89,11 @@ class ColumnProfile:
             values=_merged(datasketches.frequent_strings_sketch, self.values, other.values),
             shapes=_merged(datasketches.frequent_strings_sketch, self.shapes, other.shapes),
         )
+
+    def is_of_type(self, other: ColumnProfile) -> bool:
+        """Return whether two states are of one type; earlier releases kept ``ARRAY`` of an ``ARRAY<INT>``."""
+        short, long = sorted((self.type, other.type), key=len)
+        return short == long or long.startswith(f"{short}<")
 
     @property
     def is_sampled(self) -> bool:

@@ -23,7 +23,7 @@ def distribution_measurements(
     found = {}
     for name, state in profile.columns.items():
         earlier = [each.columns[name] for each in history if name in each.columns]
-        same = [each for each in earlier if each.type == state.type]
+        same = [each for each in earlier if each.is_of_type(state)]
         if too_little(state, same, rules):
             continue  # the other figures of the column say so
         if drift := _drift(state, reduce(ColumnProfile.__add__, same), rules):

@@ -87,12 +87,13 @@ def schema_measurement(
     profile: Profile, history: Sequence[Profile], now: datetime, table: str, partition: str
 ) -> Measurement:
     """Measure the differences of the columns and types from the newest earlier profile."""
-    before = {name: state.type for name, state in history[-1].columns.items()} if history else {}
-    after = {name: state.type for name, state in profile.columns.items()}
-    changes = [f"{name} {after[name]} was added" for name in after if name not in before]
-    changes += [f"{name} {before[name]} was removed" for name in before if name not in after]
+    before, after = history[-1].columns if history else {}, profile.columns
+    changes = [f"{name} {after[name].type} was added" for name in after if name not in before]
+    changes += [f"{name} {before[name].type} was removed" for name in before if name not in after]
     changes += [
-        f"{name} is {after[name]}, was {before[name]}" for name in after if before.get(name, after[name]) != after[name]
+        f"{name} is {after[name].type}, was {before[name].type}"
+        for name in after
+        if name in before and not after[name].is_of_type(before[name])
     ]
     if not history:
         none = "no earlier profile to compare the columns with"
@@ -117,7 +118,7 @@ def column_measurements(
     """Measure each column that earlier profiles have with the same type."""
     for name, state in profile.columns.items():
         earlier = [each.columns[name] for each in history if name in each.columns]
-        same = [each for each in earlier if each.type == state.type]
+        same = [each for each in earlier if each.is_of_type(state)]
         if earlier and not same:
             continue  # the schema says so
         lacking = too_little(state, same, rules)
@@ -261,7 +262,7 @@ def _unsupported(state: ColumnProfile, rule: ProposedRule) -> str:
             state.minimum is None or state.type.startswith(("STRING", "VARCHAR", "CHAR")),
             "it has no bounds that order numbers or times",
         ),
-        "length": (state.shortest is None or state.type in ("ARRAY", "MAP"), "it has no length"),
+        "length": (state.shortest is None or state.type.startswith(("ARRAY", "MAP")), "it has no length"),
     }
     refused, why = reasons[rule]
     return why if refused else ""
