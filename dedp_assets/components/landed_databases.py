@@ -24,6 +24,7 @@ from dedp_assets.graph.declare import (
     Target,
     lake_table,
 )
+from dedp_assets.graph.run.history import last_code
 from dedp_assets.graph.run.landings import LANDING_FIGURES
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import NotReady
@@ -120,7 +121,7 @@ class TableLoad(Load):
             "20 * * * *",
             ask=_asking(self.landed, self.spec.name, name),
             description=f"Each hour, the windows of {self.database.table} that are over and not loaded, and the one "
-            "before each, for rows that became visible late.",
+            "before each, for rows that became visible late; and those that another declaration loaded.",
             name=name,
         )
 
@@ -151,9 +152,12 @@ def _asking(landed: Landed, bronze: str, name: str) -> Callable[..., Any]:
             lookback=1,
             key_format=key_format,
         )
+        loaded = last_code(lake.ledger(bronze), column)
+        outdated = [key for key, code in sorted(loaded.items()) if code != landed.landed_version]
+        keys = [*plan.partitions, *(key for key in outdated if key not in plan.partitions)]
         # A window that is refused is requested again once in the length of a window.
         run_key = f"{bronze}:{{}}@{now.strftime(key_format)}"
-        return [dg.RunRequest(run_key=run_key.format(k), partition_key=k) for k in plan.partitions[:_MOST_AT_ONCE]]
+        return [dg.RunRequest(run_key=run_key.format(k), partition_key=k) for k in keys[:_MOST_AT_ONCE]]
 
     due.__name__ = name
     return due

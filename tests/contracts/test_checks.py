@@ -16,7 +16,6 @@ import dagster as dg
 import pytest
 
 from dedp_assets.graph.declare import About, Inputs, OnRequest, Reads, Request, Runs, Step, lake_table
-from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Target
 from dedp_assets.resources.clock import Clock
@@ -25,7 +24,10 @@ from dedp_assets.resources.spark import SparkEngine
 from tests.contracts.test_rerun_law import WRITES, Example
 from tests.examples import tables_in
 
-pytestmark = [pytest.mark.spark, pytest.mark.budget(200, "every write of the library in runs of the graph, three times")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.budget(200, "every write of the library in runs of the graph, three times"),
+]
 WAYS = {
     "by metadata alone": {},
     "by Spark's writer or Delta's statement": {"delta.enableDeletionVectors": "true"},

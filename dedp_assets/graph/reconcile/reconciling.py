@@ -55,6 +55,7 @@ class Want:
         in_order: whether each key of the table comes after all earlier ones.
         profile: tags of the run, by which it gets its resources.
         priority: priority of the run in Dagster's queue.
+        code: version of the code and the declaration of the tables; another one is a reason for new attempts.
     """
 
     tables: tuple[str, ...]
@@ -71,6 +72,7 @@ class Want:
     in_order: bool = False
     profile: Mapping[str, str] = field(default_factory=dict)
     priority: int = 0
+    code: str = ""
 
     @property
     def request(self) -> str:
@@ -80,15 +82,20 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """The ended runs of a request: number of failures, number of successes, and the newest run's id."""
+    """The ended runs of a request by the present code: number of failures, of successes, and the newest run's id.
+
+    Attributes:
+        earlier: number of ended runs of the request by other code.
+    """
 
     failed: int = 0
     succeeded: int = 0
     last: str = ""
+    earlier: int = 0
 
     def run_key(self, request: str) -> str:
         """Return the run key of the next attempt at a request: ``request#number`` from the second on."""
-        ended = self.failed + self.succeeded
+        ended = self.failed + self.succeeded + self.earlier
         return f"{request}#{ended + 1}" if ended else request
 
     @property
@@ -123,7 +130,7 @@ def plan_requests(
     *,
     busy: Mapping[str, Collection[str]],
     refused: Callable[[str, str, str], Refusal | None],
-    tried: Callable[[Sequence[str]], Mapping[str, Tried]],
+    tried: Callable[[Mapping[str, str]], Mapping[str, Tried]],
     limit: int,
     mine: Callable[[Want], bool] = lambda _: True,
 ) -> Outcome:
@@ -133,7 +140,7 @@ def plan_requests(
         wants: what is not current, in the order of the graph.
         busy: table -> partition keys that runs in flight compute.
         refused: finds the refusal of a table, a key and a goal that still holds.
-        tried: finds the runs that have ended by the names of requests.
+        tried: finds the runs that have ended, from the names of requests with the present code of each.
         limit: most runs to ask for at once.
         mine: tells which to ask for; somebody else asks for the others.
     """
@@ -152,7 +159,9 @@ def plan_requests(
     }
     for number, want in enumerate(ordered):
         if number % _AT_ONCE == 0 and len(asks) < limit:
-            ended = tried([each.request for each in ordered[number : number + _AT_ONCE] if each.state != "waiting"])
+            ended = tried(
+                {each.request: each.code for each in ordered[number : number + _AT_ONCE] if each.state != "waiting"}
+            )
         left = tuple(table for table in want.tables if table not in refusals[number])
         runs = ended.get(want.request, Tried())
         under_way = any(want.key in held.get(table, ()) for table in left)

@@ -10,7 +10,7 @@ from typing import Any
 
 from dedp_assets.patterns.core.field_census import MOST_FIELDS, Declared, FieldCensus, FieldFigures, joined, whole
 
-__all__ = ["census_of", "undeclared"]
+__all__ = ["census_of", "json_object", "shape", "undeclared"]
 
 _HELD = 10 * MOST_FIELDS
 _LONGEST_NAME, _LONGEST_SAMPLE = 100, 40
@@ -41,7 +41,7 @@ def census_of(texts: Iterable[str | None], declared: Declared) -> FieldCensus:
     counting = _Counting(declared)
     for text in texts:
         if text is not None:
-            counting.add(_object(text))
+            counting.add(json_object(text))
     return counting.census()
 
 
@@ -52,11 +52,11 @@ def undeclared(text: str | None, declared: Declared) -> dict[str, str] | None:
 
     A string is its characters; a number is as written; objects and lists are JSON without blanks.
     """
-    value = None if text is None else _object(text)
+    value = None if text is None else json_object(text)
     if value is None or next(_strange(value, declared), None) is None:
         return None
     # Once more, with the numbers as written.
-    as_written = _object(str(text), _AS_WRITTEN) or {}
+    as_written = json_object(str(text), _AS_WRITTEN) or {}
     return {
         path: whole(value if isinstance(value, str) else _written(value))
         for path, value in _strange(as_written, declared)
@@ -111,7 +111,7 @@ class _Counting:
             return
         self._records += 1
         self._is_odd = False
-        self._object(record, self._declared, "")
+        self.json_object(record, self._declared, "")
         self._odd += self._is_odd
 
     def census(self) -> FieldCensus:
@@ -136,7 +136,7 @@ class _Counting:
         """Return the number of objects at a path."""
         return self._types[path]["object"] if path else self._records
 
-    def _object(self, value: Mapping[str, Any], declared: Declared, path: str) -> None:
+    def json_object(self, value: Mapping[str, Any], declared: Declared, path: str) -> None:
         key = (path, tuple(value), tuple(map(type, value.values())))
         layout = self._layouts.get(key)
         if layout is None:
@@ -152,7 +152,7 @@ class _Counting:
     def _nested(self, value: Any, declared: Declared, path: str) -> None:  # noqa: ANN401 - any JSON
         """Count the declared fields inside a value."""
         if isinstance(value, dict) and declared.fields is not None:
-            self._object(value, declared, path)
+            self.json_object(value, declared, path)
             return
         for suffix, inner, values in _elements(value, declared):
             types = self._types[path + suffix]
@@ -174,7 +174,7 @@ class _Counting:
             self._found[path] = Counter()
         self._found[path][_kind(value)] += 1
         if value is not None and path not in self._samples:
-            self._samples[path] = _shape(value)
+            self._samples[path] = shape(value)
 
     def _drop(self) -> None:
         """Keep the most frequent fields, so that common fields survive random names."""
@@ -235,7 +235,7 @@ def _decoder(number: Callable[[str], Any] | None = None) -> Callable[[str], Any]
 _PLAIN, _FLOATS, _AS_WRITTEN = _decoder(), _decoder(float), _decoder(_Number)
 
 
-def _object(text: str, decode: Callable[[str], Any] = _PLAIN) -> dict[str, Any] | None:
+def json_object(text: str, decode: Callable[[str], Any] = _PLAIN) -> dict[str, Any] | None:
     """Parse a JSON object.
 
     ``None`` for any other text.
@@ -246,7 +246,7 @@ def _object(text: str, decode: Callable[[str], Any] = _PLAIN) -> dict[str, Any] 
         return None
     except ValueError:
         # Python reads no integer of thousands of digits, which is a number for JSON.
-        return _object(text, _FLOATS)
+        return json_object(text, _FLOATS)
     return found if isinstance(found, dict) else None
 
 
@@ -255,7 +255,13 @@ def _kind(value: Any) -> str:  # noqa: ANN401 - any JSON
     return "number" if kind == "integer" and not -_LARGEST <= value < _LARGEST else kind
 
 
-def _shape(value: Any) -> str:  # noqa: ANN401 - any JSON
+def shape(value: Any) -> str:  # noqa: ANN401 - any JSON
+    """Mask a value: letters as ``a``, digits as ``9``, at most 40 characters.
+
+    Example:
+        >>> shape("ada@x.org, born 1815")
+        'aaa@a.aaa, aaaa 9999'
+    """
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return "".join("9" if c.isdigit() else "a" if c.isalpha() else c for c in whole(text[:_LONGEST_SAMPLE]))
 

@@ -102,6 +102,7 @@ def test_the_rows_are_computed_once(spark, addresses, make_table, batch):
 
 PROFILING = "dedp_assets.patterns.quality._profile"
 
+
 def held(table):
     """The rows of a table that may not be made yet."""
     return read_back(table) if table.ledger.exists() else []
