@@ -1,4 +1,4 @@
-"""``dedp letters``: the dead letters of every table by status and error class, and those of refused partitions."""
+"""``dedp letters``: dead letters of every table by status and class, and of refused partitions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["letters"]
 
 
 def letters(settings: Settings) -> int:
-    """Print the dead letters of every table, with counts from the tables' logs, and those of refused partitions."""
+    """Print the dead letters of every table, with counts from the tables' logs, and of refused partitions."""
     lake, console = Lake(root=str(settings.lakehouse), engine=SparkEngine()), Console(width=150)
     grid = Grid("table", "status", "error class", title="Dead letters", title_justify="left")
     for heading in ("letters", "partitions"):
@@ -34,7 +34,7 @@ def letters(settings: Settings) -> int:
 
 
 def _refused(lake: Lake) -> Grid:
-    """Return the most frequent reasons in refused partitions, each with a masked record, and the refused rows."""
+    """Return the reasons of dead letters in refused partitions, each with a masked record."""
     title = "Dead letters of refused partitions, the most frequent reasons"
     grid = Grid("table", "partition", "letters", "reason", "example", title=title, title_justify="left")
     for table, key, note in refused_letters(lake):

@@ -186,7 +186,7 @@ def _lake_table(found: Draft, records: Mapping[str, Any], chain: Chain) -> LakeT
 
 
 def _code_version(found: Draft, records: Mapping[str, Any]) -> str:
-    """Return the stated version with a digest of what decides on the rows: tables, inputs and steps."""
+    """Return the stated version with a digest of the tables, inputs and steps, which decide on the rows."""
     written = found.document.value["attributes"]
     runs = records.get("runs", Runs())
     handed = runs.order.hands_over.name if runs.order and runs.order.hands_over else ""

@@ -215,7 +215,7 @@ class Landed:
 
     @property
     def landed_version(self) -> str:
-        """Version of the reading: of the source and its format, and of the column that dates a record."""
+        """Version of the reading: of the source, of the format, and of the column that dates a record."""
         dated = self._deciding({self.stated.event_time: self.columns[self.stated.event_time]}) if self.event else {}
         named = self.header if isinstance(self.format, Csv) and not self.format.header else []
         return f"{self.stated.code_version}-{digest_of(self._read, dated, named)}"

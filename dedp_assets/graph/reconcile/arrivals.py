@@ -99,8 +99,8 @@ class Arrivals:
         unloaded = [*(key for key in news if key not in watch.loaded), *sorted(self.outdated)[:_AT_ONCE]]
         days = self._days({*touched, *self.waiting, *unloaded}, now)
         found = [landing.delivery(self.dataset, day, ends=self.ends, now=now) for day in days]
-        anew = self.rewritten | self.outdated
-        loaded = {day: watch.loaded[day].delivery for day in days if day in watch.loaded and day not in anew}
+        unread = self.rewritten | self.outdated
+        loaded = {day: watch.loaded[day].delivery for day in days if day in watch.loaded and day not in unread}
         rolled_back = watch.rolled_back.keys()
         deliveries = [each for each in found if not each.absent or each.partition in rolled_back]
         plan = plan_ready(deliveries, consumed=loaded, now=now, settle_seconds=_SETTLE_SECONDS)

@@ -87,8 +87,8 @@ class Overview:
                 news[name] = watch.poll(lake.ledger(name))
             except ContractError as error:
                 self.unreadable[name] = str(error)
-        look = partial(self._landed, landing=landing, news=news, now=now, thorough=thorough)
-        wants = [want for each in self.arrivals for want in look(each, code=versions.get(each.table.spec.name) or "")]
+        landed = partial(self._landed, landing=landing, news=news, now=now, thorough=thorough)
+        wants = [want for each in self.arrivals for want in landed(each, code=versions.get(each.table.spec.name) or "")]
         fed = fed_by(self.watches, news)
         for group in self.groups:
             readable = [

@@ -94,7 +94,7 @@ class Reconciler:
 
 
 def judges_of(table: LakeTable[...], lake: Lake) -> str:
-    """Return the digest of the present columns and gates of a table, by which a note on a refusal holds or not."""
+    """Return the digest of a table's present columns and gates; a refusal by others no longer holds."""
     return judged_by(table.declaration, [lake.ledger(spec.name) for spec in table.tables])
 
 

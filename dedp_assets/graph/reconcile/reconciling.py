@@ -82,7 +82,7 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """The ended runs of a request by the present code: number of failures, of successes, and the newest run's id.
+    """The ended runs of a request by the present code: failures, successes, and the newest run's id.
 
     Attributes:
         earlier: number of ended runs of the request by other code.

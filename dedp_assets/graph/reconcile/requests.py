@@ -145,7 +145,7 @@ def _optional(want: Want) -> dict[str, str]:
 
 
 def _refused(instance: dg.DagsterInstance, code: str, table: str, key: str, goal: str) -> Refusal | None:
-    """Return the refusal that the runs of a request, or of the table at the same goal, ended with by this code."""
+    """Return the refusal by this code of a request, or of the table at the same goal, from the runs."""
     own = [run for run in _runs(instance, {REQUEST: request_of(table, key, goal)}) if refusals(run.tags)]
     found = (run for run in [*own, *_runs(instance, refusal(table, key, goal))] if _is_by(run, code))
     run = next(found, None)

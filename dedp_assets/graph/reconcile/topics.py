@@ -21,7 +21,15 @@ __all__ = ["requested"]
 def requested(
     instance: dg.DagsterInstance, ledger: Ledger, kafka: Kafka, *, job: str, code: str = ""
 ) -> dg.SensorResult | dg.SkipReason:
-    """Request a run of the job if the topic holds unread records; again by other code, if a run was refused."""
+    """Request a run of the job if the topic holds unread records.
+
+    Args:
+        instance: where runs are recorded.
+        ledger: log of the table that takes the records.
+        kafka: the topic.
+        job: name of the job.
+        code: version of the code; what another one refused is requested again.
+    """
     table = ledger.name
     if is_running(instance, job):
         return dg.SkipReason(f"{job} is running")

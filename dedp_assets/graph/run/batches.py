@@ -232,8 +232,8 @@ def _refusal(
     named = [*read, goal_of(context.run.tags, table.name, key)]
     goals = tuple(str(goal) for goal in named if goal is not None)
     letters, stage = (error.letters, error.stage or "") if isinstance(error, AuditFailed) else ((), "")
-    told, judges = sentence(table.name, key, error), judged_by(work.declaration, [t.ledger for t in work.tables])
-    return Refusal(goals, _code_version(context, table), context.run.run_id, told, letters, stage, judges)
+    reason, judges = sentence(table.name, key, error), judged_by(work.declaration, [t.ledger for t in work.tables])
+    return Refusal(goals, _code_version(context, table), context.run.run_id, reason, letters, stage, judges)
 
 
 def _compute(context: dg.AssetExecutionContext, work: Work, step: Step) -> Did:

@@ -93,7 +93,7 @@ def _remedy(named: str, error: Exception) -> str:
 
 
 def failure(errors: Mapping[str, Exception], sentences: Mapping[str, str]) -> dg.Failure:
-    """Return the step's failure, with staging folders and dead letters of refused rows, and non-approvable audits.
+    """Return the step's failure, with the refused rows, dead letters, and non-approvable audits.
 
     Args:
         errors: partition key -> why it was refused.

@@ -50,7 +50,7 @@ class Refusal:
     judged_by: str = ""
 
     def holds(self, code_version: str | None, judges: str) -> bool:
-        """Return whether the present code, with these columns and gates, is what refused the partition.
+        """Return whether the partition was refused by the present code, columns and gates.
 
         Args:
             code_version: version of the present code.

@@ -105,7 +105,7 @@ def _checks(
     done: Mapping[str, Did],
     refused: Mapping[str, Sequence[Finding]],
 ) -> Iterator[dg.AssetCheckResult | dg.Output[None]]:
-    """Yield one result per declared check, the worst of the run's partitions, with the figures of each partition.
+    """Yield one result per declared check: the worst of the run's partitions, with all figures.
 
     Dagster waits for each declared check and takes no other. A check that judged nothing of a write warns; one of
     partitions that were not written has no result, and its last verdict stands.
@@ -143,8 +143,8 @@ def _by_check(context: dg.AssetExecutionContext, findings: Iterable[Finding]) ->
     if further:
         worst = max(further.values(), key=lambda each: (each.refuses, not each.passed))
         figures = {name: figure for each in further.values() for name, figure in each.figures.items()}
-        told = [each for each in further.values() if each.note or not each.passed]
-        note = "; ".join(each.note if each.name == _FURTHER else f"{each.name}: {each.note}" for each in told)
+        noted = [each for each in further.values() if each.note or not each.passed]
+        note = "; ".join(each.note if each.name == _FURTHER else f"{each.name}: {each.note}" for each in noted)
         yield replace(worst, name=_FURTHER, figures=figures, note=note)
 
 

@@ -1,4 +1,4 @@
-"""Digests of declarations: equal for declarations that decide the same, on any machine and in any release."""
+"""Digests of declarations: equal for the same declaration, on any machine and in any release."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class ObservedWrite:
 
     @contextmanager
     def _isolated(self) -> Iterator[None]:
-        """Run the block as work of the observer: time it, and keep its errors from the write."""
+        """Run the block as timed work of the observer, and keep errors of the block from the write."""
         started = monotonic()
         try:
             yield

@@ -11,7 +11,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed
 from dedp_assets.patterns.core.results import LetterReason
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.staging.letter_reasons import told
+from dedp_assets.patterns.delta.staging.letter_reasons import summed_up
 from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
 from dedp_assets.patterns.ingestion.full_loader import load_full
 from tests.helpers import a_run
@@ -87,7 +87,7 @@ def test_a_sentence_asks_for_the_format_of_times_and_counts_what_it_leaves_out()
         LetterReason("at is not a TIMESTAMP", 3, "such as {at: 'x'}"),
         *[LetterReason("x", 1, "such as 'y'")] * 4,
     ]
-    sentence = told(letters, of=7)
+    sentence = summed_up(letters, of=7)
     assert sentence.startswith(
         "3 of 7 dead letters: at is not a TIMESTAMP (has the column a format?), such as {at: 'x'}; "
     )

@@ -22,7 +22,7 @@ from dedp_assets.patterns.delta.commit import commits, file_exchange
 from dedp_assets.patterns.delta.handle import TableHandle
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.definition import constraints, held_types
-from dedp_assets.patterns.delta.staging.letter_reasons import DEAD, letter_reasons, told
+from dedp_assets.patterns.delta.staging.letter_reasons import DEAD, letter_reasons, summed_up
 from dedp_assets.patterns.delta.staging.row_accounting import Judged
 from dedp_assets.patterns.delta.staging.stage_files import Layout
 from dedp_assets.patterns.delta.staging.stages import Stage
@@ -123,7 +123,7 @@ def refusal(
     rows: DataFrame,
     split: Split | None = None,
 ) -> AuditFailed:
-    """Build the audit error of the staged rows, with samples of the rows at fault and the reasons of dead letters.
+    """Build the audit error of the staged rows, with samples at fault and the reasons of dead letters.
 
     Args:
         table: the table.
@@ -140,7 +140,7 @@ def refusal(
         message += f". For example {[row.asDict() for row in wrong.limit(_SAMPLES).collect()]}"
     letters = letter_reasons(table.spec, stage, split) if split and judged.account.counts.dead else ()
     if letters:
-        why = told(letters, of=judged.account.counts.dead)
+        why = summed_up(letters, of=judged.account.counts.dead)
         message += f". {why}"
         findings = tuple(
             replace(f, note=f"{f.note}. {why}") if f.refuses and DEAD in f.figures else f for f in findings

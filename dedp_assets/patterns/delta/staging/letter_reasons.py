@@ -1,4 +1,4 @@
-"""Reasons of the dead letters among refused rows: the most frequent ones, each with a masked record."""
+"""Reasons of the dead letters among refused rows, each with a masked record."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dedp_assets.patterns.core.results import LetterReason, Split
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.staging.stages import Stage
 
-__all__ = ["DEAD", "letter_reasons", "told"]
+__all__ = ["DEAD", "letter_reasons", "summed_up"]
 
 DEAD = "dead"
 """Part of a split, and figure, of the dead letters."""
@@ -50,7 +50,7 @@ def letter_reasons(spec: TableSpec, stage: Stage, split: Split) -> tuple[LetterR
     return ()
 
 
-def told(letters: Sequence[LetterReason], *, of: int) -> str:
+def summed_up(letters: Sequence[LetterReason], *, of: int) -> str:
     """Write the first reasons of dead letters as a sentence.
 
     Args:
@@ -75,7 +75,7 @@ def _reasons(
 
 
 def _masked(row: Row, why: str, texts: Sequence[str], identity: Sequence[str], spec: TableSpec) -> str:
-    """Write a record with masked values, and its place."""
+    """Write a record with masked values, and the place of the record."""
     text = next((row[name] for name in texts if row[name] is not None), "")
     record = json_object(text)
     known = {name.lower() for name in spec.columns} - {name.lower() for name in spec.personal}
