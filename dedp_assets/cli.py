@@ -101,7 +101,8 @@ def _parser() -> argparse.ArgumentParser:
     for add in (_add_cost, _add_lineage, _add_contract):
         add(commands)
     commands.add_parser(
-        "letters", help="dead letters of every table, by status and error class, without starting Spark"
+        "letters",
+        help="dead letters of every table by status and error class, and of refused partitions, without starting Spark",
     )
     alerts = commands.add_parser("alerts", help="open alerts, and messages that channels have not taken")
     alerts.add_argument("--test", action="store_true", help="send a marked test alert through each channel instead")

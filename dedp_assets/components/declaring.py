@@ -19,8 +19,9 @@ from dedp_assets.components.operations import operations
 from dedp_assets.components.sql_rules import of_audits, of_table
 from dedp_assets.components.steps import PREVIOUS, Chain, Step, computing, names_of
 from dedp_assets.graph.declare import Gates, LakeTable, Reads, Runs, lake_table
+from dedp_assets.patterns.core.digests import as_plain, digest_of
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.schema import TAGS, TableSpec
 from dedp_assets.patterns.core.suggestions import unknown
 
 __all__ = ["declare", "draft"]
@@ -191,12 +192,22 @@ def _lake_table(found: Draft, records: Mapping[str, Any], chain: Chain) -> LakeT
     if not patterns:
         raise Misfit((*ROOT, "steps"), "patterns must name the pattern at work, where only SQL and Python steps are")
     function = computing(chain, description=stated.description or spec.comment or spec.name)
+    made = {"gates": _gates(records.get("gates", Gates()), chain), "code_version": _code_version(found, records)}
     return lake_table(
         spec,
         patterns=patterns,
         beside={table: chain.patterns_beside(table) or patterns for table in found.tables[1:]},
-        **{**records, "gates": _gates(records.get("gates", Gates()), chain)},
+        **{**records, **made},
     )(function)
+
+
+def _code_version(found: Draft, records: Mapping[str, Any]) -> str:
+    """Return the stated version with a digest of the tables, inputs and steps, which decide on the rows."""
+    written = found.document.value["attributes"]
+    runs = records.get("runs", Runs())
+    handed = runs.order.hands_over.name if runs.order and runs.order.hands_over else ""
+    tables = as_plain(found.tables, without=("comment", *TAGS))
+    return f"{records['code_version']}-{digest_of(tables, as_plain([written['reads'], written['steps']]), handed)}"
 
 
 def _gates(stated: Gates, chain: Chain) -> Gates:

@@ -225,4 +225,5 @@ def job_of(landed: Landed, tables: Sequence[TableSpec]) -> Job:
         f"A delivery of {landed.dataset} and what follows from it: {bronze.name}, and {stated.table} of the same "
         "partition. Records that landed with it and belong to other partitions are brought there by the reconciler.",
         selection=" or ".join(f'key:"{each.name}"' for each in tables),
+        computes=tuple(each.name for each in tables),
     )

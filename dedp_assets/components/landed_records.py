@@ -160,6 +160,7 @@ def _worded(split: Split) -> Split:
     kind = f"if({BROKEN} IS NULL OR error_class IS NULL, error_class, 'broken line')"
     worded = {"reason": f"if(reason IS NULL, NULL, {reason})", "error_class": kind}
     rows = split.rows.selectExpr(*[f"{worded.get(c, identifier(c))} AS {identifier(c)}" for c in split.rows.columns])
-    ours = (RECORD, BROKEN, LAYOUT)
-    parts = {part: tuple(c for c in columns if c not in ours) for part, columns in split.parts.items()}
+    # The record goes along with a letter up to the stage: a refusal shows its values by the names of columns.
+    ours = {"valid": (RECORD, BROKEN, LAYOUT), "dead": (BROKEN, LAYOUT)}
+    parts = {part: tuple(c for c in columns if c not in ours[part]) for part, columns in split.parts.items()}
     return replace(split, rows=rows, parts=parts)

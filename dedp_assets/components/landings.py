@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import dagster as dg
@@ -19,7 +17,8 @@ from dedp_assets.patterns.connectors.formats import Avro, Csv, Json, JsonLines, 
 from dedp_assets.patterns.connectors.framed_values import SCHEMA_ID
 from dedp_assets.patterns.connectors.landed_files import LINES_OF_RECORD
 from dedp_assets.patterns.connectors.record_texts import BROKEN, LAYOUT, RECORD, Naming
-from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.core.digests import as_plain, digest_of
+from dedp_assets.patterns.core.schema import TAGS, Column, TableSpec
 from dedp_assets.patterns.error_management.dead_letter import LETTER
 from dedp_assets.resources.databases import Database
 
@@ -210,18 +209,32 @@ class Landed:
     @property
     def code_version(self) -> str:
         """Version of the computation: the stated version, with a digest of all that decides on the rows."""
-        stated = self.stated
-        columns = {name: asdict(replace(column, comment="")) for name, column in self.columns.items()}
-        facts = [columns, asdict(self.format), stated.event_time, list(stated.keys), list(stated.order_by)]
-        facts += [stated.keep, dict(stated.rules), stated.new_columns]
-        return f"{stated.code_version}-{_digest(facts)}"
+        named = ("event_time", "keys", "order_by", "keep", "rules", "new_columns")
+        facts = {name: getattr(self.stated, name) for name in named}
+        return f"{self.stated.code_version}-{digest_of(self._read, self._deciding(self.columns), facts)}"
 
     @property
     def landed_version(self) -> str:
-        """Version of the reading: of the format, and of the column that dates a record."""
-        stated = self.stated
-        dated = [stated.event_time, asdict(replace(self.columns[stated.event_time], comment=""))] if self.event else []
-        return f"{stated.code_version}-{_digest([type(self.format).__name__, asdict(self.format), dated])}"
+        """Version of the reading: of the source, of the format, and of the column that dates a record."""
+        dated = self._deciding({self.stated.event_time: self.columns[self.stated.event_time]}) if self.event else {}
+        named = self.header if isinstance(self.format, Csv) and not self.format.header else []
+        return f"{self.stated.code_version}-{digest_of(self._read, dated, named)}"
+
+    @property
+    def _read(self) -> object:
+        """The source, the format and the partitions, as far as rows follow from these."""
+        source = [getattr(self.stated.database, name, "") for name in ("table", "column")]
+        first = (
+            self.stated.partitions.start
+            if isinstance(self.stated.partitions, dg.TimeWindowPartitionsDefinition)
+            else None
+        )
+        return [source, type(self.format).__name__, as_plain(self.format), first, self.by_hour]
+
+    @staticmethod
+    def _deciding(columns: Mapping[str, LandedColumn]) -> object:
+        """Return the options of columns that values follow from."""
+        return as_plain(columns, without=("comment", *TAGS))
 
     def is_required(self, name: str) -> bool:
         """Return whether a record must have a value: of a required column, a key, or the event time."""
@@ -270,7 +283,3 @@ class Landed:
         column = self.columns[name]
         plain = {each: getattr(column, each) for each in Column.__slots__}
         return Column(**{**plain, "required": self.is_required(name)})
-
-
-def _digest(facts: object) -> str:
-    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:8]

@@ -11,7 +11,7 @@ import dagster as dg
 
 from dedp_assets.graph.checks.stored import judge_recency
 from dedp_assets.graph.declare.tables import LakeTable
-from dedp_assets.graph.reconcile.reconciler import Reconciler
+from dedp_assets.graph.reconcile.reconciler import Reconciler, judges_of
 from dedp_assets.graph.reconcile.reconciling import Gap
 from dedp_assets.graph.run.refusals import Refusals
 from dedp_assets.graph.run.upstream_runs import ATTEMPTS
@@ -83,7 +83,7 @@ def noted_refusals(tables: Sequence[LakeTable[...]], lake: Lake) -> Iterator[Gap
     for table in tables:
         if not (table.lands or (table.runs.follows and table.reads.tables)):
             for key, note in Refusals(lake.refused(table.spec.name)).by_key().items():
-                if note.code_version == table.code_version:
+                if note.holds(table.code_version, judges_of(table, lake)):
                     yield Gap(table.spec.name, key, "refused", note.reason)
 
 

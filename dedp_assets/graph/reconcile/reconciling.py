@@ -57,6 +57,7 @@ class Want:
         profile: tags of the run, by which it gets its resources.
         priority: priority of the run in Dagster's queue.
         following: the key after this one, if one run may compute both; otherwise empty.
+        code: version of the code and the declaration of the tables; another one is a reason for new attempts.
     """
 
     tables: tuple[str, ...]
@@ -74,6 +75,7 @@ class Want:
     profile: Mapping[str, str] = field(default_factory=dict)
     priority: int = 0
     following: str = ""
+    code: str = ""
 
     @property
     def request(self) -> str:
@@ -83,15 +85,20 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """The ended runs of a request: number of failures, number of successes, and the newest run's id."""
+    """The ended runs of a request by the present code: failures, successes, and the newest run's id.
+
+    Attributes:
+        earlier: number of ended runs of the request by other code.
+    """
 
     failed: int = 0
     succeeded: int = 0
     last: str = ""
+    earlier: int = 0
 
     def run_key(self, request: str) -> str:
         """Return the run key of the next attempt at a request: ``request#number`` from the second on."""
-        ended = self.failed + self.succeeded
+        ended = self.failed + self.succeeded + self.earlier
         return f"{request}#{ended + 1}" if ended else request
 
     @property
@@ -144,7 +151,7 @@ def plan_requests(
     *,
     busy: Mapping[str, Collection[str]],
     refused: Callable[[str, str, str], Refusal | None],
-    tried: Callable[[Sequence[str]], Mapping[str, Tried]],
+    tried: Callable[[Mapping[str, str]], Mapping[str, Tried]],
     limit: int,
     mine: Callable[[Want], bool] = lambda _: True,
 ) -> Outcome:
@@ -154,7 +161,7 @@ def plan_requests(
         wants: what is not current, in the order of the graph.
         busy: table -> partition keys that runs in flight compute.
         refused: finds the refusal of a table, a key and a goal that still holds.
-        tried: finds the runs that have ended by the names of requests.
+        tried: finds the runs that have ended, from the names of requests with the present code of each.
         limit: most runs to ask for at once.
         mine: tells which to ask for; somebody else asks for the others.
     """
@@ -170,7 +177,8 @@ def plan_requests(
     plan = _Plan({table: set(keys) for table, keys in busy.items()}, Backlogs(ordered), limit, mine)
     for number, want in enumerate(ordered):
         if number % _AT_ONCE == 0 and (len(plan.asks) < limit or plan.backlogs.grows):
-            ended = tried([each.request for each in ordered[number : number + _AT_ONCE] if each.state != "waiting"])
+            some = ordered[number : number + _AT_ONCE]
+            ended = tried({each.request: each.code for each in some if each.state != "waiting"})
         plan.take_in(want, refusals[number], ended.get(want.request, Tried()), want.after & sought)
     return Outcome(tuple(plan.asks), tuple(plan.gaps))
 

@@ -18,6 +18,7 @@ __all__ = [
     "APPROVED_BECAUSE",
     "APPROVED_BY",
     "CAUSE",
+    "CODE",
     "DEGRADED",
     "FORCE",
     "REQUEST",
@@ -46,6 +47,8 @@ __all__ = [
 CAUSE = "dedp/cause"
 FORCE = "dedp/force"
 REQUEST = "dedp/request"
+CODE = "dedp/code"
+"""Tag of a requested run: version of the code and the declaration that it was requested by."""
 TRIGGER = "dedp.trigger/"
 DEGRADED = "dedp/degraded"
 """Tag of a degraded run: the value is the table of the failed step, whose later steps went on."""
