@@ -20,7 +20,7 @@ from dedp_assets.graph.reconcile.reconciler import NAME, Reconciler
 from dedp_assets.graph.reconcile.reconciling import Outcome, Want
 from dedp_assets.graph.reconcile.requests import run_request
 from dedp_assets.graph.run.failures import BEYOND_APPROVAL, failure_told, step_failures
-from dedp_assets.graph.run.run_tags import CAUSE, process_of, running_process_of
+from dedp_assets.graph.run.run_tags import CAUSE, partitions_named, process_of, running_process_of
 from dedp_assets.local.inprocess import execute
 from dedp_assets.patterns.delta import Ledger
 from dedp_assets.project import project
@@ -273,7 +273,7 @@ class Platform:
             checks=checks_of(self.definitions.resolve_asset_graph(), selection),
         )
         failures = [event for event in events if event.is_step_failure]
-        return Ended(named, partition, tags.get(CAUSE, "manual"), failure_told(failures))
+        return Ended(named, partition or partitions_named(tags), tags.get(CAUSE, "manual"), failure_told(failures))
 
     def _node(self, table: str) -> Any:  # noqa: ANN401 - Dagster does not export the type
         return self.definitions.resolve_asset_graph().get(dg.AssetKey(table.split("/")))

@@ -55,6 +55,11 @@ class Lake(dg.ConfigurableResource[Any]):
         """Open the folder with the notes on refused partitions of the table ``name``, outside of all tables."""
         return store_at(self._uri_of(f"_refused/{name}"))
 
+    def refusing(self) -> list[str]:
+        """List the names of the tables with a folder for notes on refused partitions, sorted."""
+        root = store_at(self._uri_of("_refused"))
+        return sorted(f"{layer}/{dataset}" for layer in root.list() for dataset in root.list(layer))
+
     def column_lineage(self, name: str) -> Store:
         """Open the folder with the observed column lineage of the table ``name``, outside of all tables."""
         return store_at(self._uri_of(f"_lineage/{name}"))

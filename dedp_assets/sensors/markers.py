@@ -47,7 +47,7 @@ class _Consumer:
             return
         require_contract(producer)
         plan = self.start.plan(found, {key: int(loaded.delivery) for key, loaded in mine.loaded.items()})
-        decision = decide(instance, plan, asset=spec.name, job_name=self.table.job.name)
+        decision = decide(instance, plan, asset=spec.name, job_name=self.table.job.name, code=self.table.code)
         partitions = self.table.runs.partitions
         yield from (r for r in decision.requests if partitions and partitions.has_partition_key(r.partition_key or ""))
         yield from (f"{spec.name} {key}: {reason}" for key, reason in decision.held.items())

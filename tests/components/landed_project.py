@@ -24,10 +24,10 @@ IDLE = ("waiting", "unusable")
 class Project:
     """Files with declarations, what lands, and the runs that follow."""
 
-    def __init__(self, root: Path, files: Mapping[str, str]) -> None:
+    def __init__(self, root: Path, files: Mapping[str, str], *, lake: str = "lake") -> None:
         self.root = root
         self.write(files)
-        self.lake = Lake(root=str(root / "lake"), engine=SparkEngine())
+        self.lake = Lake(root=str(root / lake), engine=SparkEngine())
         self.zone = Landing(root=str(root / "landing"))
 
     def write(self, files: Mapping[str, str]) -> None:
@@ -98,7 +98,7 @@ class Project:
 
     def rows(self, name: str, *columns: str) -> list[Any]:
         """Rows of a table by an independent reader, or some columns of them as tuples, sorted."""
-        found = DeltaTable(str(self.root / "lake" / name)).to_pyarrow_table().to_pylist()
+        found = DeltaTable(f"{self.lake.root}/{name}").to_pyarrow_table().to_pylist()
         return sorted((tuple(row[c] for c in columns) for row in found), key=repr) if columns else found
 
 

@@ -11,7 +11,7 @@ import dagster as dg
 
 from dedp_assets.graph.checks.stored import judge_recency
 from dedp_assets.graph.declare.tables import LakeTable
-from dedp_assets.graph.reconcile.reconciler import Reconciler
+from dedp_assets.graph.reconcile.reconciler import Reconciler, judges_of
 from dedp_assets.graph.reconcile.reconciling import Gap
 from dedp_assets.graph.reconcile.table_errors import TableErrors
 from dedp_assets.graph.run.failures import failure_told, step_failures
@@ -93,7 +93,7 @@ class CauseWatch:
         lost = list(self._lost(lake, errors, unread))
         stale = list(self._stale(lake, now, errors))
         notes = self._notes(lake, errors)
-        gaps = [*gaps, *self._noted(notes)]
+        gaps = [*gaps, *self._noted(notes, lake, errors)]
         if instance is not None:
             known = {(table, key) for table, of in notes.items() for key in of}
             try:
@@ -195,12 +195,16 @@ class CauseWatch:
                 found[table.spec.name] = Refusals(lake.refused(table.spec.name)).by_key()
         return found
 
-    def _noted(self, notes: Mapping[str, Mapping[str, Any]]) -> Iterator[Gap]:
+    def _noted(self, notes: Mapping[str, Mapping[str, Any]], lake: Lake, errors: TableErrors) -> Iterator[Gap]:
         """Yield the noted refusals by the present code, of tables that the reconciler does not ask for."""
         for table in self.tables:
-            if not (table.lands or (table.runs.follows and table.reads.tables)):
-                for key, note in notes.get(table.spec.name, {}).items():
-                    if note.code_version == table.code_version:
+            if table.lands or (table.runs.follows and table.reads.tables):
+                continue
+            with errors.at(table.spec.name):
+                of = notes.get(table.spec.name, {})
+                judges = judges_of(table, lake) if of else ""
+                for key, note in of.items():
+                    if note.holds(table.code_version, judges):
                         yield Gap(table.spec.name, key, "refused", note.reason)
 
     def _of_runs(self, lake: Lake, instance: dg.DagsterInstance, known: set[tuple[str, str]]) -> Iterator[Gap]:

@@ -21,13 +21,14 @@ from dedp_assets.graph.declare.runs import (
     Runs,
 )
 from dedp_assets.graph.declare.sequencing import faults_of_sequence
+from dedp_assets.patterns.core.demands import demands_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.flow.concurrent_runner import plan_starts
 
-__all__ = ["require_apart", "require_owned", "require_sound", "require_targets"]
+__all__ = ["require_apart", "require_fit", "require_owned", "require_sound", "require_targets"]
 
 
 def require_sound(
@@ -71,6 +72,17 @@ def require_owned(tables: Sequence[TableSpec], runs: Runs) -> None:
     for table in tables if runs.partitions is not None else ():
         if not table.partition_by and not table.executed_by:
             raise ConfigError(f"{table.name}: partition_by must name the column of partition keys, not nothing")
+
+
+def require_fit(table: TableSpec, runs: Runs, patterns: Sequence[Callable[..., Any]]) -> None:
+    """Refuse a table, or runs, that one of the patterns cannot write with any options.
+
+    Raises:
+        ConfigError: names the table, the pattern, and what the table or its runs must be.
+    """
+    for pattern in patterns:
+        name = pattern.__module__.removeprefix("dedp_assets.patterns.")
+        demands_of(pattern).require(name, table, partitioned=runs.partitions is not None)
 
 
 def require_apart(tables: Sequence[TableSpec], runs: Runs) -> None:

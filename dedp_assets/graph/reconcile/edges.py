@@ -11,6 +11,7 @@ from typing import Any
 import dagster as dg
 
 from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.reconcile.backlogs import following
 from dedp_assets.graph.reconcile.ordering import Handover
 from dedp_assets.graph.reconcile.reconciling import Want
 from dedp_assets.graph.reconcile.watching import News, TableWatch
@@ -273,6 +274,7 @@ class Group:
                 cause,
                 restored=max(taken, default=None),
                 after=frozenset(after.get(key, ())),
+                following=following(runs, key),
             )
         for key, reason in plan.held.items():
             yield Want(tuple(edge.name for edge in lagging[key]), key, "", "waiting", reason)

@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
+from types import MappingProxyType
 
 from dedp_assets.graph.declare.runs import OnDelivery
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.arrivals import Arrivals
+from dedp_assets.graph.reconcile.backlogs import following
 from dedp_assets.graph.reconcile.edges import Edge, Group, fed_by, groups_of
 from dedp_assets.graph.reconcile.reconciling import Want
 from dedp_assets.graph.reconcile.table_errors import TableErrors
@@ -66,6 +69,7 @@ class Overview:
         *,
         thorough: bool = False,
         states: RunStates = without_runs,
+        versions: Mapping[str, str | None] = MappingProxyType({}),
     ) -> list[Want]:
         """Read new commits and deliveries, and list the stale partitions in the order of the graph.
 
@@ -75,6 +79,7 @@ class Overview:
             now: current time, with time zone.
             thorough: whether all deliveries that are loaded are held against what lies there at once.
             states: the runs of upstream partitions, read before the logs.
+            versions: table -> version of the deployed code, where that is another one than declared.
         """
         news: dict[str, News] = {}
         self.unreadable.clear()
@@ -82,9 +87,11 @@ class Overview:
             with self.unreadable.at(name):
                 news[name] = watch.poll(lake.ledger(name))
         wants: list[Want] = []
+        landed = partial(self._landed, landing=landing, news=news, now=now, thorough=thorough)
         for each in self.arrivals:
-            with self.unreadable.at(each.table.spec.name):
-                wants += self._landed(each, landing, news, now, thorough)
+            name = each.table.spec.name
+            with self.unreadable.at(name):
+                wants += landed(each, code=versions.get(name) or "")
         fed = fed_by(self.watches, news)
         for group in self.groups:
             readable = []
@@ -108,31 +115,36 @@ class Overview:
     def _landed(
         self,
         arrivals: Arrivals,
+        *,
         landing: Landing | None,
         news: Mapping[str, News],
         now: datetime,
-        thorough: bool,  # noqa: FBT001
+        thorough: bool,
+        code: str,
     ) -> Iterator[Want]:
         name = arrivals.table.spec.name
         if landing is None or name not in news:
             return
         watch = self.watches[name]
-        plan = arrivals.poll(landing, watch, news[name].keys, now, thorough=thorough)
+        plan = arrivals.poll(landing, watch, news[name].keys, now, thorough=thorough, code_version=code)
+        job = arrivals.table.job
         for key in plan.partitions:
             state = "behind" if key in watch.loaded else "missing"
-            reason = f"{landing.folder(arrivals.dataset, key)} is complete and not loaded as it is now"
+            outdated = key in arrivals.outdated
+            why = "was loaded by another declaration" if outdated else "is complete and not loaded as it is now"
             yield Want(
                 (name,),
                 key,
                 str(plan.cursor[key]),
                 state,
-                reason,
-                plan.causes[key],
+                f"{landing.folder(arrivals.dataset, key)} {why}",
+                "declaration" if outdated else plan.causes[key],
                 job=arrivals.job,
-                computes={name: (name,)},
+                computes={name: tuple(dict.fromkeys([name, *job.computes]))},
                 named=name,
                 restored=watch.rolled_back[key].version if key in watch.rolled_back else None,
                 priority=arrivals.table.runs.priority,
+                following=following(arrivals.table.runs, key),
             )
         for key, reason in plan.held.items():
             state = "unusable" if key in arrivals.unusable else "waiting"

@@ -11,7 +11,7 @@ from dagster_shared.check import CheckError
 
 from dedp_assets.graph.run.fan_in import RunStates
 from dedp_assets.graph.run.refusals import Refusals
-from dedp_assets.graph.run.run_tags import REQUEST, keys_of
+from dedp_assets.graph.run.run_tags import REQUEST, is_backlog, keys_of
 from dedp_assets.patterns.delta import Store
 from dedp_assets.patterns.flow._branches import State
 
@@ -101,4 +101,5 @@ def partitions_of(
 def _is_final(run: dg.DagsterRun, attempts: Mapping[str, int]) -> bool:
     """Return whether a failed run is the last attempt of Dagster and of the reconciler."""
     asked = run.tags.get(REQUEST, "")
-    return run.tags.get(_WILL_RETRY) != "true" and (not asked or attempts[asked] >= ATTEMPTS)
+    again = run.tags.get(_WILL_RETRY) == "true" or is_backlog(run.tags)
+    return not again and (not asked or attempts[asked] >= ATTEMPTS)

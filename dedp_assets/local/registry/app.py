@@ -26,7 +26,7 @@ from dedp_assets.local.loopback import HOSTS
 from dedp_assets.local.registry.schemas import KINDS, Content, RegistryError, Version, content_of, number_of
 from dedp_assets.local.registry.store import FileStore, PostgresStore, Store
 from dedp_assets.local.registry.subjects import EVERYTHING, Judge, Subjects, qualified
-from dedp_assets.patterns.connectors.parts import plain_json
+from dedp_assets.patterns.core.strict_json import parse_json
 from dedp_assets.resources.registry import FOLDER
 
 __all__ = ["FOLDER", "application", "serve"]
@@ -350,7 +350,7 @@ async def _body(request: Request) -> Json:
     if not pieces:
         return None
     try:
-        return plain_json(pieces)
+        return parse_json(pieces)
     except ValueError as error:
         raise RegistryError(42201, f"the body is no JSON: {error}") from None
 

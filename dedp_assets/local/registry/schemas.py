@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from dedp_assets.patterns.connectors.parts import plain_json
 from dedp_assets.patterns.connectors.schema_references import Reference, Referred, self_contained
+from dedp_assets.patterns.core.strict_json import parse_json
 
 __all__ = [
     "KINDS",
@@ -122,7 +122,7 @@ def content_of(body: object) -> Content:
     if len(text.encode()) > _LARGEST:
         raise RegistryError(42209, f"a schema must have at most {_LARGEST} bytes, not {len(text.encode())}")
     try:
-        schema = plain_json(text.encode())
+        schema = parse_json(text.encode())
     except ValueError as error:
         raise RegistryError(42201, f"the schema is no JSON: {error}") from None
     kept = {name: body[name] for name in ("metadata", "ruleSet") if body.get(name)}

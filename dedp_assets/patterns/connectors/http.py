@@ -17,13 +17,13 @@ from urllib.request import Request
 from dedp_assets.patterns.connectors.parts import (
     Bounds,
     exchanged,
-    plain_json,
     require_address,
     sentence,
     without_secrets,
 )
 from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
+from dedp_assets.patterns.core.strict_json import parse_json
 
 __all__ = ["Patience", "Service", "ask_in_bulk", "checked"]
 
@@ -130,7 +130,7 @@ class Service:
 
     def _read(self, answer: bytes) -> Any:  # noqa: ANN401 - JSON
         try:
-            return plain_json(answer)
+            return parse_json(answer)
         except ValueError as error:
             shown = answer[:60].decode(errors="replace")
             raise ContractError(

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dedp_assets.patterns.core.results import Finding
+    from dedp_assets.patterns.core.results import Finding, LetterReason
 
 __all__ = [
     "AmbiguousKeys",
@@ -83,12 +83,21 @@ class AuditFailed(ContractError):
     Attributes:
         findings: every audit of the attempt, passed or not, with its figures.
         stage: folder with the refused rows, readable as a Delta table, or ``None`` if none were written.
+        letters: the most frequent reasons of the dead letters among the refused rows.
     """
 
-    def __init__(self, message: str, *, findings: Sequence[Finding], stage: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        findings: Sequence[Finding],
+        stage: str | None = None,
+        letters: Sequence[LetterReason] = (),
+    ) -> None:
         super().__init__(message)
         self.findings = tuple(findings)
         self.stage = stage
+        self.letters = tuple(letters)
 
 
 class NotReady(PatternError):

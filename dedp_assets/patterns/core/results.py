@@ -26,17 +26,9 @@ from dedp_assets.patterns.core.names import OUTCOME, identifier
 from dedp_assets.patterns.core.secret import HIDDEN, Secret
 
 __all__ = [
-    "BY_NAME",
-    "Access",
-    "Approvable",
-    "Failure",
-    "Finding",
-    "Plan",
-    "RowCounts",
-    "Split",
-    "Verdict",
-    "WriteResult",
-]
+    "BY_NAME", "Access", "Approvable", "Failure", "Finding", "LetterReason", "Plan", "RowCounts", "Split",
+    "Verdict", "WriteResult",
+]  # fmt: skip
 
 Verdict = Literal["ok", "warn", "fail", "unknown"]
 """Outcome of a judgement. How severe a trouble is, the mail says: info, warning, critical."""
@@ -105,6 +97,21 @@ class Finding:
     def as_dict(self) -> dict[str, Any]:
         """Write the finding as plain values, for the ledger."""
         return {name: value for name, value in asdict(self).items() if name != "about" or value}
+
+
+@dataclass(frozen=True, slots=True)
+class LetterReason:
+    """A reason of the dead letters in refused rows.
+
+    Attributes:
+        reason: a rule that records broke, or the value that does not fit.
+        letters: number of records with this reason, among others or alone.
+        example: one of the records, with its place; values of personal and of unknown columns as shapes.
+    """
+
+    reason: str
+    letters: int
+    example: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ class StagedTable(ChangedTable):
         with discarded_if_unjudged(stage):
             judged = accounting.judge(stage.observed, provenance.approval)
         if judged.refused:
-            raise refusal(self, owned, judged, stage, stage.read())
+            raise refusal(self, owned, judged, stage, stage.read(), split)
         return StagedWrite.of(self, stage, judged, owned, provenance, append=append, meter=meter, state=state)
 
     def _without_rows(

@@ -23,7 +23,7 @@ def distribution_measurements(
     """Measure the drift of each column with categories or numbers, corrected for the number of columns."""
     found = {}
     for name, state in profile.columns.items():
-        same = [each for each in before(f"{DRIFT}.{name}") if each.type == state.type]
+        same = [each for each in before(f"{DRIFT}.{name}") if each.is_of_type(state)]
         if too_little(state, same, rules):
             continue  # the other figures of the column say so
         if drift := _drift(state, reduce(ColumnProfile.__add__, same), rules):

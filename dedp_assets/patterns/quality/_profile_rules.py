@@ -16,7 +16,7 @@ from dedp_assets.patterns.core.measurements import Measurement
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.partitions import quoted
-from dedp_assets.patterns.core.profiles import ColumnProfile, Profile
+from dedp_assets.patterns.core.profiles import ColumnProfile, Profile, same_type
 
 __all__ = [
     "METRICS",
@@ -108,7 +108,9 @@ def schema_measurement(
     changes = [f"{name} {after[name]} was added" for name in after if name not in before]
     changes += [f"{name} {before[name]} was removed" for name in before if name not in after]
     changes += [
-        f"{name} is {after[name]}, was {before[name]}" for name in after if before.get(name, after[name]) != after[name]
+        f"{name} is {after[name]}, was {before[name]}"
+        for name in after
+        if name in before and not same_type(after[name], before[name])
     ]
     if is_first:
         none = "no earlier profile to compare the columns with"
@@ -134,7 +136,7 @@ def column_measurements(
     for name, state in profile.columns.items():
         for metric, measure in _RULES.items():
             earlier = before(f"{metric}.{name}")
-            same = [each for each in earlier if each.type == state.type]
+            same = [each for each in earlier if each.is_of_type(state)]
             if earlier and not same:
                 continue  # the schema says so
             lacking = too_little(state, same, rules)
@@ -279,7 +281,7 @@ def _unsupported(state: ColumnProfile, rule: ProposedRule) -> str:
             state.minimum is None or state.type.startswith(("STRING", "VARCHAR", "CHAR")),
             "it has no bounds that order numbers or times",
         ),
-        "length": (state.shortest is None or state.type in ("ARRAY", "MAP"), "it has no length"),
+        "length": (state.shortest is None or state.type.startswith(("ARRAY", "MAP")), "it has no length"),
     }
     refused, why = reasons[rule]
     return why if refused else ""

@@ -18,6 +18,7 @@ from datetime import datetime
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.measurements import Measured
 from dedp_assets.patterns.core.names import RESERVED
@@ -60,6 +61,7 @@ _PATTERN = "quality.offline_observer"
 _RULES = ProfileRules()
 
 
+@demanding(replaces="table")
 @typed
 def observe_offline(
     table: Table,
