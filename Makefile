@@ -76,8 +76,8 @@ bench: $(VENV)/.ready ## speed as ratios, both sides in one run
 format: $(VENV)/.ready ## rewrite the code, and README's table of patterns, as `make check` wants them
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format --quiet .
-	@$(BIN)/python -m dedp_assets.readme README.md docs/settings.md
-	@$(BIN)/python -m dedp_assets.face
+	@$(BIN)/python -m tests.contracts.readme README.md docs/settings.md
+	@$(BIN)/python -m tests.contracts.face
 
 freeze: $(VENV)/.ready ## note the interface of new tables and patterns, so that a change of it shows
 	@$(BIN)/python -m tests.contracts.freeze

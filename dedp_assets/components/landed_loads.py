@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import dagster as dg
-from pyspark.sql import DataFrame
 
 from dedp_assets.components.landings import Landed
 from dedp_assets.graph.catalogue.specs import IN_FILE
@@ -31,12 +30,11 @@ from dedp_assets.graph.declare import (
 from dedp_assets.graph.run.history import watermark_of_landings
 from dedp_assets.graph.run.landings import LANDING_FIGURES, measures_of_landing
 from dedp_assets.patterns.connectors.file_columns import FILE_COLUMNS, judge_file_columns
-from dedp_assets.patterns.connectors.formats import Csv, JsonLines
+from dedp_assets.patterns.connectors.formats import Csv, Json, JsonLines
 from dedp_assets.patterns.connectors.landed_files import LINES_OF_RECORD, read_landed
-from dedp_assets.patterns.connectors.record_texts import RECORD, as_records
+from dedp_assets.patterns.connectors.record_texts import STATED, as_records
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.conversion import exact
-from dedp_assets.patterns.core.json_texts import inner
 from dedp_assets.patterns.core.names import OUTCOME, identifier
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.rows import quoted, tally
@@ -53,13 +51,12 @@ __all__ = [
     "ALLOWED_LATENESS_SECONDS",
     "GROWTH",
     "ON_TIME",
-    "STATED",
     "Load",
     "begin_of",
     "first_of",
     "in_file",
     "job_of",
-    "with_stated_time",
+    "stated_time",
 ]
 
 ALLOWED_LATENESS_SECONDS = 15 * 60
@@ -69,9 +66,6 @@ AHEAD = timedelta(days=2)
 # Any delivery may add rows; a loss of rows is more often a mistake.
 GROWTH = 100.0
 """Largest factor by which the rows of a source without partitions may grow from one load to the next."""
-STATED = "stated_time"
-"""Column with the text of a record's event time."""
-
 _FILE_COLUMNS = "Warns of files with new, missing or reordered columns, by their headers and footers."
 _LINES = Audit(
     name="lines_keep_their_numbers",
@@ -118,10 +112,8 @@ class Load:
         paths = landing.paths(stated.folder, delivery)
         lines = read_landed(into.table.session, paths, landed.format, columns=landed.header)
         written, seen = self._landed(lines.rows, step)
-        # The header of CSV is the first line of its file, and no record.
-        headers = len(lines.count) if isinstance(landed.format, Csv) and landed.format.header else 0
         into = into.noting({"files": dict(lines.count)}).reading(
-            seen, figures={"lines": lines.checksum - headers}, findings=self._columns(paths)
+            seen, figures={"lines": lines.checksum}, findings=self._columns(paths)
         )
         if stated.partitions is None:
             return load_full(written, into, max_growth=GROWTH)
@@ -132,7 +124,7 @@ class Load:
         landed = self.landed
         csv = landed.format if isinstance(landed.format, Csv) else None
         # A record of JSON names its fields itself, and CSV without a header names none.
-        if not landed.counts or isinstance(landed.format, JsonLines) or (csv and not csv.header):
+        if not landed.counts or isinstance(landed.format, JsonLines | Json) or (csv and not csv.header):
             return []
         called = {column.called or name: column for name, column in landed.columns.items()}
         # A time that has a format of its own is a text or a number in the files.
@@ -189,8 +181,8 @@ class Load:
     def _dated(self, rows: Any, step: Step) -> Any:  # noqa: ANN401 - a frame and a split
         watermark = step.inputs.notes["watermark"]
         return detect_late_data(
-            with_stated_time(rows, self.landed),
-            event_time=exact(STATED, "TIMESTAMP"),
+            as_records(rows, self.landed.format, self.landed.naming),
+            event_time=stated_time(self.landed),
             watermark=datetime.fromisoformat(watermark) if watermark else None,
             earliest=first_of(self.landed),
             latest=begin_of(step.key) + AHEAD,
@@ -203,17 +195,10 @@ class Load:
         return watermark_of_landings(table.ledger, key, column="landed_on", allowed_lateness_seconds=lateness)
 
 
-def with_stated_time(rows: DataFrame, landed: Landed) -> DataFrame:
-    """Return landed rows as records, with the text of each event time in the column :data:`STATED`; lazy.
-
-    Args:
-        rows: landed rows.
-        landed: the landing, with an event time.
-    """
-    records = as_records(rows, landed.format, landed.naming)
-    # By its key and not by a JSON path, which some names cannot stand in. In a column of its own, because the exact
-    # conversion names the text several times.
-    return records.selectExpr("*", f"{inner(RECORD)}[{quoted(landed.stated.event_time)}] AS {STATED}")
+def stated_time(landed: Landed) -> str:
+    """Write SQL for the event time of a record, with the column that ``as_records`` adds."""
+    column = landed.columns[landed.stated.event_time]
+    return f"CAST({exact(STATED, column.type, pattern=column.format)} AS TIMESTAMP)"
 
 
 def begin_of(key: str) -> datetime:
@@ -240,4 +225,5 @@ def job_of(landed: Landed, tables: Sequence[TableSpec]) -> Job:
         f"A delivery of {landed.dataset} and what follows from it: {bronze.name}, and {stated.table} of the same "
         "partition. Records that landed with it and belong to other partitions are brought there by the reconciler.",
         selection=" or ".join(f'key:"{each.name}"' for each in tables),
+        computes=tuple(each.name for each in tables),
     )

@@ -15,7 +15,7 @@ from dedp_assets.graph.declare import (
     same,
     whole,
 )
-from dedp_assets.patterns.connectors.formats import Avro, Csv, Parquet
+from dedp_assets.patterns.connectors.formats import Avro, Csv, Json, Parquet
 from dedp_assets.patterns.connectors.framed_values import name_unread
 from dedp_assets.patterns.connectors.record_texts import BROKEN, LAYOUT, RECORD, as_records
 from dedp_assets.patterns.core.field_changes import audits_of_fields
@@ -30,12 +30,14 @@ from dedp_assets.patterns.error_management.dead_letter import Field, divert_unpr
 from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
 
-__all__ = ["AS_USUAL", "Valid"]
+__all__ = ["AS_USUAL", "LINES_READ", "Valid"]
 
 _TOLERANCE = 0.1
 _OTHER_LAYOUT = "the columns are not as declared"
 AS_USUAL = "duplicates_are_as_usual"
 """Report that compares the share of duplicates with the partitions before."""
+LINES_READ = "lines_read"
+"""Figure: the lines of the records read, where records may have several."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +64,13 @@ class Valid:
     def compute(self, landed: Pinned, into: Target, dead: Target) -> WriteResult:
         """Type, validate and deduplicate the records of one partition over all deliveries."""
         rows, identity = as_records(landed.rows(), self.landed.format, self.landed.naming), self.landed.identity
+        measures = {LINES_READ: f"sum({lines})"} if (lines := self.landed.lines) else {}
         if answer := self.landed.counts:
             types = {name: column.type for name, column in self.landed.columns.items()}
-            rows, seen = tally_fields(rows, RECORD, types, identity=identity)
+            rows, seen = tally_fields(rows, RECORD, types, identity=identity, measures=measures)
             into = into.with_audits(*audits_of_fields(answer, earlier_fields(into.table.ledger, into.partition)))
         else:
-            rows, seen = tally(rows, identity=identity)
+            rows, seen = tally(rows, identity=identity, measures=measures)
         if self.compares:
             usual = {AS_USUAL: "duplicates"}
             before = audits_of_usual(
@@ -94,7 +97,7 @@ class Valid:
 
     def _judged(self, rows: Any, letters: Any = None) -> Split:  # noqa: ANN401 - frames
         landed, names = self.landed, list(self.landed.columns)
-        fields = {name: Field(landed.columns[name].type, event_time=name == landed.stated.event_time) for name in names}
+        fields = {name: self._field(name) for name in names}
         raw = ["raw", "raw_bytes", *(["header"] if isinstance(landed.format, Csv) else [])]
         found = divert_unprocessable(
             rows,
@@ -108,6 +111,11 @@ class Valid:
         )
         worded = _worded(found)
         return name_unread(worded) if landed.stated.topic else worded
+
+    def _field(self, name: str) -> Field:
+        column, stated = self.landed.columns[name], self.landed.stated
+        is_time, special = name == stated.event_time, self.landed.has_types
+        return Field(column.type, event_time=is_time, format=column.format, special=special)
 
     def _once(self, split: Split) -> Split:
         stated = self.landed.stated
@@ -124,8 +132,8 @@ class Valid:
                 there += f" OR {identifier(f'{name} text')} IS NOT NULL"
             rules[f"{name} is missing"] = there
         rules[_OTHER_LAYOUT] = f"{LAYOUT} IS NULL"
-        if not isinstance(landed.format, Parquet | Avro):
-            rules["the line is not valid UTF-8"] = "raw_bytes IS NULL"
+        what = "record" if isinstance(landed.format, Json | Parquet | Avro) else "line"
+        rules[f"the {what} is not valid UTF-8"] = "raw_bytes IS NULL"
         return {**rules, **self._rules_of_time()} if landed.event else rules
 
     def _rules_of_time(self) -> dict[str, str]:
@@ -152,6 +160,7 @@ def _worded(split: Split) -> Split:
     kind = f"if({BROKEN} IS NULL OR error_class IS NULL, error_class, 'broken line')"
     worded = {"reason": f"if(reason IS NULL, NULL, {reason})", "error_class": kind}
     rows = split.rows.selectExpr(*[f"{worded.get(c, identifier(c))} AS {identifier(c)}" for c in split.rows.columns])
-    ours = (RECORD, BROKEN, LAYOUT)
-    parts = {part: tuple(c for c in columns if c not in ours) for part, columns in split.parts.items()}
+    # The record goes along with a letter up to the stage: a refusal shows its values by the names of columns.
+    ours = {"valid": (RECORD, BROKEN, LAYOUT), "dead": (BROKEN, LAYOUT)}
+    parts = {part: tuple(c for c in columns if c not in ours[part]) for part, columns in split.parts.items()}
     return replace(split, rows=rows, parts=parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dedp_assets.components.landed_records import AS_USUAL, Valid
+from dedp_assets.components.landed_records import AS_USUAL, LINES_READ, Valid
 from dedp_assets.components.landed_sources import loader_of
 from dedp_assets.components.landings import Landed
 from dedp_assets.graph.declare import (
@@ -15,6 +15,7 @@ from dedp_assets.graph.declare import (
 )
 from dedp_assets.graph.run.landings import FIELD_CHECKS, FIELD_FIGURES, LETTER_FIGURES
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import plan_late_partitions
@@ -23,6 +24,8 @@ from dedp_assets.patterns.error_management.windowed_deduplicator import deduplic
 __all__ = ["tables_of"]
 
 _FEW_DEAD = Audit(name="dead_letters_are_few", of="dead", per="read", warn_above=0, fail_above=0.1, approvable=True)
+_DEAD_LINES = f"coalesce(sum(if({OUTCOME} = 'dead', {{}}, 0)), 0)"
+"""SQL that counts lines: a quote that nothing ends makes one letter of many records."""
 _FEW_TWICE = Audit(
     name="duplicates_are_few", of="duplicates", per="read", warn_above=0.1, fail_above=0.5, approvable=True
 )
@@ -46,7 +49,9 @@ def _silver(made: Valid, bronze: TableSpec, dead: TableSpec) -> LakeTable[...]:
         {AS_USUAL: "Warns if the share of duplicates is unlike that of the partitions before."} if made.compares else {}
     )
     named = {audit.name for audit in stated.gates.audits}
-    own = [audit for audit in (_FEW_DEAD, *((_FEW_TWICE,) if stated.keys else ())) if audit.name not in named]
+    few = replace(_FEW_DEAD, of="dead_lines", per=LINES_READ, sql=_DEAD_LINES.format(landed.lines))
+    defaults = (few if landed.lines else _FEW_DEAD, *((_FEW_TWICE,) if stated.keys else ()))
+    own = [audit for audit in defaults if audit.name not in named]
     derived = dict.fromkeys([*landed.columns, *landed.event], ("raw",))
     return lake_table(
         spec,

@@ -13,10 +13,9 @@ from dedp_assets.components.landed_loads import (
     AHEAD,
     ALLOWED_LATENESS_SECONDS,
     ON_TIME,
-    STATED,
     first_of,
     in_file,
-    with_stated_time,
+    stated_time,
 )
 from dedp_assets.components.landings import Landed
 from dedp_assets.components.topic_source import TopicSource
@@ -38,8 +37,8 @@ from dedp_assets.graph.declare import (
 from dedp_assets.graph.reconcile.topics import requested
 from dedp_assets.graph.run.landings import LANDING_FIGURES, measures_of_landing
 from dedp_assets.graph.run.topics import ALL_OFFSETS, inputs_after, newest_by_input, result_of
+from dedp_assets.patterns.connectors.record_texts import as_records
 from dedp_assets.patterns.connectors.topics import append_available, position, read_topic, resume
-from dedp_assets.patterns.core.conversion import exact
 from dedp_assets.patterns.core.instants import timestamp
 from dedp_assets.patterns.core.names import OUTCOME, identifier
 from dedp_assets.patterns.core.results import Split, WriteResult
@@ -141,17 +140,18 @@ class TopicLoad:
 
     def _dated(self, rows: Any, watermark: datetime | None) -> Any:  # noqa: ANN401 - frames
         # In a column of its own, because the condition names the time several times.
-        records = with_stated_time(rows, self.landed).selectExpr("*", f"{exact(STATED, 'TIMESTAMP')} AS {_HAPPENED}")
+        records = as_records(rows, self.landed.format, self.landed.naming)
+        records = records.selectExpr("*", f"{stated_time(self.landed)} AS {_HAPPENED}")
         first, latest = timestamp(first_of(self.landed)), f"landed_on + INTERVAL {AHEAD.days} DAYS"
         plausible = f"if({_HAPPENED} BETWEEN {first} AND {latest}, {_HAPPENED}, NULL)"
         return detect_late_data(records, event_time=plausible, watermark=watermark).rows
 
     def _polled(self) -> Callable[..., dg.SensorResult | dg.SkipReason]:
         """Return the function of the topic's sensor; Dagster finds no resources in the parameters of a method."""
-        table, job = self.spec.name, self.job.name
+        table, job, code = self.spec.name, self.job.name, self.landed.landed_version
 
         def polled(context: dg.SensorEvaluationContext, lake: Lake) -> dg.SensorResult | dg.SkipReason:
-            return requested(context.instance, lake.ledger(table), self.source.kafka(), job=job)
+            return requested(context.instance, lake.ledger(table), self.source.kafka(), job=job, code=code)
 
         polled.__name__ = f"{self.landed.stated.table.replace('/', '_')}_streamed"
         return polled

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import pyarrow.parquet as pq
+import pyarrow as pa
 
 from dedp_assets.components.inferred_columns import InferredColumn, name_for
 from dedp_assets.patterns.connectors.avro_files import open_avro
 from dedp_assets.patterns.connectors.avro_schemas import NOTHING
 from dedp_assets.patterns.connectors.formats import Avro, Parquet
-from dedp_assets.patterns.connectors.landed_files import spark_type
-from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.patterns.connectors.parquet_files import open_parquet, spark_type
 
 __all__ = ["columns_of_typed"]
 
@@ -52,24 +50,11 @@ def _avro(file: Path) -> tuple[int, Iterator[tuple[str, str]]]:
 
 
 def _parquet(file: Path) -> tuple[int, Iterator[tuple[str, str]]]:
-    try:
-        opened = pq.ParquetFile(file)
-    except Exception as error:
-        raise ContractError(f"{file.name} cannot be read as Parquet: {error}") from error
-    schema = opened.schema_arrow
-    return opened.metadata.num_rows, ((each.name, _of_arrow(file.name, each.name, each.type)) for each in schema)
-
-
-def _of_arrow(file: str, name: str, kind: Any) -> str:  # noqa: ANN401 - pyarrow has no types
-    """Return the SQL type of a column."""
-    if str(kind) == NOTHING:
-        return NOTHING
-    if str(kind).startswith("timestamp"):
-        return "TIMESTAMP"  # nanoseconds are none of Spark's
-    try:
-        return spark_type(kind)
-    except KeyError:
-        raise ContractError(f"{file} has a column {name} of type {kind}, which is not read") from None
+    opened = open_parquet(file)
+    kinds = (
+        (each.name, NOTHING if pa.types.is_null(each.type) else spark_type(each.type)) for each in opened.schema_arrow
+    )
+    return opened.metadata.num_rows, ((name, _of_time(kind)) for name, kind in kinds)
 
 
 def _of_time(kind: str) -> str:

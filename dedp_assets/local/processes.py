@@ -15,9 +15,10 @@ from urllib.request import urlopen
 import dagster as dg
 import psycopg
 
-from dedp_assets.instance import close_abandoned, prepare_home
 from dedp_assets.local import code_server, engine, loopback, ports, postgres, registry, status_server
+from dedp_assets.local.instance import close_abandoned, prepare_home
 from dedp_assets.local.kafka import Broker
+from dedp_assets.local.reloading import Reloading
 from dedp_assets.local.supervision import Server, Supervision, end_leftovers, supervise
 from dedp_assets.local.telling import Telling
 from dedp_assets.project import project
@@ -43,6 +44,8 @@ _LOOK_SECONDS = 0.5
 _TICK_LOOKS_SECONDS = 24
 """How long a tick goes on looking: just less than a multiple of the five seconds between two starts of ticks."""
 _TELL_EVERY = timedelta(seconds=2)
+_PATIENCE = timedelta(seconds=15)
+"""Longest pause without a line while servers start."""
 _CODE_THREADS = "32"
 """How many threads the code server has: each tick that goes on looking holds one, and the UI needs some beside them."""
 
@@ -173,7 +176,7 @@ class _Platform:
         self.servers.append(Server("web", web, dagster))
         self.servers.append(self._status_server({**home, **importable}))
         self.servers.append(Server("daemon", [str(scripts / "dagster-daemon"), "run", *code], dagster))
-        self.waiting, self._trouble = set(self._answers), ""
+        self.waiting, self._trouble, self._waited = set(self._answers), "", Clock().now()
 
     def died(self, name: str, log: Path) -> None:
         """Report the restart of a dead server."""
@@ -185,17 +188,29 @@ class _Platform:
         clock = Clock()
         told_at = clock.now()
         telling = Telling(instance, _say, now=told_at)
+        web = f"http://127.0.0.1:{self._ports.web}"
+        reloading = Reloading(project(), web, partial(kept.restart, "status"), _say, kept.folder / "reload.log")
         while not kept.asked.wait(_LOOK_SECONDS):
             if reason := kept.poll():
                 return reason
-            for name in sorted(self.waiting):
-                if text := self._answers[name]():
-                    _say("ready", f"{name}: {text}")
-                    self.waiting.remove(name)
+            self._report_answers(clock.now())
             if (now := clock.now()) - told_at >= _TELL_EVERY:
                 told_at = now
                 self._report(instance, telling, now)
+                if not self.waiting:
+                    reloading.poll()
         return ""
+
+    def _report_answers(self, now: datetime) -> None:
+        """Report the servers that answer now, and those that are waited for."""
+        for name in sorted(self.waiting):
+            if text := self._answers[name]():
+                _say("ready", f"{name}: {text}")
+                self.waiting.remove(name)
+                self._waited = now
+        if self.waiting and now - self._waited >= _PATIENCE:
+            _say("waiting", f"for {', '.join(sorted(self.waiting))}")
+            self._waited = now
 
     def _report(self, instance: dg.DagsterInstance, telling: Telling, now: datetime) -> None:
         """Report runs and ticks; errors of Dagster's storage end no server."""

@@ -7,6 +7,7 @@ on the driver's class path, where the class-data archive covers them too.
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 import shutil
 import subprocess
@@ -57,6 +58,9 @@ _SMALL_DATA_OPTIONS = [
 ]
 _UNCOMPILED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """For small data, compiling a query costs more than running it."""
+
+
+_LOG = logging.getLogger(__name__)
 
 
 class EngineError(RuntimeError):
@@ -164,6 +168,9 @@ def class_path(settings: Settings, configuration: str = "engine") -> list[Path]:
     if not folder.exists():
         with FileLock(_made(folder.parent) / "fetching.lock"):
             if not folder.exists():
+                _LOG.warning(
+                    "the jars of the %s are fetched into %s, once: that may take minutes", configuration, folder
+                )
                 _fetch(settings, RECIPE, configuration, folder)
     return sorted(each for each in folder.iterdir() if each.suffix in (".jar", ".gz"))
 

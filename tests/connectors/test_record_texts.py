@@ -78,27 +78,27 @@ def test_a_line_that_is_no_record_says_why(spark):
     ]  # fmt: skip
 
 
-def test_names_and_times_of_files_become_those_of_the_declaration(spark):
-    """Of CSV and of JSON; a text of another pattern stays as it is."""
-    naming = Naming(
-        ("id", "at", "c"), called={"id": "a", "at": "b"}, times={"at": ("TIMESTAMP", "M/d/yyyy H:mm")}, always=("at",)
-    )
-    (good, wrong) = records(spark, ["1,1/5/2026 9:07,x", "1,today,x"], Csv(), naming)
-    assert json.loads(good[0]) == {"id": "1", "at": "2026-01-05T09:07:00.000000", "c": "x"}
-    assert json.loads(wrong[0])["at"] == "today"
+def test_names_of_files_become_those_of_the_declaration(spark):
+    """Of CSV and of JSON."""
+    naming = Naming(("id", "at", "c"), called={"id": "a", "at": "b"}, always=("at",), time="at")
+    (good,) = records(spark, ["1,1/5/2026 9:07,x"], Csv(), naming)
+    assert json.loads(good[0]) == {"id": "1", "at": "1/5/2026 9:07", "c": "x"}
     lines = [
         '{"a": 1.50, "b": "1/5/2026 9:07", "c": {"b": [1]}}',
-        '{"a": 1, "b": 5}',
+        '{"a": 1, "b": 5.0}',
         '{"d": 1}',
         "torn",
         '{"a":1,"id":2}',
     ]
     found = records(spark, lines, JsonLines(), naming)
-    assert json.loads(found[0][0]) == {"id": 1.5, "at": "2026-01-05T09:07:00.000000", "c": {"b": [1]}}
-    assert json.loads(found[1][0]) == {"id": 1, "at": "5"}
+    assert found[0][0] == '{"id":1.50,"at":"1/5/2026 9:07","c":{"b":[1]}}'
+    assert found[1][0] == '{"id":1,"at":5.0}'
     assert found[2][2] == "the record lacks at; no declared column is called d"
     assert found[3] == ("torn", None, None)
-    assert found[4][0] == '{"a":1,"id":2}'
+    assert found[4] == ('{"a":1,"id":2}', None, "the record lacks at; no declared column is called a")
+    rows = spark.createDataFrame([(line,) for line in lines], "raw STRING")
+    stated = as_records(rows, JsonLines(), naming).select("stated_time").collect()
+    assert [row[0] for row in stated] == ["1/5/2026 9:07", "5.0", None, None, None]
 
 
 ODD = [
@@ -127,7 +127,7 @@ def test_a_value_is_as_written_under_another_name(spark):
     """Numbers, texts and what they are in, at any depth: else a column of text would hold another text."""
     rng = random.Random(5)  # noqa: S311 - seeded values
     lines = [f'{{"a": {one}, "c" : {rng.choice(ODD)}}}\r' for one in ODD for _ in range(3)]
-    naming = Naming(("id", "at", "c"), called={"id": "a"}, times={"at": ("DATE", "M/d/yyyy")})
+    naming = Naming(("id", "at", "c"), called={"id": "a"})
     found = records(spark, lines, JsonLines(), naming)
     wanted = [{"id": line["a"], "c": line["c"]} for line in map(as_written, lines)]
     assert [as_written(record) for record, _, _ in found] == wanted
@@ -150,15 +150,6 @@ def test_a_value_is_as_written_under_another_name(spark):
 def test_a_record_with_a_fault_stays_as_it_is(spark, line):
     """The conversion finds the fault; a record that was written anew would have none."""
     assert records(spark, [line], JsonLines(), Naming(("id",), called={"id": "a"}))[0][0] == line
-
-
-def test_numbers_since_1970_are_times(spark):
-    """In seconds or milliseconds, whole or not, within the years that a reader can show."""
-    times = {"a": ("TIMESTAMP", "epoch_millis"), "b": ("TIMESTAMP", "epoch_seconds"), "c": ("DATE", "epoch_seconds")}
-    lines = ["1767603600500,1767603600.25,0", "99999999999999999,-1,x"]
-    good, odd = [json.loads(row[0]) for row in records(spark, lines, Csv(), Naming(NAMES, times=times))]
-    assert good == {"a": "2026-01-05T09:00:00.500000", "b": "2026-01-05T09:00:00.250000", "c": "1970-01-01"}
-    assert odd == {"a": "99999999999999999", "b": "1969-12-31T23:59:59.000000", "c": "x"}
 
 
 def test_a_column_twice_in_a_header_breaks_its_lines(spark):

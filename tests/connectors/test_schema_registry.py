@@ -21,6 +21,7 @@ from dedp_assets.patterns.connectors.schema_registry import (
 )
 from dedp_assets.patterns.connectors.sinks import Outgoing, send
 from dedp_assets.patterns.connectors.topic_sink import TopicSink
+from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.json_schemas import record_schema_of
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -161,5 +162,5 @@ def test_without_a_schema_nothing_is_sent(registry, producer):
     """The delivery waits until somebody has registered one."""
     sink = TopicSink({"bootstrap.servers": "b:1"}, schemas=registry)
     with pytest.raises(NotReady, match="subject visits-value has no schema"):
-        send(sink, "visits", RECORDS, attempts=3, pause_seconds=0)
+        send(sink, "visits", RECORDS, backoff=Backoff(attempts=3, first_seconds=0))
     assert producer.taken == []

@@ -25,8 +25,8 @@ from dedp_assets.patterns.core import errors
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.column_lineage import ColumnLineage
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.readme import with_tables
 from dedp_assets.resources.environments import CHECKOUT
+from tests.contracts.readme import with_tables
 
 PATTERNS = list(catalog.patterns())
 SIGNATURES = CHECKOUT / "tests" / "contracts" / "signatures"

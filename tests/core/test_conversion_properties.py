@@ -154,6 +154,12 @@ WORDS += [
     "01",
     "1.",
     "12,34",
+    "-.25",
+    "+.5e1",
+    "5.",
+    "+5.0",
+    ".",
+    "+",
 ]
 WORDS += [
     " 1",
@@ -229,6 +235,8 @@ GARBAGE += [
     '{"a":"1" "2"}',
 ]
 NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+DATABASES = re.compile(r"[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+"""Numbers as databases write them, too: without a digit before or behind the point, with a plus sign."""
 
 
 @dataclass(frozen=True)
@@ -344,15 +352,15 @@ def scalar(text, kind):
     if kind.startswith("DECIMAL"):
         return decimal(text, *map(int, re.findall(r"\d+", kind)))
     if kind in ("DOUBLE", "FLOAT"):
-        return floating(text, kind) if NUMBER.fullmatch(text) else None
+        return floating(text, kind) if DATABASES.fullmatch(text) else None
     if kind == "BOOLEAN":
         return {"true": True, "false": False}.get(text)
     return binary(text) if kind == "BINARY" else moment(text, kind)
 
 
 def decimal(text, precision, scale):
-    match = NUMBER.fullmatch(text)
-    if not match or len(text) > 400 or len((match[3] or "e0").lstrip("eE+-").lstrip("0")) > 3:
+    match = DATABASES.fullmatch(text)
+    if not match or len(text) > 400 or len((match[1] or "e0").lstrip("eE+-").lstrip("0")) > 3:
         return None
     scaled = Fraction(text) * 10**scale
     if scaled.denominator != 1 or abs(scaled) >= 10**precision:
@@ -373,7 +381,7 @@ def floating(text, kind):
         found = float(min(choices, key=lambda x: (abs(Fraction(float(x)) - exact), int(x.view(np.uint32)) & 1)))
     elif kind == "FLOAT":
         found = math.inf if abs(found) >= 1e100 else 0.0
-    vanished = found == 0 and re.match(r"[-0.]*[1-9]", text)
+    vanished = found == 0 and re.match(r"[-+0.]*[1-9]", text)
     return None if math.isinf(found) or vanished else found
 
 
@@ -501,6 +509,8 @@ class Writer:
         text = self.random.choice(small if self.random.random() < 0.7 else NUMBERS)
         if self.random.random() < 0.3:
             text = self.made()
+        if self.random.random() < 0.05:
+            return self.quoted(self.random.choice(WORDS))
         return f'"{text}"' if self.random.random() < 0.15 else text
 
     def made(self):

@@ -18,6 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import (
     AuditFailed,
     ConfigError,
@@ -35,7 +36,6 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Insert, Merge, StagedWrite, Table, Update
 from dedp_assets.patterns.delta.commit import file_exchange, spark_writer
 from dedp_assets.patterns.delta.staging import stage_commit
-from dedp_assets.patterns.delta.storage import coordination
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
 from dedp_assets.patterns.ingestion.compactor import compact
 from tests.helpers import EVENTS, NOW, a_run, active_files, job_group, jobs_of, read_back
@@ -447,7 +447,7 @@ def test_rows_that_come_in_between_do_not_survive_an_overwrite(events, event_row
 
 def test_attempts_end_where_another_writer_never_yields(events, event_rows, before_commit, monkeypatch):
     """A bounded number of times, then the conflict is the caller's; our rows are not there."""
-    monkeypatch.setattr(coordination.attempts, "__kwdefaults__", {"pause_seconds": 0.001})
+    monkeypatch.setattr(Backoff, "pause", lambda *_: 0.001)
     events.overwrite(event_rows(9), partition=DAY, provenance=a_run(sequence=1))
     numbers = iter(range(9))
     tried = before_commit(lambda: DeltaTable(str(events.location)).delete(f"id = {next(numbers)}"), times=99)

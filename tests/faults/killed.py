@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from dedp_assets.instance import Platform
+from dedp_assets.local.instance import Platform
 from dedp_assets.patterns.delta import Store, staged_writes
 from dedp_assets.patterns.delta.commit import file_exchange
 from dedp_assets.patterns.delta.versions import exposure

@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from dedp_assets.instance import configuration, prepare_home
+from dedp_assets.local.instance import configuration, prepare_home
 from dedp_assets.resources.environments import (
     CHECKOUT,
     RETENTION_DAYS,
@@ -246,6 +246,9 @@ def test_a_run_history_in_postgres_leaves_the_number_of_runs(bare, tmp_path):
         ("DEDP_ALERTS_SILENT", "22-25 UTC", "must be two times and a time zone"),
         ("DEDP_ALERTS_SILENT", "07:00-07:00 UTC", "must be two times and a time zone"),
         ("DEDP_ALERTS_SILENT", "night UTC", "must be two times and a time zone"),
+        ("DEDP_ALERTS_SILENT", "22:00+02:00-07:00 Europe/Berlin", "must be two times and a time zone"),
+        ("DEDP_ALERTS_SILENT", "22:00-07:00Z UTC", "must be two times and a time zone"),
+        ("DEDP_ALERTS_SILENT", "22:00Z-07:00Z UTC", "must be two times and a time zone"),
         ("DEDP_ALERTS_REMIND_HOURS", "-1", "must be a whole number of hours from 0 on, not -1"),
     ],
 )

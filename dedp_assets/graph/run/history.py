@@ -9,7 +9,21 @@ from dedp_assets.patterns.core.records import CommitRecord
 from dedp_assets.patterns.delta import Commit, Ledger
 from dedp_assets.patterns.error_management.late_data_detector import advance_watermark
 
-__all__ = ["last_note", "newest_batches", "row_changes", "watermark_of_landings"]
+__all__ = ["last_code", "last_note", "newest_batches", "row_changes", "watermark_of_landings"]
+
+
+def last_code(ledger: Ledger, column: str) -> dict[str, str]:
+    """Return the version of the code that each partition was loaded by last.
+
+    Args:
+        ledger: log of a table with a partition for each run.
+        column: the first partition column.
+    """
+    found: dict[str, str] = {}
+    for record in (commit.record for commit in ledger.newest_first()):
+        if record and column in record.partition:
+            found.setdefault(record.partition[column], record.code_version)
+    return found
 
 
 def last_note(ledger: Ledger, name: str, *, until: int) -> Any:  # noqa: ANN401 - a note is any JSON value

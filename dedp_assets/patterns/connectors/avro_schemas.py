@@ -6,18 +6,25 @@ passes through a type of Python that would cut or refuse it.
 
 from __future__ import annotations
 
-import base64
 import json
-import math
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
-
+from dedp_assets.patterns.connectors.json_spelling import (
+    Text,
+    of_bytes,
+    of_clock,
+    of_date,
+    of_double,
+    of_float,
+    of_null,
+    of_string,
+    of_times,
+    of_truth,
+)
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.names import identifier
 
@@ -25,11 +32,7 @@ __all__ = ["Node", "NOTHING", "node_of"]
 
 NOTHING = "null"
 """Type of a value that is always NULL."""
-_Text = Callable[[Any], str]
 _MOST_DIGITS = 38
-_DAY = 86_400_000_000
-_EPOCH, _FIRST, _LAST = date(1970, 1, 1), date.min.toordinal(), date.max.toordinal()
-_EPOCH_DAY = _EPOCH.toordinal()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class Node:
 
     stored: Any
     sql: str
-    text: _Text
+    text: Text
     fields: Mapping[str, Node] = field(default_factory=dict)
 
 
@@ -108,9 +111,9 @@ class _Reading:
             types = " and ".join(kind.sql for kind in some)
             raise ContractError(f"{self.file} has a column {path}, a union of {types}, which is not read")
         if not some:
-            return Node([kind.stored for kind in kinds], NOTHING, _null)
+            return Node([kind.stored for kind in kinds], NOTHING, of_null)
         text = some[0].text
-        written: _Text = text if len(kinds) == 1 else lambda value: "null" if value is None else text(value)
+        written: Text = text if len(kinds) == 1 else lambda value: "null" if value is None else text(value)
         return Node([kind.stored for kind in kinds], some[0].sql, written, some[0].fields if len(kinds) == 1 else {})
 
     def _name(self, schema: Mapping[str, Any], space: str) -> tuple[str, str]:
@@ -132,7 +135,7 @@ class _Reading:
             fields[each["name"]] = self.node(each["type"], within, place)
         # Names of its own: fastavro refuses names that other writers take.
         kept = [{"name": f"f{n}", "type": each.stored} for n, each in enumerate(fields.values())]
-        writers = [(f"f{n}", f"{_string(key)}:", each.text) for n, (key, each) in enumerate(fields.items())]
+        writers = [(f"f{n}", f"{of_string(key)}:", each.text) for n, (key, each) in enumerate(fields.items())]
 
         def text(value: Any) -> str:  # noqa: ANN401 - a dictionary
             return "{" + ",".join([start + write(value[key]) for key, start, write in writers]) + "}"
@@ -142,7 +145,7 @@ class _Reading:
         return made
 
     def _enum(self, schema: Mapping[str, Any], space: str, path: str) -> Node:  # noqa: ARG002 - as for every type
-        texts = dict(enumerate(map(_string, schema["symbols"])))
+        texts = dict(enumerate(map(of_string, schema["symbols"])))
         name, _ = self._name(schema, space)
         self.named[name] = made = Node("int", "STRING", texts.__getitem__)
         return made
@@ -151,7 +154,7 @@ class _Reading:
         name, _ = self._name(schema, space)
         self.named[name] = None
         stored = {"type": "fixed", "name": f"t{len(self.named)}", "size": int(schema["size"])}
-        self.named[name] = made = _logical(Node(stored, "BINARY", _base64), schema)
+        self.named[name] = made = _logical(Node(stored, "BINARY", of_bytes), schema)
         return made
 
     def _array(self, schema: Mapping[str, Any], space: str, path: str) -> Node:
@@ -168,7 +171,7 @@ class _Reading:
         write = values.text
 
         def text(value: Any) -> str:  # noqa: ANN401 - a dictionary
-            return "{" + ",".join([f"{_string(key)}:{write(each)}" for key, each in value.items()]) + "}"
+            return "{" + ",".join([f"{of_string(key)}:{write(each)}" for key, each in value.items()]) + "}"
 
         return Node({"type": "map", "values": values.stored}, f"MAP<STRING, {_within(values.sql)}>", text)
 
@@ -204,88 +207,15 @@ def _decimal(plain: Node, precision: Any, scale: Any) -> Node:  # noqa: ANN401 -
     return Node(plain.stored, sql, text)
 
 
-def _null(value: Any) -> str:  # noqa: ANN401, ARG001 - nothing
-    return "null"
-
-
-def _boolean(value: Any) -> str:  # noqa: ANN401 - as read
-    return "true" if value else "false"
-
-
-def _string(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _base64(value: bytes) -> str:
-    return f'"{base64.b64encode(value).decode()}"'
-
-
-def _double(value: float) -> str:
-    return _number(value, repr(value))
-
-
-def _float(value: float) -> str:
-    return _number(value, np.format_float_scientific(np.float32(value)))
-
-
-def _number(value: float, shortest: str) -> str:
-    """Write a number as Java does, by the shortest digits; NaN and infinities are texts."""
-    if not math.isfinite(value):
-        return '"NaN"' if math.isnan(value) else '"Infinity"' if value > 0 else '"-Infinity"'
-    if value == 0:
-        return "-0.0" if math.copysign(1, value) < 0 else "0.0"
-    sign, digits, exponent = Decimal(shortest).normalize().as_tuple()
-    most = len(digits) + int(exponent) - 1
-    minus, text = "-" * sign, "".join(map(str, digits))
-    if not -3 <= most < 7:
-        return f"{minus}{text[0]}.{text[1:] or '0'}E{most}"
-    if most < 0:
-        return f"{minus}0.{'0' * (-most - 1)}{text}"
-    text = text.ljust(most + 1, "0")
-    return f"{minus}{text[: most + 1]}.{text[most + 1 :] or '0'}"
-
-
-def _date(days: int) -> str:
-    """Write a date; a date outside of the years 1 to 9999 stays a number, which is no value of a DATE."""
-    ordinal = days + _EPOCH_DAY
-    return f'"{date.fromordinal(ordinal).isoformat()}"' if _FIRST <= ordinal <= _LAST else str(days)
-
-
-def _moment(micros: int, zone: str) -> str | None:
-    if not (_FIRST - _EPOCH_DAY) * _DAY <= micros < (_LAST + 1 - _EPOCH_DAY) * _DAY:
-        return None
-    moment = datetime(1970, 1, 1) + timedelta(microseconds=micros)  # noqa: DTZ001 - of UTC, or of no zone
-    return f'"{moment.isoformat(timespec="microseconds")}{zone}"'
-
-
-def _times(per_milli: int, zone: str) -> _Text:
-    """Return a writer of times; parts below a microsecond are cut, towards the past."""
-
-    def text(value: int) -> str:
-        return _moment(value * 1000 // per_milli, zone) or str(value)
-
-    return text
-
-
-def _clock(per_milli: int) -> _Text:
-    """Return a writer of times of a day; a number beyond the day stays a number."""
-
-    def text(value: int) -> str:
-        written = _moment(value * 1000 // per_milli, "") if 0 <= value < 86_400_000 * per_milli else None
-        return f'"{written[12:-1]}"' if written else str(value)
-
-    return text
-
-
 _PRIMITIVE = {
-    "null": Node("null", NOTHING, _null),
-    "boolean": Node("boolean", "BOOLEAN", _boolean),
+    "null": Node("null", NOTHING, of_null),
+    "boolean": Node("boolean", "BOOLEAN", of_truth),
     "int": Node("int", "INT", str),
     "long": Node("long", "BIGINT", str),
-    "float": Node("float", "FLOAT", _float),
-    "double": Node("double", "DOUBLE", _double),
-    "bytes": Node("bytes", "BINARY", _base64),
-    "string": Node("string", "STRING", _string),
+    "float": Node("float", "FLOAT", of_float),
+    "double": Node("double", "DOUBLE", of_double),
+    "bytes": Node("bytes", "BINARY", of_bytes),
+    "string": Node("string", "STRING", of_string),
 }
 _COMPLEX: Mapping[str, Callable[..., Node]] = {
     "record": _Reading._record,
@@ -295,12 +225,12 @@ _COMPLEX: Mapping[str, Callable[..., Node]] = {
     "array": _Reading._array,
     "map": _Reading._map,
 }
-_UNITS = {"millis": 1, "micros": 1_000, "nanos": 1_000_000}
-_LOGICAL: Mapping[tuple[str, str], tuple[str, _Text]] = {
-    ("date", "int"): ("DATE", _date),
-    ("time-millis", "int"): ("STRING", _clock(1)),
-    ("time-micros", "long"): ("STRING", _clock(1_000)),
-    **{(f"timestamp-{unit}", "long"): ("TIMESTAMP", _times(n, "Z")) for unit, n in _UNITS.items()},
-    **{(f"local-timestamp-{unit}", "long"): ("TIMESTAMP_NTZ", _times(n, "")) for unit, n in _UNITS.items()},
+_UNITS = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_000}
+_LOGICAL: Mapping[tuple[str, str], tuple[str, Text]] = {
+    ("date", "int"): ("DATE", of_date),
+    ("time-millis", "int"): ("STRING", of_clock(1_000)),
+    ("time-micros", "long"): ("STRING", of_clock(1_000_000)),
+    **{(f"timestamp-{unit}", "long"): ("TIMESTAMP", of_times(n, "Z")) for unit, n in _UNITS.items()},
+    **{(f"local-timestamp-{unit}", "long"): ("TIMESTAMP_NTZ", of_times(n, "")) for unit, n in _UNITS.items()},
 }
 """Logical type and type below -> SQL type, and the writer of a text."""

@@ -17,8 +17,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Protocol
 from urllib.parse import quote, unquote_plus
 
-from dedp_assets.patterns.connectors.parts import plain_json
 from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.patterns.core.strict_json import parse_json
 from dedp_assets.patterns.delta import folder_at
 
 __all__ = ["Arrival", "Channel", "Event", "Inbox", "Outcome"]
@@ -84,8 +84,8 @@ class Event:
         if len(body) > _LARGEST_BYTES:
             raise ContractError(f"it has more than {_LARGEST_BYTES} bytes: put the data into an object and name that")
         try:
-            envelope = json.loads(body)
-        except (ValueError, RecursionError) as error:
+            envelope = parse_json(body)
+        except ValueError as error:
             raise ContractError(f"it is not JSON: {error}") from error
         if not isinstance(envelope, dict):
             raise ContractError(f"it is a JSON {type(envelope).__name__}, not an object with CloudEvents attributes")
@@ -258,7 +258,7 @@ def _runs(path: Path) -> list[str]:
         ContractError: if somebody changed it; the text names it.
     """
     try:
-        content = plain_json(path.read_bytes())
+        content = parse_json(path.read_bytes())
     except ValueError:
         content = None
     runs = content.get("runs") if isinstance(content, dict) else None

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
 from dedp_assets.patterns.connectors.avro_files import open_avro
-from dedp_assets.patterns.connectors.files import count_lines, kind_named, unpacked
+from dedp_assets.patterns.connectors.files import count_lines, lines_of
 from dedp_assets.patterns.connectors.formats import Avro, Csv, Format, JsonLines, header_of, records_in, text_of
-from dedp_assets.patterns.connectors.landed_files import open_parquet
+from dedp_assets.patterns.connectors.parquet_files import open_parquet
 from dedp_assets.patterns.core.audits import overrule, summary
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, ContractError
 from dedp_assets.patterns.core.options import require_types, typed
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.core.strict_json import parse_json
 
 __all__ = ["FileAudit", "FileRule", "audit_files", "require_sound_files"]
 
@@ -209,7 +210,7 @@ def _json_content(file: Path, made: JsonLines) -> _Content:
     """Read the columns from the first lines; a malformed line is a fault at the end of a file alone."""
     count_lines(file)
     records, columns, objects, last = 0, set[str](), 0, "{}"
-    for line in _lines(file):
+    for line in filter(bytes.strip, lines_of(file)):
         last = text_of(line, made.encoding)
         if records < _FIRST and (names := _object(last)) is not None:
             columns.update(names)
@@ -232,27 +233,9 @@ def _avro_content(file: Path) -> _Content:
     return _Content(opened.records, opened.node.fields.keys())
 
 
-def _lines(file: Path) -> Iterator[bytes]:
-    """Yield the non-blank lines of a text file."""
-    rest = b""
-    for piece in _pieces(file):
-        *lines, rest = (rest + piece).split(b"\n")
-        yield from (line for line in lines if line.strip())
-    if rest.strip():
-        yield rest
-
-
 def _ends_a_line(file: Path) -> bool:
     """Return whether the text of a file ends with a line feed."""
-    last = b""
-    for piece in _pieces(file):
-        last = piece
-    return last.endswith(b"\n")
-
-
-def _pieces(file: Path) -> Iterator[bytes]:
-    with file.open("rb") as stored:
-        yield from unpacked(stored, file.name, kind=kind_named(file.name))
+    return next(iter(deque(lines_of(file), maxlen=1)), b"").endswith(b"\n")
 
 
 def _object(line: str) -> Collection[str] | None:
@@ -261,7 +244,7 @@ def _object(line: str) -> Collection[str] | None:
     ``None`` for any other text.
     """
     try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
+        found = parse_json(line)
+    except ValueError:
         return None
     return found.keys() if isinstance(found, dict) else None

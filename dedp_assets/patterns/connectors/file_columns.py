@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.orc as po
@@ -14,7 +15,8 @@ import pyarrow.parquet as pq
 
 from dedp_assets.patterns.connectors.avro_files import open_avro
 from dedp_assets.patterns.connectors.formats import Csv, header_of
-from dedp_assets.patterns.connectors.landed_files import spark_type
+from dedp_assets.patterns.connectors.parquet_files import spark_type
+from dedp_assets.patterns.core import ddl
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding
@@ -24,8 +26,7 @@ __all__ = ["FILE_COLUMNS", "columns_of_file", "judge_file_columns"]
 FILE_COLUMNS = "files_have_the_declared_columns"
 """Name of the finding."""
 _NAMED = 5
-_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
-_NUMBERS = ("FLOAT", "DOUBLE", "DECIMAL")
+_INTEGERS, _NUMBERS = ("byte", "short", "integer", "long"), ("float", "double", "decimal")
 
 
 def columns_of_file(path: Path, csv: Csv | None = None) -> Mapping[str, str]:
@@ -90,23 +91,39 @@ def _differences(
     if ordered and shared != [name for name in columns if name in found]:
         yield f"in another order: {', '.join(map(repr, shared))}"
     for name in shared:
-        if found[name] and not _fits(found[name].upper(), columns[name].upper()):
+        if found[name] and not _fits(found[name], columns[name]):
             yield f"{name!r} is {found[name]}, not {columns[name]}"
 
 
 def _fits(found: str, declared: str) -> bool:
-    held, wanted = _family(found), _family(declared)
-    return wanted in ("STRING", held) or (held, wanted) == ("INTEGER", "NUMBER")
+    """Return whether values of a file's type may have the declared one, at every depth; anything fits a STRING."""
+    held, wanted = ddl.field("value", found), ddl.field("value", declared)
+    if held is None or wanted is None:
+        return found.upper() == declared.upper()
+    return _holds(held["type"], wanted["type"])
 
 
-def _family(kind: str) -> str:
-    """Return the kind of values of a type, without the width."""
-    word = kind.partition("(")[0].partition("<")[0].strip()
-    return "INTEGER" if word in _INTEGERS else "NUMBER" if word in _NUMBERS else word.removesuffix("_NTZ")
+def _holds(held: Any, wanted: Any) -> bool:  # noqa: ANN401 - types in Spark's JSON form
+    if isinstance(wanted, str) or isinstance(held, str):
+        families = _family(held), _family(wanted)
+        return wanted == "string" or families[0] == families[1] or families == ("integer", "number")
+    if wanted["type"] == "struct" == held["type"]:
+        known = {each["name"]: each["type"] for each in held["fields"]}
+        return all(_holds(known[each["name"]], each["type"]) for each in wanted["fields"] if each["name"] in known)
+    parts = ("elementType", "keyType", "valueType")
+    return held["type"] == wanted["type"] and all(_holds(held[part], wanted[part]) for part in parts if part in wanted)
+
+
+def _family(kind: Any) -> str:  # noqa: ANN401 - as above
+    """Return the kind of values of a scalar type, without the width; of a nested type the kind of nesting."""
+    name = str(kind if isinstance(kind, str) else kind["type"])
+    if name in _INTEGERS:
+        return "integer"
+    return "number" if name.startswith(_NUMBERS) else name.removesuffix("_ntz")
 
 
 def _sql(kind: pa.DataType) -> str:
     try:
         return spark_type(kind)
     except KeyError:
-        return "TIMESTAMP" if pa.types.is_timestamp(kind) else str(kind)
+        return str(kind)

@@ -18,8 +18,8 @@ from typing import BinaryIO
 from dedp_assets.patterns.core.errors import ContractError
 
 __all__ = [
-    "LONGEST_LINE", "content_kind", "count_lines", "file_refusal", "kind_named", "name_refusal", "unpacked",
-    "unreadable_name",
+    "LONGEST_LINE", "content_kind", "count_lines", "file_refusal", "kind_named", "lines_of", "name_refusal",
+    "unpacked", "unreadable_name",
 ]  # fmt: skip
 
 LONGEST_LINE = 64 << 20
@@ -145,6 +145,26 @@ def count_lines(path: Path, *, seen: Callable[[bytes], object] = bool) -> int:
     return lines
 
 
+def lines_of(path: Path, *, longest_bytes: int = LONGEST_LINE) -> Iterator[bytes]:
+    """Yield the lines of a text file with their line feeds, decompressed, without a byte order mark.
+
+    Args:
+        path: the file, whose name tells how it is compressed.
+        longest_bytes: greatest length of a line.
+
+    Raises:
+        ContractError: for damaged data, or a longer line.
+    """
+    rest = b""
+    with path.open("rb") as file:
+        for piece in unpacked(file, path.name, kind=kind_named(path.name)):
+            *lines, rest = (rest + piece).split(b"\n")
+            yield from (line + b"\n" for line in lines)
+            _require_short(path.name, len(rest), longest_bytes)
+    if rest:
+        yield rest
+
+
 def unpacked(file: BinaryIO | io.RawIOBase, name: str, *, kind: str) -> Iterator[bytes]:
     """Read a file in pieces of text, decompressed, without a byte order mark.
 
@@ -250,10 +270,10 @@ def kind_named(name: str) -> str:
     return _OF_NAME.get(Path(name).suffix.lower(), "")
 
 
-def _require_short(name: str, length_bytes: int) -> None:
-    if length_bytes > LONGEST_LINE:
+def _require_short(name: str, length_bytes: int, longest_bytes: int = LONGEST_LINE) -> None:
+    if length_bytes > longest_bytes:
         raise ContractError(
-            f"{name} has a line of more than {LONGEST_LINE >> 20} MiB: deliver it with a line feed after each record"
+            f"{name} has a line of more than {longest_bytes >> 20} MiB: deliver it with a line feed after each record"
         )
 
 

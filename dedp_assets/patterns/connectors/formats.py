@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import csv
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from dedp_assets.patterns.connectors.files import kind_named, unpacked, unreadable_name
+from dedp_assets.patterns.connectors.csv_records import CsvRecord, records_of
+from dedp_assets.patterns.connectors.files import lines_of, unreadable_name
+from dedp_assets.patterns.connectors.json_files import json_texts_of
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.rows import quoted
 
 __all__ = [
-    "Avro", "Csv", "Encoding", "Format", "JsonLines", "Parquet", "avro_refusal", "digest_whole", "header_of",
-    "is_binary", "parquet_refusal", "records_in", "text_of", "text_sql",
+    "Avro", "Csv", "Encoding", "Format", "Json", "JsonLines", "Parquet", "avro_refusal", "csv_records",
+    "digest_whole", "header_of", "header_record", "is_binary", "parquet_refusal", "records_in", "text_of", "text_sql",
 ]  # fmt: skip
 
 Encoding = Literal["utf-8", "iso-8859-1", "windows-1252"]
-_LONGEST_HEADER = 1 << 20
+_LONGEST = 1 << 20
 _PIECE = 1 << 20
 _ONLY_WINDOWS = {
     byte: bytes([byte]).decode("cp1252") for byte in range(0x80, 0xA0) if byte not in (0x81, 0x8D, 0x8F, 0x90, 0x9D)
@@ -42,6 +43,9 @@ class Csv:
         encoding: encoding of the text.
         nulls: texts that stand for no value, as the empty one does.
         multiline: whether quoted values may hold line feeds.
+        decimal: the character before the decimals of a number.
+        skip_first: number of lines before the header, or without one before the first record, that are no records.
+        skip_last: number of lines behind the last record that are no records.
     """
 
     header: bool = True
@@ -51,9 +55,15 @@ class Csv:
     encoding: Encoding = "utf-8"
     nulls: Sequence[str] = ()
     multiline: bool = False
+    decimal: Literal[".", ","] = "."
+    skip_first: int = 0
+    skip_last: int = 0
 
     def __post_init__(self) -> None:
         require_types(self)
+        for name in ("skip_first", "skip_last"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name} must be 0 or more lines, not {getattr(self, name)}")
         for name, least in (("delimiter", 1), ("quote", 0), ("escape", 0)):
             value = getattr(self, name)
             if not least <= len(value) <= 1 or value in ("\n", "\r", "\0"):
@@ -69,6 +79,12 @@ class Csv:
     def doubles(self) -> bool:
         """``True`` if a quote inside a quoted value is written twice."""
         return self.escape in ("", self.quote)
+
+    def pointed(self, number: str) -> str:
+        """Return a number with a decimal point; a text with a point, where that is not the character, is none."""
+        if self.decimal == "." or not number:
+            return number
+        return f"{number} (decimal: {self.decimal})" if "." in number else number.replace(self.decimal, ".")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +102,22 @@ class JsonLines:
 
 
 @dataclass(frozen=True, slots=True)
+class Json:
+    """One JSON array of objects a file.
+
+    Attributes:
+        encoding: encoding of the text.
+        records: member with the array, if the file is an object; ``data.items`` for a member of a member.
+    """
+
+    encoding: Encoding = "utf-8"
+    records: str = ""
+
+    def __post_init__(self) -> None:
+        require_types(self)
+
+
+@dataclass(frozen=True, slots=True)
 class Parquet:
     """Parquet files of databases and engines."""
 
@@ -95,7 +127,7 @@ class Avro:
     """Avro files with the schema of their records, as Kafka's and Hadoop's tools write."""
 
 
-Format = Csv | JsonLines | Parquet | Avro
+Format = Csv | JsonLines | Json | Parquet | Avro
 _BINARY = {".parquet": "Parquet", ".avro": "Avro"}
 """End of a name -> format whose files have no lines."""
 
@@ -162,62 +194,71 @@ def text_sql(encoding: Encoding) -> str:
     return f"translate({text}, {quoted(read)}, {quoted(wanted)})"
 
 
-def text_of(line: bytes, encoding: Encoding) -> str:
+def text_of(line: bytes, encoding: Encoding, errors: str = "replace") -> str:
     """Return the text of bytes by an encoding, as :func:`text_sql` does in SQL."""
     if encoding == "utf-8":
-        return line.decode(errors="replace")
+        return line.decode(errors=errors)
     text = line.decode("iso-8859-1")
     return text.translate(_ONLY_WINDOWS) if encoding == "windows-1252" else text
 
 
 def header_of(path: Path, made: Csv) -> tuple[str, ...]:
-    """Return the names in the first line of a CSV file; a missing name is ``column_<place>``.
+    """Return the names in the first record of a CSV file; a missing name is ``column_<place>``.
 
     Raises:
         ContractError: if the first line is longer than 1 MiB.
     """
-    first = next(iter(_records(path, made)), [])
-    return tuple(name or f"column_{number}" for number, name in enumerate(first, 1))
+    return header_record(path, made)[0]
 
 
-def records_in(path: Path, made: Csv | JsonLines) -> Iterator[Any]:
-    """Yield the records of a file: lists of values of CSV without the header, or lines of JSON.
+def header_record(path: Path, made: Csv) -> tuple[tuple[str, ...], int]:
+    """Return the names in the first record of a CSV file, and the number of the last line of this record.
 
     Raises:
-        ContractError: if a line is longer than 1 MiB.
+        ContractError: if the first line is longer than 1 MiB, or no record.
     """
-    if isinstance(made, JsonLines):
-        yield from (line for line in _lines(path, made.encoding) if line.strip())
+    first = next(iter(csv_records(path, made)), None)
+    if first is not None and first.fault:
+        raise ContractError(f"{path.name} has no header, as in its first line {first.fault}")
+    names = () if first is None or first.is_blank else first.values
+    named = tuple(name or f"column_{number}" for number, name in enumerate(names, 1))
+    return named, first.number + len(first.lines) - 1 if first else 0
+
+
+def records_in(path: Path, made: Csv | JsonLines | Json) -> Iterator[Any]:
+    """Yield the records of a file: lists of values of CSV without the header, or texts of JSON.
+
+    A record of CSV with a fault has no values.
+
+    Raises:
+        ContractError: if a line is longer than 1 MiB, or a file of one JSON array is none.
+    """
+    if isinstance(made, Json):
+        yield from json_texts_of(path, made)
         return
-    found = _records(path, made)
+    if isinstance(made, JsonLines):
+        lines = (text_of(line, made.encoding) for line in lines_of(path, longest_bytes=_LONGEST))
+        yield from (line for line in lines if line.strip())
+        return
+    found = csv_records(path, made)
     if made.header:
         next(found, None)
-    yield from (values for values in found if values)
+    yield from (list(record.values) for record in found if not record.is_blank)
 
 
-def _records(path: Path, made: Csv) -> Iterator[list[str]]:
-    quoting: dict[str, Any] = {"quotechar": made.quote} if made.quote else {"quoting": csv.QUOTE_NONE}
-    escaping: dict[str, Any] = {} if made.doubles else {"escapechar": made.escape, "doublequote": False}
-    lines = _lines(path, made.encoding)
-    try:
-        if made.multiline:
-            yield from csv.reader(lines, delimiter=made.delimiter, **quoting, **escaping)
-            return
-        for line in lines:
-            yield from csv.reader([line.rstrip("\r\n")], delimiter=made.delimiter, **quoting, **escaping)
-    except csv.Error as error:
-        raise ContractError(f"{path.name} has a line that is no CSV: {error}") from error
+def csv_records(
+    path: Path, made: Csv, *, longest_bytes: int = _LONGEST, errors: str = "replace"
+) -> Iterator[CsvRecord]:
+    """Yield the records of a CSV file, the header among them.
 
+    Args:
+        path: the file.
+        made: the format.
+        longest_bytes: greatest length of a line.
+        errors: Python's name of the way to read bytes that are no UTF-8.
 
-def _lines(path: Path, encoding: Encoding) -> Iterator[str]:
-    """Yield the lines of a file with their line feeds."""
-    rest = b""
-    with path.open("rb") as file:
-        for piece in unpacked(file, path.name, kind=kind_named(path.name)):
-            *lines, rest = (rest + piece).split(b"\n")
-            for line in lines:
-                yield text_of(line, encoding) + "\n"
-            if len(rest) > _LONGEST_HEADER:
-                raise ContractError(f"{path.name} has a line of more than 1 MiB: deliver a line feed after each record")
-    if rest:
-        yield text_of(rest, encoding)
+    Raises:
+        ContractError: if a line is longer.
+    """
+    lines = lines_of(path, longest_bytes=longest_bytes)
+    return records_of((text_of(line, made.encoding, errors).removesuffix("\n") for line in lines), made, name=path.name)

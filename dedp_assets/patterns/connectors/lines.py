@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -25,16 +25,18 @@ class Lines:
     Attributes:
         rows: ``raw`` STRING, ``raw_bytes`` BINARY (only where the line is not valid UTF-8, which a STRING cannot hold),
             ``source_file`` STRING (file name), ``line_number`` BIGINT from 1; lazy.
-        count: lines by file name, counted in a job of its own; files without a line are missing.
+        count: lines by file name, counted in a pass of its own; files without a line are missing.
+        headers: lines of the header by file name, which are no rows.
     """
 
     rows: DataFrame
     count: Mapping[str, int]
+    headers: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def checksum(self) -> int:
-        """Sum of all line numbers, for verification of the numbering of written rows."""
-        return sum(n * (n + 1) // 2 for n in self.count.values())
+        """Sum of the line numbers of all rows, for verification of the numbering of written rows."""
+        return sum(n * (n + 1) // 2 for n in self.count.values()) - sum(n * (n + 1) // 2 for n in self.headers.values())
 
 
 def read_lines(session: SparkSession, files: Sequence[Path]) -> Lines:

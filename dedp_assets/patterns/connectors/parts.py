@@ -1,4 +1,4 @@
-"""External parts: translated exceptions, bounded HTTP responses, JSON readable by every engine.
+"""External parts: translated exceptions, and bounded HTTP responses.
 
 What an external part raises or answers is not the library's: it becomes an error of the library that says which part
 it was, or it is not used at all.
@@ -6,11 +6,9 @@ it was, or it is not used at all.
 
 from __future__ import annotations
 
-import json
-import math
 import re
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email.message import Message
@@ -40,7 +38,6 @@ __all__ = [
     "is_text",
     "kafka_said",
     "one_row",
-    "plain_json",
     "require_address",
     "sentence",
     "error_text",
@@ -116,45 +113,6 @@ def one_row(rows: Sequence[Any], kinds: Sequence[type | tuple[type, ...]], *, as
             f"{asked}: the database answers with {sentence(str(given))}, where one row of {len(kinds)} values belongs"
         )
     return tuple(row)
-
-
-# --- JSON -------------------------------------------------------------------------------------------------------------
-
-
-def plain_json(body: bytes) -> Any:  # noqa: ANN401 - JSON
-    """Parse UTF-8 JSON; refuse JSON that two readers may read differently, such as repeated members.
-
-    Raises:
-        ValueError: for other bytes, a member that is there twice, a number that is none or none that is finite, half a
-            character, or a value that is nested too deep.
-    """
-    text = body.decode("utf-8-sig")
-    try:
-        found = json.loads(text, object_pairs_hook=_members, parse_constant=_no_number, parse_float=_finite)
-    except RecursionError:
-        raise ValueError("it is nested too deep") from None
-    if "\\ud" in text.lower():
-        json.dumps(found, ensure_ascii=False).encode()
-    return found
-
-
-def _members(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise ValueError(f"it has {name!r} twice")
-        found[name] = value
-    return found
-
-
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number of JSON")
-
-
-def _finite(text: str) -> float:
-    if math.isinf(value := float(text)):
-        raise ValueError(f"{text} is no finite number")
-    return value
 
 
 # --- HTTP -------------------------------------------------------------------------------------------------------------

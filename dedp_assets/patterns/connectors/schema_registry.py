@@ -17,13 +17,13 @@ from urllib.request import Request
 from dedp_assets.patterns.connectors.parts import (
     Bounds,
     exchanged,
-    plain_json,
     require_address,
     sentence,
     without_secrets,
 )
 from dedp_assets.patterns.connectors.schema_references import Reference, Referred, self_contained
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
+from dedp_assets.patterns.core.strict_json import parse_json
 
 __all__ = [
     "HEADER_BYTES",
@@ -114,7 +114,7 @@ class SchemaRegistry:
         if reply.elsewhere or not 200 <= reply.status < 300:
             raise ConfigError(f"{name} refuses the request with status {reply.status}: {reply.elsewhere or text}")
         try:
-            return reply.status, plain_json(reply.body)
+            return reply.status, parse_json(reply.body)
         except ValueError:
             raise ContractError(f"{name} answers with what is no JSON: {text}") from None
 

@@ -2,26 +2,39 @@
 
 The rule that makes silent loss visible: an input that is there and an output that is not is an error. A converted row
 has the columns of the schema, :data:`SYNTAX`, :data:`MISFITS`, and the text that a value had in ``<column> text``.
+
+JSON is parsed in Python (``core/json_records``), in batches of Arrow: no parser of Spark's says of a value how it was
+written. Texts of columns become values in SQL (``core/exact``), nested ones in Python.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any
 
-from pyspark.sql import DataFrame
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType
 
-from dedp_assets.patterns.core import json_texts
 from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.exact import exact, is_scalar, safe_cast
-from dedp_assets.patterns.core.json_values import NO_TEXTS, record_struct, refused
+from dedp_assets.patterns.core.json_records import Looked, Nested, look_at, look_at_texts
 from dedp_assets.patterns.core.names import RESERVED, identifier, select_list
-from dedp_assets.patterns.core.plain_json import fitting, is_plain
 from dedp_assets.patterns.core.rows import quoted
-from dedp_assets.patterns.core.sql_types import is_nested, parsed_schema, same_type, spelled, with_texts
+from dedp_assets.patterns.core.sql_types import (
+    is_nested,
+    nullable,
+    parsed_schema,
+    parsed_type,
+    same_type,
+    spelled,
+    with_texts,
+)
 
 __all__ = ["exact", "MISFITS", "SYNTAX", "convert_columns", "convert_json", "safe_cast", "texts_of"]
 
@@ -31,16 +44,20 @@ SYNTAX = f"{RESERVED}syntax"
 MISFITS = f"{RESERVED}misfits"
 """Column: one sentence for each value that is there and does not fit, with its path; NULL or empty if all fit."""
 
-_MEMBERS, _PLAIN, _AGAIN = (f"{RESERVED}{name}" for name in ("members", "plain", "again"))
+_LOOKED = f"{RESERVED}looked"
+_Looks = Callable[[Any, Mapping[str, Nested]], Looked]
 
 
 def convert_json(
-    rows: DataFrame, payload: str, schema: Mapping[str, str], *, lenient: Collection[str] = ()
+    rows: DataFrame,
+    payload: str,
+    schema: Mapping[str, str],
+    *,
+    lenient: Collection[str] = (),
+    formats: Mapping[str, str] | None = None,
+    special: Collection[str] = (),
 ) -> DataFrame:
     """Parse one JSON object per row into typed columns.
-
-    A record that can be told to be plain (an object, no key twice, every value its type's own) is parsed once. Any
-    other is looked at again, with every number as it was written; what that look finds counts.
 
     Args:
         rows: records.
@@ -48,6 +65,8 @@ def convert_json(
         schema: output column -> SQL type. STRING takes any value as the text it has in the record, objects and arrays
             without the blanks between their parts.
         lenient: columns that Spark's cast may convert: rounded, trimmed, completed.
+        formats: DATE or time -> pattern of the texts, where these are not as in ISO 8601.
+        special: columns in which NaN and infinities are values of a DOUBLE or FLOAT.
 
     Raises:
         ConfigError: if JSON cannot become a type, or ``lenient`` names another column than a typed scalar.
@@ -56,30 +75,38 @@ def convert_json(
     _require_scalars(schema, lenient)
     made = {name.lower() for name in (*schema, *texts_of(schema).values())}
     others = [c for c in rows.columns if c.lower() not in made]
-    record = identifier(payload)
-    own, trimmed = f"xxhash64({record})", json_texts.trimmed(record)
-    ended = f"if(endswith({record}, '}}'), {record}, {trimmed})"
-    text, first = ({name: f"{RESERVED}{what}{n}" for n, name in enumerate(schema)} for what in ("text", "first"))
+    record, formats = identifier(payload), formats or {}
+    kinds = {name: parsed_type(kind) for name, kind in schema.items() if not is_scalar(kind)}
+    sound = F.expr(f"if(is_valid_utf8({record}), {record}, NULL)")
+    scalars = {name: kind for name, kind in schema.items() if name not in kinds}
+    look = partial(_look, list(scalars))
+    read = rows.withColumn(_LOOKED, _looked(sound, look, _nested(rows, kinds, special)))
+    text, value = ({name: f"{RESERVED}{what}{n}" for n, name in enumerate(schema)} for what in ("text", "value"))
     # One column for each intermediate value, which the next ones name: Spark computes what has a column once.
-    steps = {
-        _MEMBERS: json_texts.members(ended, own),
-        **{text[name]: f"{_MEMBERS}[{quoted(name)}]" for name in schema},
-        **{first[name]: fitting(text[name], name, kind, record) for name, kind in schema.items()},
-        _PLAIN: is_plain(record, own, _MEMBERS, [(text[name], first[name]) for name in schema]),
-        _AGAIN: f"if({_PLAIN}, NULL, {record_struct(record, schema, lenient=lenient)})",
-    }
-    read = rows.selectExpr("*", *select_list(steps))
-    again = {name: f"{_AGAIN}.c.c{n}" for n, name in enumerate(schema)}
-    values = {name: f"if({_PLAIN}, {first[name]}, {again[name]}.v)" for name in schema}
-    texts = {stated: f"if({again[name]}.v IS NULL, {again[name]}.x, NULL)" for name, stated in texts_of(schema).items()}
+    steps = {text[name]: f"get({_LOOKED}.texts, {n})" for n, name in enumerate([*scalars, *kinds])}
+    steps |= {value[name]: f"{_LOOKED}.nested.n{n}" for n, name in enumerate(kinds)}
+    for name, kind in scalars.items():
+        found = exact(text[name], kind, pattern=formats.get(name, ""), special=name in special)
+        steps[value[name]] = f"coalesce({found}, {safe_cast(text[name], kind)})" if name in lenient else found
+    read = read.selectExpr("*", *select_list(steps))
+    fault = f"if(NOT is_valid_utf8({record}), 'not valid UTF-8', {_LOOKED}.fault)"
+    texts = {stated: f"if({value[name]} IS NULL, {text[name]}, NULL)" for name, stated in texts_of(schema).items()}
+    wrong = [_misfit(name, kind, text[name], value[name]) for name, kind in scalars.items() if kind != "STRING"]
     return read.selectExpr(
         *map(identifier, others),
-        *select_list({SYNTAX: f"{_AGAIN}.f", **values, **texts, MISFITS: f"{_AGAIN}.p"}),
+        *select_list({SYNTAX: fault, **value, **texts, MISFITS: _misfits(wrong, f"{_LOOKED}.misfits")}),
     )
 
 
-def convert_columns(rows: DataFrame, schema: Mapping[str, str], *, lenient: Collection[str] = ()) -> DataFrame:
-    """Convert columns to the types of ``schema`` by their text, with the rules of :func:`convert_json`.
+def convert_columns(
+    rows: DataFrame,
+    schema: Mapping[str, str],
+    *,
+    lenient: Collection[str] = (),
+    formats: Mapping[str, str] | None = None,
+    special: Collection[str] = (),
+) -> DataFrame:
+    """Convert columns to the types of ``schema`` by their text, with the rules and options of :func:`convert_json`.
 
     A column that has its type already stays as it is. Text that becomes a nested type is JSON.
 
@@ -88,28 +115,28 @@ def convert_columns(rows: DataFrame, schema: Mapping[str, str], *, lenient: Coll
     """
     declared = parsed_schema(schema)
     _require_scalars(schema, lenient)
-    kinds = {field.name: field.dataType for field in fields_of(rows, schema)}
-    changed = [field for field in declared.fields if not same_type(kinds[field.name], field.dataType)]
-    nested = [field for field in changed if not is_scalar(schema[field.name])]
-    for number, field in enumerate(nested):
-        rows = _from_nested(rows, field.name, schema[field.name], f"{MISFITS} {number}")
-    problems = [identifier(f"{MISFITS} {number}") for number in range(len(nested))]
+    given = {field.name: field.dataType for field in fields_of(rows, schema)}
+    changed = [field for field in declared.fields if not same_type(given[field.name], field.dataType)]
+    kinds = {field.name: parsed_type(kind) for field in changed if not is_scalar(kind := schema[field.name])}
     values, texts = {c: identifier(c) for c in schema}, {c: f"CAST({identifier(c)} AS STRING)" for c in schema}
-    for field in (field for field in changed if field not in nested):
-        name, kind = field.name, schema[field.name]
-        values[name] = _text_as(name, kinds[name], kind, lenient=name in lenient)
-        problems.append(
-            f"if({identifier(name)} IS NULL OR {values[name]} IS NOT NULL, {NO_TEXTS}, {refused(name, kind)})"
-        )
-    texts |= {field.name: identifier(f"{field.name} text") for field in nested}
-    text_columns = texts_of(schema)
-    made = {name.lower() for name in (*schema, *text_columns.values())}
-    others = [c for c in rows.columns if c.lower() not in made]
-    texts = {text_columns[name]: sql for name, sql in texts.items() if name in text_columns}
-    misfits = f"flatten(array({', '.join(problems)}))" if problems else NO_TEXTS
+    if kinds:
+        texts |= {name: _json_of(name, given[name], schema[name]) for name in kinds}
+        sound = ", ".join(f"if(is_valid_utf8({texts[name]}), {texts[name]}, '')" for name in kinds)
+        stated = F.expr(f"array({sound})")
+        rows = rows.withColumn(_LOOKED, _looked(stated, look_at_texts, _nested(rows, kinds, special)))
+        values |= {name: f"{_LOOKED}.nested.n{n}" for n, name in enumerate(kinds)}
+    wrong = []
+    for name in (field.name for field in changed if field.name not in kinds):
+        found = partial(exact, kind=schema[name], pattern=(formats or {}).get(name, ""), special=name in special)
+        values[name] = _text_as(name, given[name], schema[name], found, lenient=name in lenient)
+        wrong.append(_misfit(name, schema[name], identifier(name), values[name]))
+    made = {name.lower() for name in (*schema, *texts_of(schema).values())}
+    others = [c for c in rows.columns if c.lower() not in made and c != _LOOKED]
+    stated_texts = {stated: texts[name] for name, stated in texts_of(schema).items()}
+    misfits = _misfits(wrong, f"{_LOOKED}.misfits" if kinds else "")
     return rows.selectExpr(
         *map(identifier, others),
-        *select_list({SYNTAX: "CAST(NULL AS STRING)", **values, **texts, MISFITS: misfits}),
+        *select_list({SYNTAX: "CAST(NULL AS STRING)", **values, **stated_texts, MISFITS: misfits}),
     )
 
 
@@ -118,26 +145,58 @@ def texts_of(schema: Mapping[str, str]) -> dict[str, str]:
     return {name: f"{name} text" for name, kind in schema.items() if kind.upper() != "STRING"}
 
 
-def _from_nested(rows: DataFrame, name: str, kind: str, misfits: str) -> DataFrame:
-    """Convert one column to a nested type, by conversion of a JSON record with one member."""
-    column, record, found = identifier(name), f"{RESERVED}record", f"{RESERVED}text"
-    (field,) = fields_of(rows, [name])
-    written = rows.withColumn(found, F.expr(_json_of(name, field.dataType, kind)))
-    member = quoted(f"{{{json.dumps(name, ensure_ascii=False)}:")
-    alone = written.withColumn(record, F.expr(f"concat({member}, {found}, '}}')"))
-    read = convert_json(alone, record, {name: kind})
-    brackets = f"concat('[', {found}, ']')"
-    single = f"size({json_texts.elements(brackets)}) = 1 AND {SYNTAX} IS NULL"
-    problems = f"CASE WHEN {found} IS NULL THEN {NO_TEXTS} WHEN {single} THEN {MISFITS} ELSE {refused(name, kind)} END"
-    return read.select(
-        *[F.col(identifier(c)) for c in rows.columns if c.lower() not in (name.lower(), f"{name} text".lower())],
-        F.expr(f"if({single}, {column}, NULL)").alias(name),
-        F.col(found).alias(f"{name} text"),
-        F.expr(f"coalesce({problems}, {NO_TEXTS})").alias(misfits),
-    )
+def _look(names: Sequence[str], record: str | None, nested: Mapping[str, Nested]) -> Looked:
+    return look_at(record, names, nested)
 
 
-def _text_as(name: str, source: DataType, kind: str, *, lenient: bool) -> str:
+def _nested(rows: DataFrame, kinds: Mapping[str, DataType], special: Collection[str]) -> dict[str, Nested]:
+    """Return the conversions of nested columns, by the session's time zone."""
+    zone = rows.sparkSession.conf.get("spark.sql.session.timeZone") if kinds else None
+    return {name: Nested(kind, zone or "UTC", name in special) for name, kind in kinds.items()}
+
+
+def _looked(values: Column, look: _Looks, nested: Mapping[str, Nested]) -> Column:
+    """Return the column with the fields of :class:`Looked` for each value."""
+    fields = ", ".join(f"n{n}: {nullable(each.kind)}" for n, each in enumerate(nested.values())) or "none: STRING"
+    kind = f"STRUCT<fault: STRING, texts: ARRAY<STRING>, nested: STRUCT<{fields}>, misfits: ARRAY<STRING>>"
+
+    def looked(batch: pa.Array) -> pa.Array:
+        found = [look(value, nested) for value in batch.to_pylist()]
+        parts = {
+            "fault": pa.array([each.fault or None for each in found], pa.string()),
+            "texts": pa.array([each.texts for each in found], pa.list_(pa.string())),
+            "nested": _values(found, [each.kind for each in nested.values()]),
+            "misfits": pa.array([each.misfits or None for each in found], pa.list_(pa.string())),
+        }
+        return pa.StructArray.from_arrays(parts.values(), parts)
+
+    # Spark infers the kind of function from the hints and warns if it is named, which its own stubs ask for.
+    column: Column = arrow_udf(looked, kind)(values)  # type: ignore[call-overload]
+    return column
+
+
+def _values(found: Sequence[Looked], kinds: Sequence[DataType]) -> pa.Array:
+    """Return the values of nested columns as an array of structs."""
+    parts = {"none": pa.nulls(len(found), pa.string())}
+    if kinds:
+        columns = zip(*(each.nested or [None] * len(kinds) for each in found), strict=True)
+        types = [to_arrow_type(kind, timezone="UTC") for kind in kinds]
+        parts = {f"n{n}": pa.array(column, kind) for n, (column, kind) in enumerate(zip(columns, types, strict=True))}
+    return pa.StructArray.from_arrays(parts.values(), parts)
+
+
+def _misfit(name: str, kind: str, given: str, value: str) -> str:
+    """Write SQL: the sentence about a value that is there and does not fit, or NULL."""
+    return f"if({given} IS NOT NULL AND {value} IS NULL, {quoted(f'{name} is not a {kind}')}, NULL)"
+
+
+def _misfits(sentences: Sequence[str], nested: str) -> str:
+    """Write SQL: the sentences of a row, as an array."""
+    found = f"array_compact(CAST(array({', '.join(sentences)}) AS ARRAY<STRING>))"
+    return f"concat({found}, coalesce({nested}, array()))" if nested else found
+
+
+def _text_as(name: str, source: DataType, kind: str, found: Callable[[str], str], *, lenient: bool) -> str:
     """Write SQL for the value of a scalar type that a column's text denotes.
 
     Raises:
@@ -151,7 +210,7 @@ def _text_as(name: str, source: DataType, kind: str, *, lenient: bool) -> str:
     text = f"CAST({column} AS STRING)"
     if source.simpleString() == "binary":
         text = f"if(is_valid_utf8({text}), {text}, NULL)"
-    return f"coalesce({exact(text, kind)}, {safe_cast(column, kind)})" if lenient else exact(text, kind)
+    return f"coalesce({found(text)}, {safe_cast(column, kind)})" if lenient else found(text)
 
 
 def _json_of(name: str, source: DataType, kind: str) -> str:

@@ -1,13 +1,14 @@
 """Exact conversion of texts in SQL: the denoted value, or NULL without an exact value of the type.
 
-What a text has to look like is the same for a JSON field, a string column and a database's text:
+What a text has to look like is the same for a JSON field, a string column and a database's text (``exact_values`` is
+the same in Python, for values inside of others):
 
 =====================  ==============================================================================================
 type                   texts
 =====================  ==============================================================================================
 integers               a JSON number without fraction and exponent, within the type's range
-``DECIMAL(p, s)``      a JSON number whose value has at most ``s`` decimals and fits (``1.50`` and ``15e-1`` alike)
-``DOUBLE``, ``FLOAT``  a JSON number; the nearest value of the type, unless that is infinite, or zero for what is not
+``DECIMAL(p, s)``      a number whose value has at most ``s`` decimals and fits (``1.50`` and ``15e-1`` alike)
+``DOUBLE``, ``FLOAT``  a number; the nearest value of the type, unless that is infinite, or zero for what is not
 ``BOOLEAN``            ``true``, ``false``
 ``DATE``               ``2026-01-05``, from year 1 to 9999
 ``TIMESTAMP``          a date, ``T`` or a blank, a time with seconds and at most six decimals of them (further zeros
@@ -18,7 +19,9 @@ integers               a JSON number without fraction and exponent, within the t
 ``VARCHAR(n)``         at most ``n`` characters
 =====================  ==============================================================================================
 
-No blanks around it, no sign but ``-``, no leading zeros, no words such as ``NaN``, no partial dates.
+A number is one of JSON, or as databases write it: ``.5``, ``5.``, ``+5``. No blanks around it, no leading zeros, no
+partial dates; ``NaN`` and infinities only where the source's type is a floating one. A text of a time with a pattern is
+of that pattern or nothing: a text that both readings fit would be two days.
 """
 
 from __future__ import annotations
@@ -28,10 +31,30 @@ import re
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.rows import quoted
 
-__all__ = ["INTEGERS", "NUMBER", "exact", "is_scalar", "safe_cast"]
+__all__ = [
+    "DAY",
+    "EPOCHS",
+    "INTEGERS",
+    "LONGEST_NUMBER",
+    "NUMBER",
+    "OFFSET",
+    "SPECIAL",
+    "TIME",
+    "exact",
+    "is_scalar",
+    "safe_cast",
+]
 
-NUMBER = "-?(?:0|[1-9][0-9]*+)(?:[.][0-9]++)?(?:[eE][+-]?[0-9]++)?"
-"""JSON's grammar of numbers, as a regular expression."""
+NUMBER = "[+-]?(?:(?:0|[1-9][0-9]*+)(?:[.][0-9]*+)?|[.][0-9]++)(?:[eE][+-]?[0-9]++)?"
+"""Grammar of numbers with a fraction or an exponent, as a regular expression: JSON's, and that of databases."""
+SPECIAL = ("NaN", "Infinity", "-Infinity")
+"""Values of floating point that are no numbers, as Spark and PostgreSQL write them."""
+EPOCHS = {"epoch_seconds": 1_000_000, "epoch_millis": 1_000}
+"""Format of a time as a number since 1970-01-01 UTC -> microseconds per unit of the number."""
+DAY = "(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"
+TIME = "[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.][0-9]{1,6}0*+)?"
+OFFSET = "(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)?"
+"""Grammar of dates, times and offsets in ISO 8601, as regular expressions."""
 
 INTEGERS = ("TINYINT", "BYTE", "SMALLINT", "SHORT", "INT", "INTEGER", "BIGINT", "LONG")
 """Integer types, with Spark's other names for them."""
@@ -40,11 +63,10 @@ _FLOATS = ("DOUBLE", "FLOAT", "REAL")
 _MOMENTS = ("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ")
 _DECIMAL = re.compile(r"(?:DECIMAL|DEC|NUMERIC)(?: *\( *(\d+) *(?:, *(\d+) *)?\))?")
 _VARCHAR = re.compile(r"VARCHAR *\( *(\d+) *\)")
-_DAY = "(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_TIME = "[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.][0-9]{1,6}0*+)?"
-_OFFSET = "(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)?"
+_MOST = {"epoch_seconds": 62_135_596_800, "epoch_millis": 62_135_596_800_000}
+"""The years that readers can show."""
 _BASE64 = "(?:[A-Za-z0-9+/]{4})*+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
-_LONGEST_NUMBER = 400
+LONGEST_NUMBER = 400
 """Longer texts are no DECIMAL: Spark would compute with all their digits, or with those their exponent stands for."""
 
 
@@ -55,13 +77,21 @@ def is_scalar(kind: str) -> bool:
     return name in known or bool(_DECIMAL.fullmatch(name) or _VARCHAR.fullmatch(name))
 
 
-def exact(text: str, kind: str) -> str:
+def exact(text: str, kind: str, *, pattern: str = "", special: bool = False) -> str:
     """Write SQL that converts the STRING expression ``text`` to ``kind``, or gives NULL.
+
+    Args:
+        text: the expression.
+        kind: SQL type.
+        pattern: of a DATE or a time, Spark's date pattern of the texts or one of :data:`EPOCHS`; ISO 8601 if empty.
+        special: whether :data:`SPECIAL` are values of a DOUBLE or FLOAT.
 
     Raises:
         ConfigError: if no text can be such a value.
     """
     name = kind.strip().upper()
+    if pattern:
+        return _moment_of(text, name, pattern)
     if name == "STRING":
         return text
     if name in INTEGERS:
@@ -69,9 +99,7 @@ def exact(text: str, kind: str) -> str:
     if decimal := _DECIMAL.fullmatch(name):
         return _decimal(text, int(decimal[1] or 10), int(decimal[2] or 0))
     if name in _FLOATS:
-        return _floating(text, name)
-    if name == "BOOLEAN":
-        return f"CASE {text} WHEN 'true' THEN true WHEN 'false' THEN false END"
+        return _floating(text, name, special=special)
     return _other(text, name)
 
 
@@ -87,16 +115,28 @@ def safe_cast(value: str, kind: str) -> str:
     return f"if(locate(':', ltrim(CAST({value} AS STRING))) BETWEEN 1 AND 4, NULL, try_cast({value} AS {kind}))"
 
 
+def _moment_of(text: str, name: str, pattern: str) -> str:
+    """Write SQL for a time of a pattern; NULL for any other text, one in ISO 8601 included."""
+    moment = f"try_to_timestamp({text}, {quoted(pattern)})"
+    if pattern in EPOCHS:
+        whole = f"try_cast({text} AS DECIMAL(20, 6))"
+        shown = f"if({_is(text, NUMBER)} AND abs({whole}) < {_MOST[pattern]}, {whole}, NULL)"
+        moment = f"timestamp_micros(CAST({shown} * {EPOCHS[pattern]} AS BIGINT))"
+    return f"if(year({moment}) BETWEEN 1 AND 9999, CAST({moment} AS {name}), NULL)"
+
+
 def _other(text: str, name: str) -> str:
+    if name == "BOOLEAN":
+        return f"CASE {text} WHEN 'true' THEN true WHEN 'false' THEN false END"
     if name == "DATE":
-        return f"if({_is(text, _DAY)}, try_cast({text} AS DATE), NULL)"
+        return f"if({_is(text, DAY)}, try_cast({text} AS DATE), NULL)"
     if name in _MOMENTS:
-        zone = "" if name == "TIMESTAMP_NTZ" else _OFFSET
+        zone = "" if name == "TIMESTAMP_NTZ" else OFFSET
         value = f"try_cast({text} AS {name})"
         # A time that the session's zone skips would become another one.
         local = f"try_cast({text} AS TIMESTAMP_NTZ) = CAST({value} AS TIMESTAMP_NTZ)"
-        unskipped = f"(current_timezone() = 'UTC' OR NOT {_is(text, f'{_DAY}[T ]{_TIME}')} OR {local})"
-        known = _is(text, f"{_DAY}[T ]{_TIME}{zone}") + (f" AND {unskipped}" if zone else "")
+        unskipped = f"(current_timezone() = 'UTC' OR NOT {_is(text, f'{DAY}[T ]{TIME}')} OR {local})"
+        known = _is(text, f"{DAY}[T ]{TIME}{zone}") + (f" AND {unskipped}" if zone else "")
         moment = f"if({known}, {value}, NULL)"
         years = f"year({moment}) BETWEEN 1 AND 9999"
         # An offset may lead out of the years that readers can show; only the first and the last day are near.
@@ -113,27 +153,28 @@ def _other(text: str, name: str) -> str:
     )
 
 
-def _floating(text: str, name: str) -> str:
+def _floating(text: str, name: str, *, special: bool) -> str:
     value = f"try_cast({text} AS {name})"
     finite = f"abs({value}) < CAST('Infinity' AS {name})"
-    vanished = f"{value} = 0 AND {text} RLIKE '^[-0.]*[1-9]'"
-    return f"if({_is(text, NUMBER)}, if({finite} AND NOT ({vanished}), {value}, NULL), NULL)"
+    vanished = f"{value} = 0 AND {text} RLIKE '^[-+0.]*[1-9]'"
+    number = f"if({_is(text, NUMBER)}, if({finite} AND NOT ({vanished}), {value}, NULL), NULL)"
+    return f"if({text} IN ({', '.join(map(quoted, SPECIAL))}), {value}, {number})" if special else number
 
 
 def _decimal(text: str, precision: int, scale: int) -> str:
     value = f"try_cast({text} AS DECIMAL({precision}, {scale}))"
-    fraction = f"[.][0-9]{{1,{scale}}}0*+" if scale else "[.]0++"
-    plain = _is(text, f"-?(?:0|[1-9][0-9]{{0,37}})(?:{fraction})?")
+    fraction = f"[.](?:[0-9]{{1,{scale}}}0*+)" if scale else "[.]0++"
+    plain = _is(text, f"[+-]?(?:(?:0|[1-9][0-9]{{0,37}})(?:{fraction}|[.])?|{fraction})")
     huge = f"{text} RLIKE '[eE][+-]?0*[0-9]{{4}}'"
-    small = f"octet_length({text}) <= {_LONGEST_NUMBER} AND {_is(text, NUMBER)} AND NOT {huge}"
+    small = f"octet_length({text}) <= {LONGEST_NUMBER} AND {_is(text, NUMBER)} AND NOT {huge}"
     decimals = f"rtrim('0', regexp_extract({text}, '[.]([0-9]+)', 1))"
-    zeros = f"octet_length(regexp_extract({text}, '^-?[0-9]*?(0*)(?:[.]|[eE]|$)', 1))"
+    zeros = f"octet_length(regexp_extract({text}, '^[+-]?[0-9]*?(0*)(?:[.]|[eE]|$)', 1))"
     exponent = f"coalesce(try_cast(nullif(regexp_extract({text}, '[eE](.*)', 1), '') AS INT), 0)"
     needed = f"if({decimals} = '', -{zeros}, octet_length({decimals})) - {exponent}"
     zero = f"CAST(0 AS DECIMAL({precision}, {scale}))"
-    nothing = f"{text} RLIKE '^[-0.]+(?:[eE]|$)'"
+    nothing = f"{text} RLIKE '^[-+0.]+(?:[eE]|$)'"
     return (
-        f"if(octet_length({text}) <= {_LONGEST_NUMBER} AND {plain}, {value}, "
+        f"if(octet_length({text}) <= {LONGEST_NUMBER} AND {plain}, {value}, "
         f"if({small}, if({nothing}, {zero}, if({needed} <= {scale}, {value}, NULL)), NULL))"
     )
 

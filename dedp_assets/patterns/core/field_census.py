@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
-__all__ = ["CENSUS", "MOST_FIELDS", "NEW_FIELDS", "Declared", "FieldCensus", "FieldFigures", "joined", "whole"]
+__all__ = ["CENSUS", "MOST_FIELDS", "NEW_FIELDS", "Declared", "FieldCensus", "FieldFigures", "joined"]
 
 CENSUS, NEW_FIELDS = "fields", "records_with_new_fields"
 """Figures of a write: the census as plain values, and the records with an undeclared field."""
@@ -157,11 +157,6 @@ class FieldCensus:
         return reduce(cls.__add__, parts, cls())
 
 
-def whole(text: str) -> str:
-    """Replace halves of surrogate pairs, which JSON can hold and no table can, by question marks."""
-    return text.encode(errors="replace").decode()
-
-
 def joined(path: str, name: str) -> str:
     """Return the path of a field inside an object; a name that is no plain word stands in backticks.
 
@@ -170,7 +165,7 @@ def joined(path: str, name: str) -> str:
         ('device.type', '`a.b`')
     """
     if not _WORD.fullmatch(name):
-        name = f"`{whole(name).replace('`', '``')}`"
+        name = f"`{name.replace('`', '``')}`"
     return f"{path}.{name}" if path else name
 
 

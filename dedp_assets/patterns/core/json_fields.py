@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from dedp_assets.patterns.core.field_census import MOST_FIELDS, Declared, FieldCensus, FieldFigures, joined, whole
+from dedp_assets.patterns.core.field_census import MOST_FIELDS, Declared, FieldCensus, FieldFigures, joined
+from dedp_assets.patterns.core.strict_json import Fraction, Numbers, Whole, parse_json, written
 
-__all__ = ["census_of", "undeclared"]
+__all__ = ["census_of", "json_object", "shape", "undeclared"]
 
 _HELD = 10 * MOST_FIELDS
 _LONGEST_NAME, _LONGEST_SAMPLE = 100, 40
 _TYPES = {
     str: "string",
     int: "integer",
+    Whole: "integer",
     float: "number",
+    Fraction: "number",
     bool: "boolean",
     dict: "object",
     list: "array",
     type(None): "null",
 }
 _LARGEST = 2**63
+_FORMS: Sequence[Numbers] = ("values", "marked")
 
 
 def census_of(texts: Iterable[str | None], declared: Declared) -> FieldCensus:
@@ -41,7 +46,7 @@ def census_of(texts: Iterable[str | None], declared: Declared) -> FieldCensus:
     counting = _Counting(declared)
     for text in texts:
         if text is not None:
-            counting.add(_object(text))
+            counting.add(json_object(text))
     return counting.census()
 
 
@@ -52,21 +57,11 @@ def undeclared(text: str | None, declared: Declared) -> dict[str, str] | None:
 
     A string is its characters; a number is as written; objects and lists are JSON without blanks.
     """
-    value = None if text is None else _object(text)
-    if value is None or next(_strange(value, declared), None) is None:
+    found = json_object(text) if text is not None else None
+    if next(_strange(found, declared), None) is None:
         return None
-    # Once more, with the numbers as written.
-    as_written = _object(str(text), _AS_WRITTEN) or {}
-    return {
-        path: whole(value if isinstance(value, str) else _written(value))
-        for path, value in _strange(as_written, declared)
-    }
-
-
-class _Number(str):
-    """The text of a number."""
-
-    __slots__ = ()
+    marked = _strange(parse_json(str(text), numbers="marked"), declared)
+    return {path: value if isinstance(value, str) else written(value) for path, value in marked}
 
 
 @dataclass(slots=True)
@@ -111,7 +106,7 @@ class _Counting:
             return
         self._records += 1
         self._is_odd = False
-        self._object(record, self._declared, "")
+        self.json_object(record, self._declared, "")
         self._odd += self._is_odd
 
     def census(self) -> FieldCensus:
@@ -136,7 +131,7 @@ class _Counting:
         """Return the number of objects at a path."""
         return self._types[path]["object"] if path else self._records
 
-    def _object(self, value: Mapping[str, Any], declared: Declared, path: str) -> None:
+    def json_object(self, value: Mapping[str, Any], declared: Declared, path: str) -> None:
         key = (path, tuple(value), tuple(map(type, value.values())))
         layout = self._layouts.get(key)
         if layout is None:
@@ -152,7 +147,7 @@ class _Counting:
     def _nested(self, value: Any, declared: Declared, path: str) -> None:  # noqa: ANN401 - any JSON
         """Count the declared fields inside a value."""
         if isinstance(value, dict) and declared.fields is not None:
-            self._object(value, declared, path)
+            self.json_object(value, declared, path)
             return
         for suffix, inner, values in _elements(value, declared):
             types = self._types[path + suffix]
@@ -174,7 +169,7 @@ class _Counting:
             self._found[path] = Counter()
         self._found[path][_kind(value)] += 1
         if value is not None and path not in self._samples:
-            self._samples[path] = _shape(value)
+            self._samples[path] = shape(value)
 
     def _drop(self) -> None:
         """Keep the most frequent fields, so that common fields survive random names."""
@@ -224,48 +219,30 @@ def _strange(value: Any, declared: Declared, path: str = "") -> Iterator[tuple[s
                 yield joined(path, name), each
 
 
-def _refuse(word: str) -> None:
-    raise json.JSONDecodeError("no number of JSON", word, 0)
-
-
-def _decoder(number: Callable[[str], Any] | None = None) -> Callable[[str], Any]:
-    return json.JSONDecoder(parse_int=number, parse_float=number, parse_constant=_refuse).decode
-
-
-_PLAIN, _FLOATS, _AS_WRITTEN = _decoder(), _decoder(float), _decoder(_Number)
-
-
-def _object(text: str, decode: Callable[[str], Any] = _PLAIN) -> dict[str, Any] | None:
+def json_object(text: str) -> dict[str, Any] | None:
     """Parse a JSON object.
 
     ``None`` for any other text.
     """
-    try:
-        found = decode(text)
-    except (json.JSONDecodeError, RecursionError):
-        return None
-    except ValueError:
-        # Python reads no integer of thousands of digits, which is a number for JSON.
-        return _object(text, _FLOATS)
-    return found if isinstance(found, dict) else None
+    # A number that Python cannot hold is one for JSON: then numbers stay texts.
+    for numbers in _FORMS:
+        with suppress(ValueError):
+            found = parse_json(text, numbers=numbers)
+            return found if isinstance(found, dict) else None
+    return None
 
 
 def _kind(value: Any) -> str:  # noqa: ANN401 - any JSON
     kind = _TYPES[type(value)]
-    return "number" if kind == "integer" and not -_LARGEST <= value < _LARGEST else kind
+    return "number" if kind == "integer" and not (isinstance(value, int) and -_LARGEST <= value < _LARGEST) else kind
 
 
-def _shape(value: Any) -> str:  # noqa: ANN401 - any JSON
+def shape(value: Any) -> str:  # noqa: ANN401 - any JSON
+    """Mask a value: letters as ``a``, digits as ``9``, at most 40 characters.
+
+    Example:
+        >>> shape("ada@x.org, born 1815")
+        'aaa@a.aaa, aaaa 9999'
+    """
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return "".join("9" if c.isdigit() else "a" if c.isalpha() else c for c in whole(text[:_LONGEST_SAMPLE]))
-
-
-def _written(value: Any) -> str:  # noqa: ANN401 - any JSON
-    """Write JSON with numbers as in the record."""
-    if isinstance(value, _Number):
-        return str(value)
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{_written(name)}:{_written(each)}" for name, each in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(_written, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    return "".join("9" if c.isdigit() else "a" if c.isalpha() else c for c in text[:_LONGEST_SAMPLE])

@@ -21,8 +21,8 @@ The verdict is the table's (read by :func:`~dedp_assets.patterns.core.conversion
 
 - ``1.0`` is an integer for JSON Schema and none for the table, which refuses it.
 - A key that is no column is passed over by the table.
-- The table takes more spellings: a number, a truth or a time without a zone as the text of it, a DECIMAL as a number,
-  and any value as a STRING; a producer sends the one above.
+- The table takes more spellings: a number, a truth or a time without a zone as the text of it, a DECIMAL as a number
+  or as ``.5``, and any value as a STRING; a producer sends the one above.
 - A FLOAT that is too small to be told from zero, and a time that only its offset takes out of the years 1 to 9999, are
   refused by the table alone.
 
@@ -32,8 +32,6 @@ tell apart. Since NULL satisfies no CHECK, a column with one is required unless 
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,6 +45,7 @@ from dedp_assets.patterns.core.extras import optional
 from dedp_assets.patterns.core.json_checks import Limit, limits_of
 from dedp_assets.patterns.core.options import require_types, typed
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.strict_json import parse_json
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -173,14 +172,10 @@ def record_faults(record: str, contract: RecordSchema) -> tuple[str, ...]:
     """
     validator = contract.validator
     try:
-        parsed = json.loads(
-            record, object_pairs_hook=_without_repetitions, parse_float=_number, parse_constant=_refuse_constant
-        )
-        _require_whole_characters(record, parsed)
-        errors = [(list(error.instance_path), error.message) for error in validator.iter_errors(parsed)]
-    except (ValueError, RecursionError) as error:
-        why = str(error) if type(error) in (ValueError, json.JSONDecodeError) else type(error).__name__
-        return (f"the record: no JSON that is read exactly ({why})",)
+        value = parse_json(record)
+        errors = [(list(error.instance_path), error.message) for error in validator.iter_errors(value)]
+    except ValueError as error:
+        return (f"the record: no JSON that is read exactly ({error})",)
     return tuple(sorted({f"{_path(path)}: {message}" for path, message in errors}))
 
 
@@ -254,34 +249,6 @@ def _is_known(kind: Any) -> bool:  # noqa: ANN401 - a type in Spark's JSON form
     if kind["type"] == "array":
         return _is_known(kind["elementType"])
     return bool(kind["keyType"] == "string") and _is_known(kind["valueType"])
-
-
-def _without_repetitions(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key is there twice")
-    return found
-
-
-def _require_whole_characters(record: str, parsed: Any) -> None:  # noqa: ANN401 - JSON
-    """Refuse lone surrogates, which no encoding can store."""
-    try:
-        (json.dumps(parsed, ensure_ascii=False) if "\\u" in record else record).encode()
-    except UnicodeEncodeError:
-        raise ValueError("half of a character") from None
-
-
-def _number(text: str) -> float:
-    """Convert a JSON number with a fraction or an exponent; refuse a number beyond DOUBLE."""
-    value = float(text)
-    vanished = not value and re.match("[-0.]*[1-9]", text)
-    if math.isinf(value) or vanished:
-        raise ValueError("a number is out of range")
-    return value
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
 
 
 def _is_local(text: str) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.extras import optional
 
-__all__ = ["DISTINCT_ERROR", "ColumnProfile", "Profile"]
+__all__ = ["DISTINCT_ERROR", "ColumnProfile", "Profile", "same_type"]
 
 datasketches = optional("datasketches")
 
@@ -28,13 +28,19 @@ _COUNTS = ("rows", "nulls", "nans", "infinities", "empties", "sampled")
 _NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 
 
+def same_type(one: str, other: str) -> bool:
+    """Return whether two types are one; earlier releases kept ``ARRAY`` of an ``ARRAY<INT>``."""
+    short, long = sorted((one, other), key=len)
+    return short == long or long.startswith(f"{short}<")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnProfile:
     """State of a column, or of a field within a column; without rows the identity of the merge.
 
     Attributes:
         column: name of the column; ``address.city`` for a field of a struct.
-        type: Spark SQL type in capitals.
+        type: Spark SQL type in capitals, of a STRUCT without the fields, which are columns of the profile themselves.
         rows: all rows.
         nulls: rows without a value; a field of a NULL struct has none.
         nans: NaN values of a floating point column.
@@ -70,7 +76,7 @@ class ColumnProfile:
     shapes: bytes = field(default=b"", repr=False)
 
     def __add__(self, other: ColumnProfile) -> ColumnProfile:
-        if (self.column, self.type) != (other.column, other.type):
+        if self.column != other.column or not self.is_of_type(other):
             raise ConfigError(
                 f"profiles of {self.column} {self.type} and {other.column} {other.type} must be of one column and type"
             )
@@ -78,6 +84,7 @@ class ColumnProfile:
         high = [each for each in (self.maximum, other.maximum) if each is not None]
         return replace(
             self,
+            type=max(self.type, other.type, key=len),
             **{name: getattr(self, name) + getattr(other, name) for name in _COUNTS},
             minimum=min(low, key=self._order, default=None),
             maximum=max(high, key=self._order, default=None),
@@ -88,6 +95,10 @@ class ColumnProfile:
             values=_merged(datasketches.frequent_strings_sketch, self.values, other.values),
             shapes=_merged(datasketches.frequent_strings_sketch, self.shapes, other.shapes),
         )
+
+    def is_of_type(self, other: ColumnProfile) -> bool:
+        """Return whether two states are of one type."""
+        return same_type(self.type, other.type)
 
     @property
     def is_sampled(self) -> bool:

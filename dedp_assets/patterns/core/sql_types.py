@@ -21,7 +21,7 @@ def parsed_type(kind: str) -> DataType:
     Raises:
         ConfigError: if it holds a type that no JSON value can become.
     """
-    found = DataType.fromDDL(kind)
+    found = _parsed("value", kind)
     _require_known(found, kind)
     return found
 

@@ -87,7 +87,7 @@ def stage_write(  # noqa: PLR0913 - of a verb of the table
     with discarded_if_unjudged(stage):
         judged = accounting.judge(stage.observed, provenance.approval)
     if judged.refused:
-        raise refusal(table, owned, judged, stage, stage.read())
+        raise refusal(table, owned, judged, stage, stage.read(), split)
     return StagedWrite.of(table, stage, judged, owned, provenance, append=append, meter=meter, state=state)
 
 

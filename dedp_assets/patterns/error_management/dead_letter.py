@@ -11,8 +11,9 @@ Choose instead: failing fast, if a batch without these records is worth nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypedDict
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -43,7 +44,16 @@ __all__ = ["divert_unprocessable", "route", "as_letters", "Field", "LETTER"]
 
 _PATTERN = "error_management.dead_letter"
 _REST = "MAP<STRING,STRING>"
+_TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ")
 _ADDED = ("reason", "error_class", "error_stage", "occurred_at", "was_dead_lettered")
+
+
+class _Options(TypedDict):
+    """Options of the conversion, as its functions take them."""
+
+    lenient: Sequence[str]
+    formats: Mapping[str, str]
+    special: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +69,22 @@ class Field:
         rest: whether the column takes the fields of the payload that the schema does not name, at any depth: path ->
             text, or NULL if there are none. A MAP<STRING, STRING>, of one column of a schema. A rule such as
             ``rest IS NULL`` makes dead letters of records that have such fields.
+        format: of a DATE or a time, Spark's date pattern of the texts, or ``epoch_seconds`` or ``epoch_millis``; ISO
+            8601 if empty. A text of another form is no value.
+        special: whether NaN, Infinity and -Infinity are values of a DOUBLE or FLOAT, as in sources with types.
     """
 
     type: str
     lenient: bool = False
     event_time: bool = False
     rest: bool = False
+    format: str = ""
+    special: bool = False
 
     def __post_init__(self) -> None:
         require_types(self)
+        if self.format and (self.lenient or self.type.strip().upper() not in _TIMES):
+            raise ConfigError(f"format must be of an exact {', '.join(_TIMES)}, not of {self.type}")
         if self.rest and (self.lenient or self.event_time or "".join(self.type.split()).upper() != _REST):
             raise ConfigError(f"rest must be of a plain {_REST}, not of {self.type}")
 
@@ -118,7 +135,7 @@ def divert_unprocessable(
         >>> rows(split["dead"].select("n", "line", "reason"))
         [(2, '{"id": "seven"}', 'id is not a BIGINT')]
     """
-    (kinds, lenient, event_time, rest), rules = _fields(schema), rules or {}
+    (kinds, options, event_time, rest), rules = _fields(schema), rules or {}
     for option, names in (("identity=", identity), ("carry=", carry), ("raw=", raw), ("schema=", schema)):
         require_distinct(option, names)
     _require_usable(rows, identity, payload, [*carry, *raw, *([] if payload else kinds)], rest)
@@ -132,7 +149,7 @@ def divert_unprocessable(
             f"and schema no column that is handed on: {met}"
         )
     require_free(rows, *added, *([rest] if rest else []))
-    converted = _converted(rows, earlier, identity, payload, kinds, lenient, rest)
+    converted = _converted(rows, earlier, identity, payload, kinds, options, rest)
     payload = payload or "raw"
     happened = identifier(event_time) if event_time else "NULL"
     found = {**judgement(rules), "occurred_at": f"if(reason IS NULL, NULL, CAST({happened} AS TIMESTAMP))"}
@@ -151,17 +168,17 @@ def _converted(
     identity: Sequence[str],
     payload: str,
     kinds: Mapping[str, str],
-    lenient: Collection[str],
+    options: _Options,
     rest: str,
 ) -> DataFrame:
     """Convert the payload, or the columns without one, in records with a mark of earlier dead letters."""
     if payload:
         marked = mark_replayed(rows, earlier, identity, payload)
         marked = with_undeclared(marked, payload, kinds, rest) if rest else marked
-        return convert_json(marked, payload, kinds, lenient=lenient)
+        return convert_json(marked, payload, kinds, **options)
     record = F.to_json(F.struct(*[identifier(c) for c in rows.columns]), MICROSECONDS)
     marked = mark_replayed(rows.withColumn("raw", record), earlier, identity, "raw")
-    return convert_columns(marked, kinds, lenient=lenient)
+    return convert_columns(marked, kinds, **options)
 
 
 def _require_usable(rows: DataFrame, identity: Sequence[str], payload: str, others: Sequence[str], rest: str) -> None:
@@ -173,8 +190,8 @@ def _require_usable(rows: DataFrame, identity: Sequence[str], payload: str, othe
     require_columns(rows, [payload], RECORD)
 
 
-def _fields(schema: Mapping[str, str | Field]) -> tuple[dict[str, str], set[str], str, str]:
-    """Return types, lenient columns, event time column and column of the rest (empty if absent)."""
+def _fields(schema: Mapping[str, str | Field]) -> tuple[dict[str, str], _Options, str, str]:
+    """Return types, options of the conversion, event time column and column of the rest (empty if absent)."""
     fields = {name: each if isinstance(each, Field) else Field(each) for name, each in schema.items()}
     single = dict[str, str]()
     for option in ("event_time", "rest"):
@@ -182,9 +199,13 @@ def _fields(schema: Mapping[str, str | Field]) -> tuple[dict[str, str], set[str]
         if len(found) > 1:
             raise ConfigError(f"schema must have one {option}, not {', '.join(found)}")
         single[option] = next(iter(found), "")
-    lenient = {name for name, each in fields.items() if each.lenient}
+    options: _Options = {
+        "lenient": [name for name, each in fields.items() if each.lenient],
+        "formats": {name: each.format for name, each in fields.items() if each.format},
+        "special": [name for name, each in fields.items() if each.special],
+    }
     kinds = {name: each.type for name, each in fields.items() if not each.rest}
-    return kinds, lenient, single["event_time"], single["rest"]
+    return kinds, options, single["event_time"], single["rest"]
 
 
 def _named_twice(named: Sequence[str], added: Sequence[str]) -> list[str]:

@@ -17,6 +17,7 @@ from typing import Literal
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.columns import COMPARED, fields_of, require_columns, require_free, require_rows
+from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.keys import key_of, require_distinct
 from dedp_assets.patterns.core.meeting import as_held
@@ -91,6 +92,7 @@ def add_stable_key(
     return found.select(*map(identifier, [*rows.columns, key, FIRST, LAST]))
 
 
+@demanding(key=True)
 @typed
 def upsert_keyed(
     rows: DataFrame,

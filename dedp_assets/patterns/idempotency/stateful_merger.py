@@ -18,6 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.columns import COMPARED, FLAG, require_columns
+from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import typed
@@ -28,6 +29,7 @@ from dedp_assets.patterns.idempotency._rerun_base import base_before
 __all__ = ["merge_execution"]
 
 
+@demanding(replaces="execution")
 @typed
 def merge_execution(
     increment: DataFrame,

@@ -18,6 +18,7 @@ from dataclasses import replace
 from dedp_assets.patterns.connectors import postgres
 from dedp_assets.patterns.connectors.pgoutput import position_text
 from dedp_assets.patterns.connectors.postgres import RESNAPSHOT, PostgresTable
+from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
@@ -34,6 +35,7 @@ _PATTERN = "ingestion.change_data_capture"
 _CLAUSES = (Delete(when=f"s.{GONE}"), Update(), Insert(when=f"NOT s.{GONE}"))
 
 
+@demanding(replaces="table")
 @typed
 def capture_changes(
     source: PostgresTable,
@@ -119,6 +121,7 @@ def capture_changes(
     )
 
 
+@demanding(replaces="table")
 @typed
 def apply_changes(history: Table, into: Target, *, keys: Sequence[str]) -> WriteResult:
     """Merge the unapplied changes of ``history`` into a table, or rebuild the table from all changes.

@@ -32,6 +32,7 @@ from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.profiles import ColumnProfile, Profile
 from dedp_assets.patterns.core.rows import count_where
+from dedp_assets.patterns.core.sql_types import spelled
 
 __all__ = [
     "ROWS",
@@ -86,9 +87,8 @@ class ProfiledColumn:
 
     @property
     def type(self) -> str:
-        """The type as text; of a nested type the outer kind alone."""
-        nested = {T.StructType: "STRUCT", T.ArrayType: "ARRAY", T.MapType: "MAP"}
-        return nested.get(type(self.kind)) or self.kind.simpleString().upper()
+        """The type as text; of a struct, whose fields are profiled themselves, the outer kind alone."""
+        return "STRUCT" if isinstance(self.kind, T.StructType) else spelled(self.kind)
 
 
 def profiled_columns(schema: T.StructType, personal: Collection[str] = ()) -> list[ProfiledColumn]:

@@ -107,13 +107,13 @@ def observe_online(
     with_sample(rows, [], sample, sample_by)  # a column that is not there is no fault of the observer
     if profiles is not None:
         same_run(into, profiles)
-        require_profiles(profiles)
     gated = into if append else into.with_audits(not_empty(allow_empty=allow_empty))
     observer = ObservedWrite(isolates=on_fault == "isolate", personal=into.table.spec.personal)
-    staged = observer.stage(rows, gated, sample, sample_by, append=append)
+    observer.begin(rows, profiles, sample, sample_by)
+    staged = observer.stage(rows, gated, append=append)
     noted = observer.note(staged)
     result = noted.publish()
-    beside = observer.store(result, profiles)
+    beside = observer.store(result)
     figures = {**result.figures, "observer_seconds": observer.seconds}
     return replace(result, findings=(*result.findings, observer.finding), figures=figures, beside=beside)
 

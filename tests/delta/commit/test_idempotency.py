@@ -14,7 +14,6 @@ from dedp_assets.patterns.delta.commit import file_exchange, idempotency, spark_
 from dedp_assets.patterns.delta.log.transactions import generation_id
 from dedp_assets.patterns.delta.staging import stage_commit
 from dedp_assets.patterns.delta.staging.stages import empty_stage
-from dedp_assets.patterns.delta.storage import coordination
 from tests.helpers import a_record, write_log
 
 NAME = "silver/events"
@@ -202,14 +201,6 @@ def test_an_equal_rewrite_commits_no_file(events):
     wanted = record(code_version="2").stored()
     stage_commit.commit_files(ledger.state(), empty_stage(ledger.store), wanted, decide(ledger, wanted), Meter())
     assert (ledger.changes(since=1), ledger.latest(DAY).record) == ((2, {}), wanted)
-
-
-def test_attempts_are_bounded_and_wait_longer_each_time(monkeypatch):
-    """The last attempt is announced, and the pauses double with a random part."""
-    pauses = []
-    monkeypatch.setattr(coordination, "time", SimpleNamespace(sleep=pauses.append))
-    assert list(coordination.attempts(4, pause_seconds=1)) == [False, False, False, True]
-    assert all(full / 2 <= pause <= full for pause, full in zip(pauses, (2, 4, 8), strict=True))
 
 
 @pytest.mark.parametrize(

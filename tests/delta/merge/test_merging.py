@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import (
     AmbiguousKeys,
     AuditFailed,
@@ -27,7 +28,6 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Delete, Insert, Merge, Update
 from dedp_assets.patterns.delta.commit import file_exchange
 from dedp_assets.patterns.delta.rows import copy_on_write, touched_files
-from dedp_assets.patterns.delta.storage import coordination
 from tests.helpers import EVENTS, a_run, active_files, read_back
 from tests.renaming import MAPPED, STORED, any_names
 
@@ -462,7 +462,7 @@ def test_what_others_do_meanwhile_is_seen_where_it_matters(
 
 def test_attempts_end_where_others_change_the_rows_each_time(events, event_rows, before_lock, monkeypatch):
     """Five times, then the conflict is the caller's; nothing of ours is there, and no stage is left."""
-    monkeypatch.setattr(coordination.attempts, "__kwdefaults__", {"pause_seconds": 0.001})
+    monkeypatch.setattr(Backoff, "pause", lambda *_: 0.001)
     put(events, 1)
     before_lock(lambda number: put(events, 10 + number), times=99)
     with pytest.raises(Conflict, match="other writers changed the rows that this run changes"):

@@ -20,7 +20,7 @@ from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.log.vectors import VECTOR_FILE
 from dedp_assets.patterns.delta.snapshots.definition import require_open
-from dedp_assets.patterns.delta.storage.coordination import attempts, table_lock
+from dedp_assets.patterns.delta.storage.coordination import AGAIN, table_lock
 from dedp_assets.patterns.delta.storage.locations import STAGE
 from dedp_assets.patterns.delta.storage.store import Entry, Store
 from dedp_assets.patterns.delta.tables import Table
@@ -74,7 +74,7 @@ def remove_unneeded(table: Table, *, cutoff: datetime, provenance: Provenance) -
 
 def _noted(table: Table, info: dict[str, Any]) -> int:
     """Commit a note to the log after the newest version, whoever wrote that; return the new version."""
-    for last in attempts():
+    for last in AGAIN.tries():
         before = table.ledger.state()
         info["commitInfo"].update(commits.in_commit_time(table.store, before))
         try:
