@@ -82,8 +82,10 @@ def noted_refusals(tables: Sequence[LakeTable[...]], lake: Lake) -> Iterator[Gap
     """Yield the noted refusals by the present code, of tables that the reconciler does not ask for."""
     for table in tables:
         if not (table.lands or (table.runs.follows and table.reads.tables)):
-            for key, note in Refusals(lake.refused(table.spec.name)).by_key().items():
-                if note.holds(table.code_version, judges_of(table, lake)):
+            notes = Refusals(lake.refused(table.spec.name)).by_key()
+            judges = judges_of(table, lake) if notes else ""
+            for key, note in notes.items():
+                if note.holds(table.code_version, judges):
                     yield Gap(table.spec.name, key, "refused", note.reason)
 
 
