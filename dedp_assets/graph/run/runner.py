@@ -107,14 +107,20 @@ def _checks(
 ) -> Iterator[dg.AssetCheckResult | dg.Output[None]]:
     """Yield one result per declared check: the worst of the run's partitions, with all figures.
 
-    Dagster waits for each declared check and takes no other. A check that judged nothing of a write warns; one of
-    partitions that were not written has no result, and its last verdict stands.
+    Dagster waits for each declared check and takes no other, and fails a step for one that refuses. A check that judged
+    nothing of a write warns; one of partitions that were not written has no result, and its last verdict stands.
     """
-    seen = dict[str, dict[str, Finding]]()
+    seen, blocking = (
+        dict[str, dict[str, Finding]](),
+        {spec.name for spec in context.assets_def.check_specs if spec.blocking},
+    )
     for key, did in done.items():
         returned = did.results[target].findings if target in did.results else ()
         for finding in _by_check(context, (*findings_of(did.commits.get(target)), *returned)):
-            seen.setdefault(finding.name, {})[key] = finding
+            # A blocking check that fails would fail the step, and the pattern has returned: it published the rows, or
+            # put them into quarantine.
+            found = replace(finding, severity="warn") if finding.name in blocking else finding
+            seen.setdefault(finding.name, {})[key] = found
     for key, findings in refused.items():
         for finding in _by_check(context, findings):
             seen.setdefault(finding.name, {})[key] = finding

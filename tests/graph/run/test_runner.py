@@ -200,6 +200,33 @@ def test_rules_without_a_check_of_their_own_are_one_check(resources, passes, pat
     assert judged.description == (None if passes else f"{DAY}: id_is_a_DECIMAL(10,2): above 0")
 
 
+@pytest.mark.parametrize("applied", [True, False])
+def test_rules_that_a_pattern_answers_by_quarantine_warn_and_do_not_fail_the_step(resources, applied):
+    """The rows without a fault are published, or none is and the others are put aside: the run says so and goes on."""
+    refused = tuple(Finding(name, passed=False, note="3 rows") for name in ("prices_are_there", "it_is_in_time"))
+
+    @lake_table(
+        TOTALS,
+        reads=Reads({SOURCE: same("day")}),
+        runs=Runs(DAYS),
+        gates=Gates(checks={"prices_are_there": "Says so."}, reports={"it_is_in_time": "Says so."}),
+        about=About("team:x"),
+        patterns=[Table.overwrite],
+        code_version="1",
+    )
+    def totals(step: Step, source: Pinned, into: Target) -> WriteResult:
+        """Put rows aside."""
+        return WriteResult(into.name, 0, applied=applied, changed=applied, reason="put aside", findings=refused)
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = dg.materialize([totals.definition()], partition_key=DAY, resources=resources, instance=instance)
+        evaluated = {each.check_name: each for each in done.get_asset_check_evaluations()}
+    warn, error = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
+    for name, severity in {"prices_are_there": warn, "it_is_in_time": error}.items():
+        found = evaluated[name]
+        assert (found.passed, found.severity, found.description) == (False, severity, f"{DAY}: 3 rows")
+
+
 def test_a_declared_check_that_nothing_judged_warns_and_does_not_fail_the_write(resources):
     """What is published is not called refused, and what nobody judged is not called right."""
 
