@@ -1,13 +1,12 @@
 """Replay: a new code version runs the open dead letters of older code again, date by date.
 
-The cursor keeps the version looked at and the open letters of each date, so a tick pays for new commits only.
+The process keeps the open letters of each date, so a tick pays for new commits only.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
 
 import dagster as dg
 
@@ -18,11 +17,11 @@ from dedp_assets.graph.reconcile.requests import decide
 from dedp_assets.graph.reconcile.table_errors import TableErrors
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta import Ledger
+from dedp_assets.patterns.delta import Commit, Ledger, LogFold
 from dedp_assets.patterns.error_management.dead_letter_replay import plan_replay
 from dedp_assets.resources.environments import settings
 
-__all__ = ["dead_letters_fixed"]
+__all__ = ["OpenLetters", "dead_letters_fixed"]
 
 _UNKNOWN = ""
 
@@ -34,6 +33,7 @@ def dead_letters_fixed(tables: Sequence[LakeTable[...]]) -> dg.SensorDefinition:
         tables: the declared tables of the graph.
     """
     diverting = {table: letters_of(table) for table in tables if table.runs.replay}
+    known: dict[tuple[str, str], OpenLetters] = {}
     replays = {table.spec.name: "/".join(replay_key(table).path) for table in diverting}
 
     @dg.sensor(
@@ -46,15 +46,14 @@ def dead_letters_fixed(tables: Sequence[LakeTable[...]]) -> dg.SensorDefinition:
         required_resource_keys={"lake"},
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        cursor: dict[str, Any] = json.loads(context.cursor or "{}")
         requests: list[dg.RunRequest] = []
         reasons: list[str] = []
-        after: dict[str, Any] = {}
         errors = TableErrors()
         for table, letters in diverting.items():
             with errors.at(letters.name):
-                ledger, known = context.resources.lake.ledger(letters.name), cursor.get(letters.name, {})
-                plan, after[letters.name] = _plan(ledger, letters, known, code_version=_deployed(context, table))
+                lake = context.resources.lake
+                log = known.setdefault((lake.root, letters.name), OpenLetters(letters))
+                plan = log.plan(lake.ledger(letters.name), code_version=_deployed(context, table))
                 requests += decide(
                     context.instance,
                     plan,
@@ -65,8 +64,8 @@ def dead_letters_fixed(tables: Sequence[LakeTable[...]]) -> dg.SensorDefinition:
                 reasons.append(f"{letters.name}: {plan.reason}")
         errors.report(context, fail=not requests)
         if requests:
-            return dg.SensorResult(run_requests=requests, cursor=json.dumps(after))
-        return dg.SensorResult(skip_reason="; ".join(reasons), cursor=json.dumps(after))
+            return dg.SensorResult(run_requests=requests)
+        return dg.SensorResult(skip_reason="; ".join(reasons))
 
     return evaluate
 
@@ -77,44 +76,49 @@ def _deployed(context: dg.SensorEvaluationContext, table: LakeTable[...]) -> str
     return (graph.get(asset_key(table.spec)).code_version if graph else None) or table.code_version
 
 
-def _plan(
-    ledger: Ledger, spec: TableSpec, cursor: Mapping[str, Any], *, code_version: str
-) -> tuple[Plan, Mapping[str, Any]]:
-    """Plan replays of the dates whose dead letters were refused by another version of the code."""
-    if not ledger.exists():
-        return Plan((), "there are no dead letters"), cursor
-    column = next(iter(spec.partition_by), "")
-    version, letters = _letters(ledger, column, cursor.get("version", -1), cursor.get("letters", {}))
-    open_letters = {day: count for day, (count, _) in letters.items()}
-    refused_by = {day: code for day, (_, code) in letters.items()}
-    plan = plan_replay(open_letters, refused_by, code_version=code_version)
-    return plan, {"version": version, "letters": letters}
+@dataclass(slots=True)
+class OpenLetters:
+    """Open letters of a table by date, kept up to date with the table's log.
 
-
-def _letters(
-    ledger: Ledger, column: str, since: int, known: Mapping[str, tuple[int, str]]
-) -> tuple[int, dict[str, tuple[int, str]]]:
-    """Return the newest version, and per date the number of open letters with the refusing code version.
-
-    Dates that the log no longer tells about count as refused by unknown code. Without partitions the date is empty.
+    Attributes:
+        spec: the table of the letters.
+        letters: date -> number of open letters, and the version of the code that refused them; the date is empty
+            without partitions. Dates that the log no longer tells about count as refused by unknown code.
     """
-    version, letters = ledger.resume(since), dict(known)
-    if version < since:
-        letters = {}
-    for commit in ledger.commits(since=version):
-        if commit.version > version + 1:
-            active = ledger.state(commit.version).statistics()
-            held = {_day(dict(values), column): stats.rows for values, stats in active.items()}
-            letters = {day: letters.get(day, (rows, _UNKNOWN)) for day, rows in held.items() if day is not None}
-        if commit.record and (day := _day(commit.record.partition, column)) is not None:
-            letters[day] = (int(commit.record.figures.get("open", commit.rows_added)), commit.record.code_version)
-        version = commit.version
-    return version, {day: letter for day, letter in letters.items() if letter[0]}
 
+    spec: TableSpec
+    letters: dict[str, tuple[int, str]] = field(default_factory=dict)
+    _fold: LogFold[Commit] = field(init=False)
 
-def _day(partition: Mapping[str, str | None], column: str) -> str | None:
-    """Return the date that letters are filed under, empty in a table without partitions.
+    def __post_init__(self) -> None:
+        self._fold = LogFold(lambda ledger, since: ledger.commits(since=since), self._take, self._forget, self._begin)
 
-    ``None`` for a commit about no date.
-    """
-    return partition.get(column) or None if column else ""
+    def plan(self, ledger: Ledger, *, code_version: str) -> Plan:
+        """Plan replays of the dates whose dead letters were refused by another version of the code."""
+        if not ledger.exists():
+            return Plan((), "there are no dead letters")
+        self._fold.poll(ledger)
+        held = {day: letter for day, letter in self.letters.items() if letter[0]}
+        refused_by = {day: code for day, (_, code) in held.items()}
+        return plan_replay({day: count for day, (count, _) in held.items()}, refused_by, code_version=code_version)
+
+    def _begin(self, ledger: Ledger) -> int:
+        if (first := ledger.begins_at()) == 0:
+            return -1
+        for values, stats in ledger.state(first).statistics().items():
+            if (day := self._day(dict(values))) is not None:
+                self.letters[day] = (stats.rows, _UNKNOWN)
+        return first - 1
+
+    def _take(self, commit: Commit) -> None:
+        if commit.record and (day := self._day(commit.record.partition)) is not None:
+            found = int(commit.record.figures.get("open", commit.rows_added))
+            self.letters[day] = (found, commit.record.code_version)
+
+    def _forget(self) -> None:
+        self.letters = {}
+
+    def _day(self, partition: Mapping[str, str | None]) -> str | None:
+        """Return the date that letters are filed under; ``None`` for a commit about no date."""
+        column = next(iter(self.spec.partition_by), "")
+        return partition.get(column) or None if column else ""

@@ -10,7 +10,7 @@ from datetime import date
 from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.records import CommitRecord
 from dedp_assets.patterns.delta import Commit as Logged
-from dedp_assets.patterns.delta import Ledger
+from dedp_assets.patterns.delta import Ledger, LogFold
 from dedp_assets.status_page.model import Commit, Point, Spending
 
 __all__ = ["History"]
@@ -26,7 +26,6 @@ class History:
     Attributes:
         column: column whose values are the partition keys, or name of the executions; empty for no partitions.
         executed: whether the keys are executions, which the files do not carry.
-        version: newest version that was read; -1 before the first page.
         rows: partition key -> rows of the active files; ``None`` if the log does not tell.
         written: partition key -> newest commit of the partition.
         commits: last commits with rows or a record, the oldest first.
@@ -35,12 +34,20 @@ class History:
 
     column: str = ""
     executed: bool = False
-    version: int = -1
     rows: dict[str, int | None] = field(default_factory=dict)
     written: dict[str, Commit] = field(default_factory=dict)
     commits: deque[Commit] = field(default_factory=lambda: deque(maxlen=_COMMITS))
     costs: dict[date, tuple[int, Cost]] = field(default_factory=dict)
-    _identity: object = None
+    _by: str = ""
+    _fold: LogFold[Logged] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._fold = LogFold(lambda ledger, since: ledger.commits(since=since), self._note, self._forget, self._begin)
+
+    @property
+    def version(self) -> int:
+        """The newest version that was read; -1 before the first page."""
+        return self._fold.version
 
     def read(self, ledger: Ledger) -> bool:
         """Read the new commits; return whether the table has a new version.
@@ -49,24 +56,21 @@ class History:
             ContractError: if the log is damaged.
             NotReady: if there is no table.
         """
-        version = ledger.version()
-        if self.version >= 0 and ledger.identity(self.version) != self._identity:
-            self._forget()
-        if version == self.version:
+        before, again = self.version, self._fold.poll(ledger)
+        _ = ledger.version()  # raises where there is no table
+        if not again and self.version == before:
             return False
-        identity, state = ledger.identity(version), ledger.state(version)
-        column = self.column or next(iter(state.partition_columns), "")
-        for logged in ledger.commits(since=self.version):
-            if logged.version <= version:
-                self._note(logged, column)
-        if column and not self.executed:
+        if self._by and not self.executed:
             self.rows = {}
-            for partition, found in state.statistics().items():
-                key = dict(partition).get(column) or ""
-                before = self.rows.get(key, 0)
-                self.rows[key] = before + found.rows if found.exact and before is not None else None
-        self.version, self._identity = version, identity
+            for partition, found in ledger.state(self.version).statistics().items():
+                key = dict(partition).get(self._by) or ""
+                earlier = self.rows.get(key, 0)
+                self.rows[key] = earlier + found.rows if found.exact and earlier is not None else None
         return True
+
+    def _begin(self, ledger: Ledger) -> int:
+        self._by = self.column or next(iter(ledger.state().partition_columns), "")
+        return -1
 
     def keys(self) -> list[str]:
         """List the keys of partitions that have rows or were written, sorted."""
@@ -90,12 +94,10 @@ class History:
         return tuple(Spending(day.isoformat(), n, cost.seconds, cost.bytes_written) for day, (n, cost) in days)
 
     def _forget(self) -> None:
-        """Start from nothing: the table was removed and created again."""
-        self.version, self._identity = -1, None
         for each in (self.rows, self.written, self.commits, self.costs):
             each.clear()
 
-    def _note(self, logged: Logged, column: str) -> None:
+    def _note(self, logged: Logged) -> None:
         record = logged.record
         spent = record or logged.maintenance
         if spent and spent.cost:
@@ -103,10 +105,10 @@ class History:
             self.costs[logged.timestamp.date()] = (number + 1, before + spent.cost)
         if record is None and not logged.changed:
             return
-        key = str(record.partition.get(column) or "") if record else ""
+        key = str(record.partition.get(self._by) or "") if record else ""
         commit = _commit(logged, record, key)
         self.commits.append(commit)
-        for each in {key} if record else {dict(values).get(column) or "" for values in logged.changed}:
+        for each in {key} if record else {dict(values).get(self._by) or "" for values in logged.changed}:
             again = (record.cause,) if record and each in self.written and logged.changed else ()
             earlier = self.written[each].rebuilt if each in self.written else ()
             self.written[each] = replace(commit, rebuilt=(*earlier, *again))

@@ -11,7 +11,7 @@ from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotRead
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta import Ledger, Table
+from dedp_assets.patterns.delta import Glimpse, Ledger, LogFold, Table
 from dedp_assets.patterns.flow.isolated_sequencer import ProducerMarker, judge_contract, plan_by_markers
 from dedp_assets.resources.lake import Lake
 
@@ -72,31 +72,32 @@ class MarkerLog:
 
     Attributes:
         column: the partition column.
-        version: the newest version that was read; -1 if there is no table.
         newest: partition -> version of the newest commit for it; 0 for one that the log no longer tells.
     """
 
     column: str
-    version: int = -1
     newest: dict[str, int] = field(default_factory=dict)
-    _identity: object = None
+    _fold: LogFold[Glimpse] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._fold = LogFold(lambda ledger, since: ledger.glimpses(since=since, records=True), self._take, self._forget)
 
     def poll(self, ledger: Ledger) -> Mapping[str, int]:
         """Read the commits since the last poll, and return the markers.
 
         Raises:
-            ContractError: if the log is damaged.
+            ContractError: if the log is damaged; the next poll reads the log from its beginning.
         """
-        if self.version >= 0 and ledger.identity(self.version) != self._identity:
-            self.version, self.newest = -1, {}  # another table lies there
-        for glimpse in ledger.glimpses(since=self.version, records=True) if ledger.exists() else ():
-            owned = glimpse.stated.get("partition", {})
-            partitions = [owned, *map(dict, glimpse.changed)]
-            version = 0 if glimpse.forgotten else glimpse.version
-            self.newest |= {str(each[self.column]): version for each in partitions if each.get(self.column)}
-            self.version = glimpse.version
-        self._identity = ledger.identity(self.version) if self.version >= 0 else None
+        self._fold.poll(ledger)
         return self.newest
+
+    def _take(self, glimpse: Glimpse) -> None:
+        partitions = [glimpse.stated.get("partition", {}), *map(dict, glimpse.changed)]
+        version = 0 if glimpse.forgotten else glimpse.version
+        self.newest |= {str(each[self.column]): version for each in partitions if each.get(self.column)}
+
+    def _forget(self) -> None:
+        self.newest = {}
 
 
 def finished(markers: OnMarkers) -> Callable[[Request, Lake], Inputs]:

@@ -10,7 +10,7 @@ from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.run.batches import owned_by
 from dedp_assets.graph.run.revisions import Revisions
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta import Cursors, Glimpse, Ledger, Partition
+from dedp_assets.patterns.delta import Cursors, Glimpse, Ledger, LogFold, Partition
 from dedp_assets.patterns.idempotency._executions import Execution, ExecutionLog
 
 __all__ = ["Loaded", "News", "RolledBack", "TableWatch"]
@@ -75,13 +75,11 @@ class TableWatch:
         read: whether another table reads it, so that its changes count.
         loads: whether its commits name deliveries.
         revises: whether its commits state the first day that they are about.
-        version: the newest version that was read; -1 if there is no table.
         changed: partition -> version that changed it last.
         rolled_back: key -> the restore that took back what was applied to it; nobody has written it since.
         loaded: key -> the delivery it was loaded from.
         done: value of the first partition column -> version of the newest commit about it, with or without rows.
         revisions: the newest commit about each day, if ``revises``.
-        identity: the commit file of that version; ``None`` if there is no table.
     """
 
     spec: TableSpec
@@ -89,20 +87,23 @@ class TableWatch:
     read: bool = False
     loads: bool = False
     revises: bool = False
-    version: int = -1
     changed: dict[Partition, int] = field(default_factory=dict)
     rolled_back: dict[str, RolledBack] = field(default_factory=dict)
     loaded: dict[str, Loaded] = field(default_factory=dict)
     done: dict[str, int] = field(default_factory=dict)
     revisions: Revisions = field(default_factory=Revisions)
-    identity: object = None
     _log: ExecutionLog = field(default_factory=ExecutionLog)
     _newest: dict[str, Execution] = field(default_factory=dict)
     _cursors: tuple[int, Cursors] | None = None
     _prefix: str = ""
+    _fold: LogFold[Glimpse] = field(init=False)
+    _changed: dict[Partition, int] = field(default_factory=dict)
+    _keys: set[str] = field(default_factory=set)
+    _skipped: bool = False
 
     def __post_init__(self) -> None:
         self._prefix = f"{self.spec.name}/"
+        self._fold = LogFold(self._commits, self._take, self._forget, self._begin)
 
     @classmethod
     def of(cls, spec: TableSpec, table: LakeTable[...] | None, *, read: bool, revises: bool = False) -> TableWatch:
@@ -111,39 +112,47 @@ class TableWatch:
         keyed = table is not None and table.runs.partitions is not None
         return cls(spec, columns[0] if keyed else "", read, loads=bool(table and table.lands), revises=revises)
 
+    @property
+    def version(self) -> int:
+        """The newest version that was read; -1 if there is no table."""
+        return self._fold.version
+
+    @property
+    def identity(self) -> object:
+        """Identity of the newest commit that was read; ``None`` if there is no table."""
+        return self._fold.identity
+
     def poll(self, ledger: Ledger) -> News:
         """Read the commits since the last poll.
 
         Raises:
-            ContractError: if the log is damaged; the next look reads it from its beginning.
+            ContractError: if the log is damaged; the next poll reads the log from its beginning.
         """
-        reset = self.version >= 0 and ledger.identity(self.version) != self.identity
-        if reset:
-            self._forget()
-        if self.version < 0 and not ledger.exists():
-            return News(reset=reset)
-        changed: dict[Partition, int] = {}
-        keys, before = set[str](), self.version
-        try:
-            if self.version < 0 and not (self.read or self.loads or self.spec.executed_by):
-                # What was written before it is told by the table's transactions, all at once.
-                self.version, reset = ledger.first_restore() - 1, True
-            records = self.loads or self.revises or bool(self.spec.executed_by)
-            for glimpse in ledger.glimpses(since=self.version, records=records):
-                for partition in glimpse.changed:
-                    changed[partition] = _LONG_AGO if glimpse.forgotten else glimpse.version
-                written = self._take_in(glimpse)
-                self._note_done(glimpse, written)
-                keys.update(written)
-                if self.revises:
-                    self.revisions.take_in(glimpse)
-                self.version = glimpse.version
-        except Exception:
-            self._forget()
-            raise
-        self.changed.update(changed)
-        self.identity = ledger.identity(self.version)
-        return News(changed, frozenset(keys), reset, since=self.revisions.since(before))
+        self._changed, self._keys, self._skipped = {}, set(), False
+        before = self.version
+        reset = self._fold.poll(ledger)
+        since = self.revisions.since(-1 if reset else before)
+        return News(self._changed, frozenset(self._keys), reset or self._skipped, since=since)
+
+    def _begin(self, ledger: Ledger) -> int:
+        if self.read or self.loads or self.spec.executed_by:
+            return -1
+        # The table's transactions tell at once what was written before.
+        self._skipped = True
+        return ledger.first_restore() - 1
+
+    def _commits(self, ledger: Ledger, since: int) -> Iterator[Glimpse]:
+        return ledger.glimpses(since=since, records=self.loads or self.revises or bool(self.spec.executed_by))
+
+    def _take(self, glimpse: Glimpse) -> None:
+        changed = dict.fromkeys(glimpse.changed, _LONG_AGO if glimpse.forgotten else glimpse.version)
+        self._changed |= changed
+        self.changed |= changed
+        written = self._take_in(glimpse)
+        self._note_done(glimpse, written)
+        self._keys.update(written)
+        if self.revises:
+            self.revisions.take_in(glimpse)
 
     def applied(self, ledger: Ledger, keys: Iterable[str]) -> dict[str, int]:
         """Return the applied upstream version of each key, without rolled-back keys."""
@@ -224,7 +233,6 @@ class TableWatch:
         return value if column == self.column else None
 
     def _forget(self) -> None:
-        self.version, self.identity, self._log, self.revisions = -1, None, ExecutionLog(), Revisions()
-        self._cursors = None
+        self._log, self.revisions, self._cursors = ExecutionLog(), Revisions(), None
         for known in (self.changed, self.rolled_back, self.loaded, self.done, self._newest):
             known.clear()

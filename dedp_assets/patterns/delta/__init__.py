@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.handle import TableHandle
     from dedp_assets.patterns.delta.inspection import broken_rules, repeated_keys
     from dedp_assets.patterns.delta.log.commit_info import RELABELLED, Commit, Glimpse, is_append
+    from dedp_assets.patterns.delta.log.fold import LogFold
     from dedp_assets.patterns.delta.log.ledger import Ledger
     from dedp_assets.patterns.delta.log.partition_values import Partition
     from dedp_assets.patterns.delta.log.table_state import FileStats, KeyedFile, TableState
@@ -75,6 +76,7 @@ __all__ = [
     "Insert",
     "KeyedFile",
     "Ledger",
+    "LogFold",
     "LocalStore",
     "LostFile",
     "LostFileWatch",

@@ -27,6 +27,8 @@ from dedp_assets.patterns.delta.log.brought_rows import (
     spelled_event,
     time_of,
 )
+from dedp_assets.patterns.delta.log.commit_info import RawCommit
+from dedp_assets.patterns.delta.log.fold import LogFold
 from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.log.parsing import pairs_of
 from dedp_assets.patterns.delta.log.partition_values import Naming, named_all
@@ -77,8 +79,7 @@ class ActivityLog:
     event_time: str = ""
     keyed_by: Sequence[str] = ()
     calendar: Calendar = utc_span
-    _version: int = field(default=-1, init=False)
-    _identity: object = field(default=None, init=False)
+    _fold: LogFold[RawCommit] = field(init=False)
     _activity: Activity | None = field(default=None, init=False)
     _whole: bool = field(default=True, init=False)
     _naming: Naming = field(default_factory=dict, init=False)
@@ -90,6 +91,9 @@ class ActivityLog:
     _files: ActiveFiles = field(default_factory=ActiveFiles, init=False)
     _sizes: dict[str, PartitionSize] = field(default_factory=dict, init=False)
     _stale: set[str] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        self._fold = LogFold(Ledger.raw_commits, self._take_in, self._forget, self._begin)
 
     def poll(self, ledger: Ledger) -> Activity:
         """Read the commits since the last poll, and return the activity up to the newest version.
@@ -104,32 +108,30 @@ class ActivityLog:
             ConfigError: if ``keyed_by`` names a column that the table is not partitioned by.
             ContractError: if the log is damaged; the next poll reads it from its beginning.
         """
-        if self._version >= 0 and ledger.identity(self._version) != self._identity:
-            self._forget()
-        before = self._version
-        try:
-            if before < 0:
-                self._begin(ledger)
-            ledger.feed(self._take_in, since=before)
-            if self._activity is None or self._version != before:
-                if before < 0:
+        before = self._fold.version
+        again = self._fold.poll(ledger)
+        if self._activity is None or self._fold.version != before:
+            try:
+                if again or before < 0:
                     self._require_all(ledger)
                 self._activity = self._read(ledger)
-        except Exception:
-            self._forget()
-            raise
+            except Exception:
+                self._fold.begin_again()
+                raise
         return self._activity
 
-    def _begin(self, ledger: Ledger) -> None:
+    def _begin(self, ledger: Ledger) -> int:
         """Take the declaration from the table's state if version 0 is gone."""
         self._whole = ledger.identity(0) is not None
-        if not self._whole and ledger.exists():
+        if not self._whole:
             state = ledger.state()
             self._declare(state.columns, state.partition_columns)
+        return -1
 
     def _require_all(self, ledger: Ledger) -> None:
         """Refuse a log with a missing commit."""
-        if self._version >= 0 and ledger.version() > self._version and ledger.identity(self._version + 1) is None:
+        last = self._fold.version
+        if last >= 0 and ledger.version() > last and ledger.identity(last + 1) is None:
             _ = ledger.state().snapshot
 
     def _declare(self, columns: Mapping[str, Mapping[str, Any]], partition_by: Sequence[str]) -> None:
@@ -140,9 +142,9 @@ class ActivityLog:
         wanted = next((name for name in columns if name.lower() == self.event_time.lower()), None)
         self._event = (names[wanted], str(columns[wanted]["type"])) if wanted else ("", "")
 
-    def _take_in(self, version: int, raw: bytes) -> None:
+    def _take_in(self, commit: RawCommit) -> None:
         """Read a commit: brought rows, added files and removed files."""
-        actions = pairs_of(raw)
+        actions = pairs_of(commit.raw)
         info: Mapping[str, Any] = next((of for kind, of in actions if kind == "commitInfo" and of), {})
         for kind, of in actions:
             if kind == "metaData":
@@ -155,10 +157,9 @@ class ActivityLog:
         changed = {self._key_of(of) for of in removed if of.get("dataChange", True)}
         changed |= {file.key for file in added if file.changes}
         self._touch(changed, record, at)
-        self._arrive(version, at, info, record, [file for file in added if file.changes], rewrites=bool(removed))
+        self._arrive(commit.version, at, info, record, [file for file in added if file.changes], rewrites=bool(removed))
         if self._whole:
             self._replay(removed, added)
-        self._version = version
 
     def _file(self, add: Mapping[str, Any]) -> _File:
         stats = json.loads(add.get("stats") or "{}")
@@ -233,15 +234,15 @@ class ActivityLog:
 
     def _read(self, ledger: Ledger) -> Activity:
         """Return the activity up to the newest version."""
-        if self._version < 0:
+        version = self._fold.version
+        if version < 0:
             return Activity(table=ledger.name, calendar=self.calendar)
-        self._identity = ledger.identity(self._version)
         columns = [name for name, _ in self._naming.values()]
         if unknown := [name for name in self.keyed_by if name not in columns]:
             raise ConfigError(f"keyed_by must be partition columns of {columns}, not {', '.join(unknown)}")
         totals = self._files.totals
         if not self._whole:
-            totals = totals_of(ledger.state(self._version), self.keyed_by, self._key)
+            totals = totals_of(ledger.state(version), self.keyed_by, self._key)
             self._stale = {*self._sizes, *totals}
         for key in self._stale:
             self._sizes.pop(key, None)
@@ -250,7 +251,7 @@ class ActivityLog:
         self._stale.clear()
         return Activity(
             table=ledger.name,
-            version=self._version,
+            version=version,
             arrivals=tuple(self._arrivals),
             partitions={key: self._sizes[key] for key in sorted(self._sizes)},
             fields=dict(self._fields),
@@ -274,7 +275,7 @@ class ActivityLog:
         return slice_name(kept) if kept else ""
 
     def _forget(self) -> None:
-        self._version, self._identity, self._activity = -1, None, None
+        self._activity = None
         self._naming, self._event, self._files = {}, ("", ""), ActiveFiles()
         self._arrivals.clear()
         for known in (self._keys, self._touched, self._fields, self._sizes, self._stale):

@@ -24,7 +24,7 @@ from dedp_assets.patterns.delta import Ledger, Table
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
 from dedp_assets.resources.spark import SparkEngine
-from dedp_assets.sensors.replay import _plan
+from dedp_assets.sensors.replay import OpenLetters
 from tests.hand_written import DAYS, commit_day, daily, declare
 from tests.helpers import NOW, a_record, write_log
 
@@ -244,8 +244,9 @@ def test_letters_without_partitions_are_replayed_as_a_whole(tmp_path):
 
     commit("1", 3)
     ledger = Ledger(folder, name=SHOPS.name)
-    plan, cursor = _plan(ledger, SHOPS, {}, code_version="2")
+    known = OpenLetters(SHOPS)
+    plan = known.plan(ledger, code_version="2")
     assert (plan.partitions, plan.cursor) == (("",), {"": "code-2"})
-    assert _plan(ledger, SHOPS, cursor, code_version="1")[0].partitions == ()
+    assert known.plan(ledger, code_version="1").partitions == ()
     commit("2", 0)
-    assert _plan(ledger, SHOPS, cursor, code_version="3")[0].partitions == ()
+    assert known.plan(ledger, code_version="3").partitions == ()

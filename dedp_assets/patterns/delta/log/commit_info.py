@@ -103,6 +103,13 @@ class Glimpse(NamedTuple):
     forgotten: bool = False
 
 
+class RawCommit(NamedTuple):
+    """Version and bytes of a commit."""
+
+    version: int
+    raw: bytes
+
+
 def restored_version(parameters: Mapping[str, Any]) -> int | None:
     """Return the version that a RESTORE made current again, by the parameters of the operation."""
     to = str(parameters.get("version"))

@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from functools import cache, partial
 from typing import Any
 
-from dedp_assets.patterns.delta.log.commit_info import Commit, Glimpse
+from dedp_assets.patterns.delta.log.commit_info import Commit, Glimpse, RawCommit
 from dedp_assets.patterns.delta.log.log_files import LogFiles
 from dedp_assets.patterns.delta.log.parsing import actions_of, changed_partitions, parse_glimpse
 from dedp_assets.patterns.delta.log.partition_values import Partition
@@ -124,14 +124,9 @@ class Ledger(Located):
                 yield Glimpse(version, frozenset(self.state(version).statistics()), forgotten=True)
             yield self.files.read(version, partial(parse_glimpse, version, raw, naming, records=records))
 
-    def feed(self, reader: Callable[[int, bytes], object], *, since: int = -1) -> None:
-        """Call ``reader`` with version and bytes of each retained commit after ``since``, oldest first.
-
-        Raises:
-            ContractError: if ``reader`` finds that a commit is not as the protocol says.
-        """
-        for version, raw, _ in self.files.raws(since):
-            self.files.read(version, partial(reader, version, raw))
+    def raw_commits(self, since: int = -1) -> Iterator[RawCommit]:
+        """Read the bytes of the retained commits after version ``since``, oldest first."""
+        return (RawCommit(version, raw) for version, raw, _ in self.files.raws(since))
 
     def first_restore(self) -> int:
         """Find the first version that may be a RESTORE; the newest version plus 1 if none."""
