@@ -246,6 +246,7 @@ class LakeTable(Generic[P]):
             owner=self.about.owner,
             traces=traces,
             declaration=self.declaration,
+            references=tuple(upstream[spec] for spec in self.reads.references),
         )
 
     def _traces(self, lake: Lake) -> ColumnTraces:

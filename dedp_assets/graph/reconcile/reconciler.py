@@ -98,8 +98,9 @@ class Reconciler:
 
 
 def judges_of(table: LakeTable[...], lake: Lake) -> str:
-    """Return the digest of a table's present columns and gates; a refusal by others no longer holds."""
-    return judged_by(table.declaration, [lake.ledger(spec.name) for spec in table.tables])
+    """Return the digest of a table's present columns, gates and references, for refusals to hold against."""
+    written, references = ([lake.ledger(spec.name) for spec in of] for of in (table.tables, table.reads.references))
+    return judged_by(table.declaration, written, references)
 
 
 def _code_versions(

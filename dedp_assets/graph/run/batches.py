@@ -125,6 +125,7 @@ class Work:
         owner: who answers for the tables.
         traces: the observed lineage of the tables.
         declaration: digest of the declared columns and gates.
+        references: tables that rows are looked up in.
     """
 
     target: Table
@@ -140,6 +141,7 @@ class Work:
     owner: str = field(default="", kw_only=True)
     traces: ColumnTraces | None = field(default=None, kw_only=True)
     declaration: str = field(default="", kw_only=True)
+    references: tuple[Table, ...] = field(default=(), kw_only=True)
 
     def choose(self, key: str) -> Choice | None:
         """Choose the branch of a partition by the router.
@@ -232,7 +234,9 @@ def _refusal(
     named = [*read, goal_of(context.run.tags, table.name, key)]
     goals = tuple(str(goal) for goal in named if goal is not None)
     letters, stage = (error.letters, error.stage or "") if isinstance(error, AuditFailed) else ((), "")
-    reason, judges = sentence(table.name, key, error), judged_by(work.declaration, [t.ledger for t in work.tables])
+    written, references = ([each.ledger for each in of] for of in (work.tables, work.references))
+    judges = judged_by(work.declaration, written, references)
+    reason = sentence(table.name, key, error)
     return Refusal(goals, _code_version(context, table), context.run.run_id, reason, letters, stage, judges)
 
 

@@ -1,14 +1,14 @@
 """Refusals: notes in the lake on refused partitions, to suppress repeated requests.
 
 A note says what was refused by which code and declaration: a request with other data, other code, other columns or
-gates is another one, and so is one after a change of the stored table's columns or properties. Losing a note costs one
-more run, which is refused.
+gates is another one, and so is one after a change of the stored table's columns or properties, or of a reference.
+Losing a note costs one more run, which is refused.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -38,7 +38,7 @@ class Refusal:
         reason: a sentence, with what a person can do.
         letters: the most frequent reasons of dead letters among the refused rows.
         stage: folder with the refused rows; empty if none were written.
-        judged_by: digest of the columns and gates that refused it (:func:`judged_by`); empty if unknown.
+        judged_by: digest of what refused it besides the code (:func:`judged_by`); empty if unknown.
     """
 
     goals: tuple[str, ...]
@@ -104,20 +104,24 @@ class Refusals:
         return found
 
 
-def judged_by(declaration: str, ledgers: Iterable[Ledger]) -> str:
-    """Return the digest of a declaration and of the stored columns and properties of the tables.
+def judged_by(declaration: str, written: Iterable[Ledger], references: Iterable[Ledger] = ()) -> str:
+    """Return the digest of a declaration, of stored columns and properties, and of versions of references.
 
     Args:
         declaration: digest of the declared columns and gates.
-        ledgers: logs of the tables that a run writes; one that cannot be read counts as no table.
+        written: logs of the tables that a run writes; one that cannot be read counts as no table.
+        references: logs of the tables that rows are looked up in.
     """
-    stored = list[object]()
-    for ledger in ledgers:
-        with suppress(PatternError):
-            if ledger.exists():
-                state = ledger.state()
-                stored.append([dict(state.columns), dict(state.properties)])
-    return digest_of(declaration, stored)
+    stored = [
+        _of_log(ledger, lambda log: [dict(log.state().columns), dict(log.state().properties)]) for ledger in written
+    ]
+    return digest_of(declaration, stored, [_of_log(ledger, lambda log: log.version()) for ledger in references])
+
+
+def _of_log(ledger: Ledger, fact: Callable[[Ledger], object]) -> object:
+    with suppress(PatternError):
+        return fact(ledger) if ledger.exists() else None
+    return None
 
 
 def _path(key: str) -> str:

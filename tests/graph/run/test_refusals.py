@@ -66,6 +66,16 @@ def test_a_note_holds_for_the_code_the_declaration_and_the_stored_table_that_ref
     assert not note.holds("1", judged_by("gates", [ledger]))
 
 
+def test_a_note_does_not_hold_after_a_change_of_a_reference(tmp_path):
+    """It is no input that a partition follows, and may be what the refusal asked to mend."""
+    reference, none = Ledger(str(tmp_path / "users"), name="silver/users"), Ledger(str(tmp_path / "x"), name="x")
+    seen = {judged_by("gates", [none], [reference])}
+    for _ in range(2):
+        write_log(tmp_path / "users", {"id": "long"}, [], [{"changed": [{}]}])
+        seen.add(judged_by("gates", [none], [reference]))
+    assert len(seen) == 3
+
+
 def test_nothing_was_refused_before_anything_was_noted(tmp_path):
     """A lake without the folder is no error."""
     refusals = Refusals(store_at(tmp_path / "none"))
