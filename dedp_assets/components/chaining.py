@@ -166,7 +166,7 @@ def _of_library(
     if raw is None:
         raise Misfit(path, f"{name} is empty: write {{}} if it needs no options")
     options, faults = validated(operation.model, raw, document, path)
-    if faults:
+    if options is None:  # also of a value that YAML reads as another one, which is a fault of the document
         return None, faults
     given = made(options, path, {})
     found = Step(step.path, operation=operation, options=given, takes=step.takes, result=step.result)
@@ -229,6 +229,10 @@ def _of_columns(step: Step, operation: Operation, document: Document, known: Kno
     columns = known.columns
     if step.takes or writes:
         columns = known.table.columns if writes else known.columns_of(step.takes)
+    written = known.columns if writes and not (step.takes or known.split) else None
+    if written is not None and (why := demands_of(operation.function).columns_at_fault(known.table, written)):
+        sentence = f"{operation.name} writes rows with the columns of {known.table.name}: {why}"
+        yield Fault.at(document, (*step.path, operation.name), sentence, key=True)
     there = {column.lower() for column in columns or ()}
     for name in ("keys",) if writes else _OF_ROWS:
         value = step.options.get(name)

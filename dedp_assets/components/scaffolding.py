@@ -95,6 +95,7 @@ attributes:
   code_version: "1"
   steps:
     - tally: {{identity: [id]}}
+    - sql: SELECT id, {partition_by} FROM {{rows}}
     - idempotency.data_overwrite: {{allow_empty: true}}
 """
 _MAINTENANCE = """\

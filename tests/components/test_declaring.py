@@ -264,6 +264,8 @@ RULES = [
     (WRITE, "    - idempotency.merger: {keys: [page]}\n", "partitions must be left out of the runs, as idempotency",
      "runs.partitions"),
     (WRITE, "    - idempotency.stateful_merger: {keys: [page]}\n", "executed_by must name the executions", ""),
+    ("count(*) AS views FROM", "count(*) AS vews FROM", "views is declared and not there, vews is not declared",
+     "steps.7.quality.audit_write_audit_publish"),
     (WRITE, "    - idempotency.merger: {keys: [page], deleted: page}\n", "keys, order and deletion flag are different",
      "steps.7.idempotency.merger"),
     (WRITE, "    - modeling.versioned_dimension: {stream: {keys: [page], event_time: event_date}}\n",

@@ -246,7 +246,8 @@ attributes:
 def test_a_landing_loads_as_its_tables(project):
     """With assets, a replay and checks; without its columns it is one asset that says which command writes them."""
     columns = "columns:\n  id: {type: STRING}\n"
-    counts = table("gold/orders", reads="tables: {silver/orders: {same: {column: landed_on}}}")
+    step = "sql: SELECT id, landed_on FROM {rows}\n    - idempotency.data_overwrite: {}"
+    counts = table("gold/orders", reads="tables: {silver/orders: {same: {column: landed_on}}}", step=step)
     files = {"orders/defs.yaml": LANDING, "orders/columns.yaml": columns}
     root = project({**files, "gold/defs.yaml": counts.replace("day", "landed_on")})
     loaded = load(root)

@@ -83,7 +83,8 @@ def test_markers_of_a_file_are_the_record_of_python():
     derived = "    derived: {views: [visit_id]}\n"
     text = (
         text[:steps].replace(derived, "")
-        + "  steps:\n    - sql: SELECT 1 AS views\n    - idempotency.data_overwrite: {}\n"
+        + "  steps:\n    - sql: SELECT DATE {event_date} AS event_date, 'x' AS page, 1L AS views\n"
+        + "    - idempotency.data_overwrite: {}\n"
     )
     assert declared(text).runs.of(OnMarkers) == (OnMarkers(VISITS, "day", "last_marker"),)
 

@@ -49,7 +49,8 @@ def test_a_scaffolded_file_is_a_declaration(tmp_path):
     TableScaffolder().scaffold(request)
     text = (target / "defs.yaml").read_text()
     assert text.startswith(f"# yaml-language-server: $schema={Path('../../../../.dedp/schema.json')}\n")
-    (found,), faults = drafts_of(text.replace("[id]", "[visit_id]"), "defs.yaml")
+    text = text.replace("[id]", "[visit_id]").replace("SELECT id", "SELECT visit_id AS id")
+    (found,), faults = drafts_of(text, "defs.yaml")
     table, more = declare(found, SPECS)
     assert [*faults, *more] == []
     assert table.spec.name == "gold/days"

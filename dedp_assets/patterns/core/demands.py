@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -25,6 +25,7 @@ class Demands:
             (``table or execution``).
         columns: columns that the pattern fills, and the table has to declare.
         key: whether the table has to declare a key.
+        as_is: whether the rows are written as they are, with the columns of the table and no others.
         of_options: refuses a table that does not fit the options, by ``ConfigError``; takes the declaration and each
             option of the pattern by name.
     """
@@ -32,6 +33,7 @@ class Demands:
     replaces: Literal["any", "partition", "table", "execution", "table or execution"] = "any"
     columns: Mapping[str, Column] = field(default_factory=dict)
     key: bool = False
+    as_is: bool = False
     of_options: Callable[..., object] | None = None
 
     def require(self, pattern: str, table: TableSpec, *, partitioned: bool) -> None:
@@ -47,6 +49,19 @@ class Demands:
         """
         if why := self._of_runs(pattern, table, partitioned=partitioned) or self._of_table(pattern, table):
             raise ConfigError(f"{table.name}: {why}")
+
+    def columns_at_fault(self, table: TableSpec, rows: Collection[str]) -> str:
+        """Return missing columns of rows, and columns that the table does not declare; empty for fitting rows.
+
+        Args:
+            table: the declaration.
+            rows: names of the columns of the rows.
+        """
+        if not self.as_is:
+            return ""
+        held, there = ({name.lower(): name for name in names} for names in (table.columns, rows))
+        lacking = [f"{name} is declared and not there" for low, name in held.items() if low not in there]
+        return ", ".join([*lacking, *(f"{name} is not declared" for low, name in there.items() if low not in held)])
 
     def require_options(self, table: TableSpec, options: Mapping[str, Any]) -> None:
         """Refuse options that do not fit the table.

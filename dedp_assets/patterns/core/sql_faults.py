@@ -15,7 +15,15 @@ from typing import Any, Literal
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.extras import optional
 from dedp_assets.patterns.core.sql_analysis import analysed_columns, analysis_fault
-from dedp_assets.patterns.core.sql_names import Tables, expressions, sources_of, unknown_column, unknown_function
+from dedp_assets.patterns.core.sql_names import (
+    Tables,
+    aggregates,
+    expressions,
+    sources_of,
+    ungrouped_column,
+    unknown_column,
+    unknown_function,
+)
 
 __all__ = ["Kind", "expression_fault", "query_columns", "query_fault"]
 
@@ -57,7 +65,7 @@ def query_fault(sql: str, tables: Tables) -> str:
         if type(tree).__name__ in _CHANGES:
             return f"must be a query, not {type(tree).__name__.upper()}"
         found = _of_braces(tree, tables) or unknown_function(text, tree) or unknown_column(tree, tables)
-        return found or analysis_fault(sql, tables)
+        return found or ungrouped_column(tree) or analysis_fault(sql, tables)
     return ""
 
 
@@ -203,7 +211,7 @@ def _of_aggregate(node: Any) -> str:  # noqa: ANN401 - as above
     """Return the fault of an expression that is no figure of all rows."""
     exp = expressions()
     for column in node.find_all(exp.Column):
-        if column.find_ancestor(exp.AggFunc, exp.Anonymous, exp.AnonymousAggFunc, exp.Subquery, exp.Exists) is None:
+        if column.find_ancestor(*aggregates(), exp.Subquery, exp.Exists) is None:
             return f"must be an aggregate of rows, such as sum({column.name}), not {column.sql(dialect='spark')}"
     return ""
 

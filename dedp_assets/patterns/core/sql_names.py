@@ -11,7 +11,15 @@ from typing import Any
 from dedp_assets.patterns.core.extras import optional
 from dedp_assets.patterns.core.suggestions import suggestion
 
-__all__ = ["Tables", "expressions", "sources_of", "unknown_column", "unknown_function"]
+__all__ = [
+    "Tables",
+    "aggregates",
+    "expressions",
+    "sources_of",
+    "ungrouped_column",
+    "unknown_column",
+    "unknown_function",
+]
 
 Tables = Mapping[str, Collection[str] | None]
 """Table, as a statement quotes it -> its columns, where they are known."""
@@ -93,6 +101,54 @@ def unknown_column(tree: Any, tables: Tables, columns: Collection[str] = ()) -> 
         if not _is_known(first, known_here):
             return f"names an unknown column {first}{suggestion(first.lower(), known_here)}"
     return ""
+
+
+def ungrouped_column(tree: Any) -> str:  # noqa: ANN401 - as above
+    """Return the fault of a column beside aggregates that the query does not group by."""
+    exp = expressions()
+    for select in [] if tree.find(exp.Pivot) else tree.find_all(exp.Select):
+        if (grouped := _grouped(select)) is None:
+            continue
+        known = grouped | _lower(*(each.alias for each in select.selects if each.alias))
+        for number, each in enumerate(select.selects, 1):
+            if not {str(number), each.alias.lower()} & grouped and (column := _outside(each, select, known)):
+                return f"names {column} beside aggregates: GROUP BY {column}"
+    return ""
+
+
+def aggregates() -> tuple[type, ...]:
+    """Return the expressions that make one value of many rows, or may do so."""
+    exp = expressions()
+    return (exp.AggFunc, exp.Anonymous, exp.AnonymousAggFunc, exp.Filter, exp.WithinGroup, exp.Window)
+
+
+def _outside(node: Any, select: Any, known: set[str]) -> str:  # noqa: ANN401 - as above
+    """Return the first column of an expression that is neither known nor in an aggregate; empty without one."""
+    exp = expressions()
+    for column in node.find_all(exp.Column):
+        names = _lower(*(part.name for part in column.parts))
+        made = column.is_star or names & known or any(_IMPLIED.fullmatch(name) for name in names)
+        if not made and column.find_ancestor(exp.Select, *aggregates()) is select:
+            return str(column.name)
+    return ""
+
+
+def _grouped(select: Any) -> set[str] | None:  # noqa: ANN401 - as above
+    """Return the names and places that a query groups by; ``None`` for a query of rows, or of groups by all."""
+    exp = expressions()
+    if group := select.args.get("group"):
+        if group.args.get("all"):
+            return None
+        return _lower(*(part.name for each in group.find_all(exp.Column, exp.Literal) for part in _parts(each)))
+    of_all = (
+        found for each in select.selects for found in each.find_all(exp.AggFunc)
+        if found.find_ancestor(exp.Select, exp.Window) is select
+    )  # fmt: skip
+    return None if next(of_all, None) is None else set()
+
+
+def _parts(node: Any) -> list[Any]:  # noqa: ANN401 - as above
+    return node.parts if isinstance(node, expressions().Column) else [node]
 
 
 def _lower(*names: str) -> set[str]:

@@ -21,7 +21,7 @@ from dedp_assets.patterns.delta import Target
 __all__ = ["overwrite_partition"]
 
 
-@demanding(replaces="partition")
+@demanding(replaces="partition", as_is=True)
 @typed
 def overwrite_partition(
     rows: DataFrame | Split,

@@ -26,7 +26,7 @@ from dedp_assets.patterns.delta.versions import exposure
 __all__ = ["load_full", "volume_guard"]
 
 
-@demanding(replaces="table")
+@demanding(replaces="table", as_is=True)
 @typed
 def load_full(
     snapshot: DataFrame | Split,

@@ -19,6 +19,7 @@ from typing import Literal
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import Audit, not_empty, overrule, summary
+from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
@@ -34,6 +35,7 @@ _PATTERN = "quality.audit_write_audit_publish"
 _ALL_ALIKE: Mapping[str, Response] = {}
 
 
+@demanding(as_is=True)
 @typed
 def audit_write_audit_publish(
     rows: DataFrame,
