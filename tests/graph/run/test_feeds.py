@@ -69,7 +69,7 @@ def test_the_newest_change_is_pinned_and_not_the_newest_commit_about_the_day(tmp
     table = upstream(tmp_path, {"changed": [DAY], "record": a_record("silver/x", DAY)}, rerun, {"changed": [OTHER]})
     pinned = pin(table, same("event_date"), "2026-01-05")
     assert (pinned.version, pinned.changed, pinned.count()) == (3, 1, 1)
-    assert pinned.size() == Cost(files_read=1, bytes_read=100)
+    assert pinned.size() == Cost(files_read=1, bytes_read=100, rows_read=1)
     assert pin(table, whole(), "").changed == 3
     assert pin(table, day_to_week("event_date"), "2026-01-05").count() == 2
 
