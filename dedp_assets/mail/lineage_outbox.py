@@ -109,7 +109,7 @@ class LineageOutbox(FileOutbox[LineageEvent]):
         if day not in self._days():
             self._forget_days()
         folder = f"{day}/{_plain(run_id)}"
-        number = len(self.store.list(folder))
+        number = len(self._names(folder))
         while True:
             number += 1
             with suppress(FileExistsError):  # another step of the run was first
@@ -152,16 +152,19 @@ class LineageOutbox(FileOutbox[LineageEvent]):
         return [name for name in self.store.list() if _DAY.fullmatch(name)]
 
     def _runs(self, day: str) -> list[str]:
-        return [name for name in self.store.list(day) if name not in (_SENT, _DELIVERED) and not name.startswith(".")]
+        return [name for name in self._names(day) if name not in (_SENT, _DELIVERED)]
 
     def _events(self, day: str, run: str, *, after: int = 0) -> Iterator[LineageEvent]:
         """Yield the events of a run behind a number, in order."""
         latest, folder = "", f"{day}/{run}"
-        names = [name for name in self.store.list(folder) if not name.startswith(".")]
-        for number, name in enumerate(names[after:], after + 1):
+        for number, name in enumerate(self._names(folder)[after:], after + 1):
             content = self._event(f"{folder}/{name}")
             latest = max(latest, str(content.get("eventTime", "")) if content else "")
             yield LineageEvent(latest, day, run, number, content)
+
+    def _names(self, folder: str) -> list[str]:
+        """List the names in a folder without files that are still being written."""
+        return [name for name in self.store.list(folder) if not name.startswith(".")]
 
     def _event(self, path: str) -> Mapping[str, Any] | None:
         """Read an event; ``None`` for a file that holds none, or that was forgotten meanwhile."""

@@ -10,6 +10,7 @@ from dedp_assets.patterns.core.errors import NotReady as NotReady
 from dedp_assets.patterns.core.errors import PatternError as PatternError
 from dedp_assets.patterns.core.errors import SchemaMismatch as SchemaMismatch
 from dedp_assets.patterns.core.errors import TransactionReused as TransactionReused
+from dedp_assets.patterns.core.errors import error_line as error_line
 from dedp_assets.patterns.core.records import Approval as Approval
 from dedp_assets.patterns.core.records import Provenance as Provenance
 from dedp_assets.patterns.core.results import Access as Access
@@ -192,6 +193,7 @@ from dedp_assets.patterns.quality.constraints_enforcer import add_constraint as 
 from dedp_assets.patterns.quality.constraints_enforcer import enforce_constraints as enforce_constraints
 from dedp_assets.patterns.quality.constraints_enforcer import mark_violations as mark_violations
 from dedp_assets.patterns.quality.offline_observer import ProfileRules as ProfileRules
+from dedp_assets.patterns.quality.offline_observer import ProfileSeries as ProfileSeries
 from dedp_assets.patterns.quality.offline_observer import judge_profile as judge_profile
 from dedp_assets.patterns.quality.offline_observer import observe_offline as observe_offline
 from dedp_assets.patterns.quality.offline_observer import propose_rule as propose_rule

@@ -26,5 +26,5 @@ def test_a_refused_day_is_announced_once_and_cleared_by_its_next_delivery(world,
     assert found == [("raised", "silver/visits", day(0)), ("cleared", "silver/visits", day(0))]
     raised = next(m for m in messages if m["name"] == "refused")
     assert "dead_letters_are_few: above 0.1 (dead=20, read=40, ratio=0.5)" in raised["reason"]
-    assert raised["command"] == "dedp status silver/visits"
+    assert raised["command"].startswith(f"dedp approve silver/visits {day(0)} ")
     assert not [m for m in messages if m["table"].startswith("gold/") and m["name"] != "stale"]

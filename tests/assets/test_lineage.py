@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.budget(30, "three days are loaded t
 @pytest.fixture(scope="module")
 def events(week):
     """The events of three loaded days."""
-    files = sorted((week.settings.home / "lineage").glob("*/*.jsonl"))
-    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    files = sorted((week.settings.home / "lineage").glob("*/*/*.json"))
+    return [json.loads(file.read_text()) for file in files]
 
 
 def test_every_attempt_has_one_start_and_one_end(events):

@@ -50,7 +50,7 @@ class Judged:
 
 
 def judged(measurements: Iterable[Measurement]) -> Judged:
-    """Return one trouble for all figures of a table or partition that are about the same, from the worst figure.
+    """Return one trouble, of the worst figure, for all figures of a table or partition with one subject.
 
     Args:
         measurements: the measurements of all detectors.

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.observing import SPARK_ERRORS
 from dedp_assets.patterns.delta.commit import spark_writer
 from dedp_assets.patterns.delta.rows import spark_dml
@@ -96,7 +97,7 @@ def test_a_statement_that_another_writer_overtakes_is_run_again(table, overtaken
 
 def test_a_statement_that_is_overtaken_each_time_gives_up(table, overtaken, tried, monkeypatch):
     """With the conflict itself, and nothing of it is there."""
-    monkeypatch.setattr(spark_dml, "attempts", lambda: iter([False, True]))
+    monkeypatch.setattr(spark_dml, "AGAIN", Backoff(attempts=2, first_seconds=0))
     with pytest.raises(SPARK_ERRORS) as lost:
         overtaken(lambda: delete(table), times=2)
     assert spark_writer.is_conflict(lost.value)

@@ -163,7 +163,7 @@ class World:
         assert not seen.unjudged
         found = judged(seen.measured.measurements)
         outbox = AlertOutbox(self.store)
-        outbox.observe(explain(found.alerts, upstream_of(TABLES)), now, undecided=found.undecided)
+        outbox.observe(explain(found.troubles, upstream_of(TABLES)), now, undecided=found.undecided)
         self.receiver.now = at
         outbox.deliver([self.receiver], now)
 
