@@ -30,6 +30,7 @@ No error is ever caught to make a dead letter of the record at hand: it may pass
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -47,13 +48,31 @@ __all__ = [
     "PatternError",
     "SchemaMismatch",
     "TransactionReused",
+    "printable",
 ]
+
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    r"""Escape the characters of a text that a terminal or a log obeys, does not show, or shows in another order.
+
+    A name in a file or the answer of a server may hold any of them.
+
+    Example:
+        >>> printable("a\x1b[31mb\x00")
+        'a\\x1b[31mb\\x00'
+    """
+    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 class PatternError(Exception):
     """The base of all library errors; the text states the fault, the place and the remedy."""
 
     retryable = False
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class ConfigError(PatternError, ValueError):
