@@ -32,7 +32,7 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 demo: $(VENV)/.ready ## land a week, load it, then late data and a bad batch; FROM=day, or LOG=web server logs
 	@$(BIN)/dedp demo $(if $(LOG),--log $(LOG)) $(if $(FROM),--from $(FROM))
 
-up: $(VENV)/.ready ## Spark engine, PostgreSQL, Kafka, HTTP services, schema registry, status page, Dagster; Ctrl-C ends them
+up: $(VENV)/.ready ## Spark engine, PostgreSQL, Kafka, HTTP services, status page, Dagster; Ctrl-C ends them
 	@$(BIN)/dedp up $(if $(PORT),--port $(PORT)) $(if $(ENGINE_PORT),--engine-port $(ENGINE_PORT)) \
 		$(if $(DATABASE_PORT),--database-port $(DATABASE_PORT)) $(if $(KAFKA_PORT),--kafka-port $(KAFKA_PORT)) \
 		$(if $(SERVICES_PORT),--services-port $(SERVICES_PORT)) $(if $(STATUS_PORT),--status-port $(STATUS_PORT)) \
@@ -76,8 +76,8 @@ bench: $(VENV)/.ready ## speed as ratios, both sides in one run
 format: $(VENV)/.ready ## rewrite the code, and README's table of patterns, as `make check` wants them
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format --quiet .
-	@$(BIN)/python -m dedp_assets.readme README.md
-	@$(BIN)/python -m dedp_assets.face
+	@$(BIN)/python -m tests.contracts.readme README.md docs/settings.md
+	@$(BIN)/python -m tests.contracts.face
 
 freeze: $(VENV)/.ready ## note the interface of new tables and patterns, so that a change of it shows
 	@$(BIN)/python -m tests.contracts.freeze

@@ -120,7 +120,7 @@ def _at_once(chosen: Settings, first: date, days: int, many: int) -> float:
     wanted = _with_two_more(chosen, dates)
     landed = _drop(chosen, first + timedelta(days=days - 1), dates, number=1_000)
     _wait_for(chosen, wanted)
-    return next(Ledger(chosen.lakehouse / _GOLD, name=_GOLD).history()).timestamp.timestamp() - landed
+    return next(Ledger(chosen.lakehouse / _GOLD, name=_GOLD).newest_first()).timestamp.timestamp() - landed
 
 
 def _drop(chosen: Settings, landing: date, dates: list[date], number: int) -> float:
@@ -138,10 +138,12 @@ def _counts(chosen: Settings) -> dict[str, int]:
 
 
 def _way(chosen: Settings, landed: float, day: str) -> _Way:
-    bronze = next(c for c in Ledger(chosen.lakehouse / _BRONZE, name=_BRONZE).history() if c.record)
-    gold = next(c for c in Ledger(chosen.lakehouse / _GOLD, name=_GOLD).history() if c.changes({"event_date": day}))
-    assert bronze.record is not None
-    assert gold.record is not None
+    bronze = Ledger(chosen.lakehouse / _BRONZE, name=_BRONZE).last(lambda c: c.record)
+    gold = Ledger(chosen.lakehouse / _GOLD, name=_GOLD).last(lambda c: c.changes({"event_date": day}))
+    assert bronze
+    assert bronze.record
+    assert gold
+    assert gold.record
     runs = (bronze.record.run_id, gold.record.run_id)
     with dg.DagsterInstance.from_config(str(chosen.dagster_home)) as instance:
         found = {record.dagster_run.run_id: record for record in instance.get_run_records(dg.RunsFilter(list(runs)))}

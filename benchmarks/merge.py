@@ -22,7 +22,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.rows import digest, row_hash
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Delete, Insert, Ledger, Table, Update
+from dedp_assets.patterns.delta import Delete, Insert, Ledger, Merge, Table, Update
 from dedp_assets.resources.environments import settings
 from dedp_assets.resources.spark import SparkEngine
 
@@ -104,7 +104,7 @@ def _measure(session: SparkSession, home: Path, count: int, changes: int, goal: 
 
 
 def _merge(table: Table, changes: DataFrame, number: int) -> None:
-    merged = table.merge(changes, keys=["user_id"], clauses=_CLAUSES, provenance=_run(number + 1), audits=_AUDITS)
+    merged = table.merge(changes, Merge(["user_id"], _CLAUSES), provenance=_run(number + 1), audits=_AUDITS)
     assert merged.changed
 
 

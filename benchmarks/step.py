@@ -26,7 +26,7 @@ from benchmarks.measure import Counters, Row, compare, explain, interleave
 from dedp_assets.defs.bronze.visits import EVENT_TIME
 from dedp_assets.defs.bronze.visits import VISITS as LANDED
 from dedp_assets.defs.silver.visits import DEAD_LETTER, RULES, VISITS
-from dedp_assets.instance import Platform
+from dedp_assets.local.instance import Platform
 from dedp_assets.patterns.connectors.lines import read_lines
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import TableSpec
@@ -68,6 +68,7 @@ class Bronze:
             "source_file",
             "line_number",
             "'on_time' AS timeliness",
+            "CAST(NULL AS BIGINT) AS schema_id",
             f"DATE '{landed_on}' AS landed_on",
             f"to_date({EVENT_TIME}) AS event_date",
         )

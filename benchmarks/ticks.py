@@ -76,7 +76,7 @@ class _Ticker:
     """Ticks deployed sensors over any zone."""
 
     def __init__(self) -> None:
-        from dedp_assets.instance import Platform
+        from dedp_assets.local.instance import Platform
 
         self.platform = Platform(settings())
         self.sensors = {s.name: s for s in self.platform.definitions.get_repository_def().sensor_defs}

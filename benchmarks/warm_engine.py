@@ -18,7 +18,7 @@ import time
 from benchmarks import data
 from benchmarks.measure import Row, Sample, Side, compare, explain, timed, tree_cpu
 from benchmarks.step import Bronze
-from dedp_assets.instance import Platform
+from dedp_assets.local.instance import Platform
 from dedp_assets.resources.environments import CHECKOUT, apply, child_environment, settings
 from dedp_assets.resources.spark import SparkEngine
 from tests.helpers import connect_server

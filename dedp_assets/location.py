@@ -38,8 +38,8 @@ from dedp_assets.sensors.reconciler import reconcilers  # noqa: E402
 from dedp_assets.sensors.replay import dead_letters_fixed  # noqa: E402
 
 __all__ = [
-    "lake_contracts", "lake_definitions", "lake_jobs", "lake_resources", "lake_sensors", "lake_tables",
-    "package_definitions",
+    "lake_contracts", "lake_declarations", "lake_definitions", "lake_jobs", "lake_resources", "lake_sensors",
+    "lake_tables", "package_definitions",
 ]  # fmt: skip
 
 _CONTRACTS = "contracts"
@@ -163,6 +163,12 @@ def lake_jobs(path_within_project: Path) -> list[LakeJob]:
 
 def lake_tables(path_within_project: Path) -> list[LakeTable[...]]:
     """List the tables that a project declares in Python and YAML; tables with a fault are left out."""
+    return lake_declarations(path_within_project)[0]
+
+
+def lake_declarations(path_within_project: Path) -> tuple[list[LakeTable[...]], list[str]]:
+    """Return the tables that a project declares, and the faults of the declarations in YAML that are left out."""
     tree = dg.ComponentTree.for_project(path_within_project)
     in_python = declared(tree.defs_module)
-    return [*in_python, *checked(files_below(tree.defs_module_path), in_python).tables]
+    found = checked(files_below(tree.defs_module_path), in_python)
+    return [*in_python, *found.tables], [str(fault) for fault in found.faults]

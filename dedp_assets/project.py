@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Project", "project"]
 
 _CASE_STUDY = "dedp_assets"
+_CODE = (".py", ".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,16 @@ class Project:
             yield from (each.parent for each in Path(folder).glob("*/__init__.py") if each.parent.name != "tests")
         yield from () if self.root == CHECKOUT else (CHECKOUT / _CASE_STUDY,)
 
+    def stamp(self) -> tuple[int, int]:
+        """Return a stamp of the code: number of files, and newest change in ns since 1970."""
+        changed = [0]
+        for folder in self.code():
+            for path in folder.rglob("*"):
+                if path.suffix in _CODE:
+                    with suppress(FileNotFoundError):  # an editor puts another file in its place
+                        changed.append(path.stat().st_mtime_ns)
+        return len(changed), max(changed)
+
     def definitions(self) -> dg.Definitions:
         """Load the definitions.
 
@@ -101,6 +113,20 @@ class Project:
 
         self.be_importable()
         return lake_tables(self.root)
+
+    def declarations(self) -> tuple[list[LakeTable[...]], list[str]]:
+        """Return the tables of all code locations, and the faults of declarations in YAML, whose tables are left out.
+
+        Of a further code location those in Python count, below the package of its definitions.
+        """
+        from dedp_assets.graph.declare import declared  # noqa: PLC0415 - as above
+        from dedp_assets.location import lake_declarations  # noqa: PLC0415 - as above
+
+        self.be_importable()
+        tables, faults = lake_declarations(self.root)
+        for location in self.locations[1:]:
+            tables += declared(importlib.import_module(location.module.rpartition(".")[0]))
+        return tables, faults
 
     def jobs(self) -> list[LakeJob]:
         """List the declared jobs."""

@@ -6,6 +6,7 @@ import ast
 import doctest
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +64,12 @@ def table(spark: Any, frame: Any, tmp_path: Path) -> Callable[..., Table]:
     return tables_in(spark, frame, tmp_path)
 
 
-def tables_in(spark: Any, frame: Any, folder: Path) -> Callable[..., Table]:
-    """The maker of the tables of an example, in a folder."""
+def tables_in(spark: Any, frame: Any, folder: Path, **properties: str) -> Callable[..., Table]:
+    """The maker of the tables of an example, in a folder, each with these properties of Delta."""
 
     def make(name: str | TableSpec, columns: Any = "", *rows: Any, partition_by: Any = ()) -> Table:
         made = name if isinstance(name, TableSpec) else TableSpec(name, _declared(columns), tuple(partition_by))
+        made = replace(made, properties={**made.properties, **properties})
         new = Table(made, folder / made.name, spark)
         if rows:
             held = frame(", ".join(f"{name} {column.type}" for name, column in made.columns.items()), *rows)

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
+import subprocess
+import sys
 from datetime import timedelta
+from importlib import import_module
+from importlib.metadata import version
 
 import pytest
 
-from dedp_assets import cli
 from dedp_assets.cli import main
+from dedp_assets.defs.silver.visits import visits
+from dedp_assets.graph.catalogue.table_names import tables_named
+from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.local import engine
-from dedp_assets.patterns.connectors.alerts import Alert
+from dedp_assets.patterns.core.troubles import Trouble
 from dedp_assets.resources.alerting import outbox_of
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.engine import EngineError
-from dedp_assets.resources.environments import settings
+from dedp_assets.resources.environments import CHECKOUT, child_environment, settings
 from dedp_assets.resources.home import Running, hold
-from dedp_assets.status import tables_named
-from tests.helpers import a_record, write_log
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.spark import SparkEngine
+from tests.helpers import a_record, fill, write_log
+
+COMMANDS = sorted(path.stem for path in (CHECKOUT / "dedp_assets" / "commands").glob("[!_]*.py"))
 
 
 @pytest.fixture
@@ -43,13 +53,12 @@ def dedp(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        ((), "command"),
         (("frobnicate",), "'frobnicate'"),
         (("status", "--fast"), "--fast"),
         (("up", "--port", "web"), "'web'"),
         (("demo", "--log"), "--log"),
-        (("approve",), "asset"),
-        (("run",), "asset"),
+        (("approve",), "table"),
+        (("run",), "table"),
         (("run", "silver/visits", "2026-01-05", "--fast"), "--fast"),
         (("verify", "a", "b"), "b"),
         (("approve", "gold/daily_visitors", "2026-01-05"), "--by, --because"),
@@ -64,26 +73,87 @@ def test_a_wrong_command_or_option_is_named(dedp, arguments, named):
 
 
 def test_help_lists_every_command(dedp):
-    """A person who knows nothing finds out what there is, each with a sentence."""
+    """A person who knows nothing finds out what there is, each with a sentence; without a word, too."""
     code, out, _ = dedp("--help")
     assert code == 0
-    assert sorted(re.findall(r"^    (\w+) +\S", out, re.MULTILINE)) == sorted(cli._COMMANDS)
+    assert sorted(re.findall(r"^    (\w+) +\S", out, re.MULTILINE)) == COMMANDS
+    assert dedp() == (0, out, "")
 
 
-def approve(dedp, *where, by="Ada", because="the provider confirmed it"):
+def test_the_exit_codes_stand_in_the_help_and_in_the_docs(dedp):
+    """The same sentences, so that a script's author finds what the code keeps."""
+    codes = re.findall(r"^  (\d+) +(.+)$", dedp("--help")[1], re.MULTILINE)
+    page = (CHECKOUT / "docs" / "commands.md").read_text()
+    assert [code for code, _ in codes] == ["0", "1", "2", "3", "130", "141"]
+    assert not [code for code, sentence in codes if f"| {code} | {sentence} |" not in page]
+
+
+def test_the_version_is_that_of_the_package(dedp):
+    """For a report of a fault."""
+    assert dedp("--version")[:2] == (0, f"dedp {version('dedp')}\n")
+
+
+def with_table():
+    """Every command, and action of one, that takes a table: the words before it and those that it needs besides."""
+    for name in COMMANDS:
+        parser = argparse.ArgumentParser()
+        import_module(f"dedp_assets.commands.{name}").arguments(parser)
+        actions = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+        inner = actions[0].choices if actions else {"": parser}
+        for action, each in inner.items():
+            if any(option.dest == "table" for option in each._actions):
+                needed = [word for option in each._actions if option.required for word in option.option_strings]
+                yield [name, *filter(None, [action])], [f"{option}=x" for option in needed]
+
+
+@pytest.mark.parametrize(("words", "needed"), list(with_table()), ids=" ".join)
+def test_an_unknown_table_is_one_sentence_in_every_command(dedp, tmp_path, words, needed):
+    """With the nearest names and the exit code of a wrong name; found in the commands, so that none is forgotten."""
+    for name, near in (("gold/daily_visitor", "gold/daily_visitors"), ("silver/nope", "")):
+        code, out, err = dedp(*words, name, *needed)
+        (line,) = err.splitlines()
+        assert (code, out) == (2, ""), words
+        assert line.startswith(f"dedp {words[0]}: table must be one ")
+        assert line.endswith(f", not {name}")
+        assert near in line or words[0] == "versions", "that table has no versions"
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", ["schema", "lineage --json"])
+def test_a_reader_that_goes_away_is_no_error(tmp_path, words):
+    """As of `dedp ... | head -1`: nothing is said, and the code tells that the output was not read whole."""
+    home = child_environment({"DEDP_HOME": str(tmp_path / "home")})
+    command = [sys.executable, "-m", "dedp_assets", *words.split()]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=CHECKOUT, env=home, **pipes) as process:
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait(timeout=120)) == (b"", 141)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_says_what_it_takes(dedp, name):
+    """Its sentence and its options, and nothing is done."""
+    code, out, err = dedp(name, "--help")
+    assert (code, err, out.startswith(f"usage: dedp {name} ")) == (0, "", True)
+    assert re.search(r"\n\n[\w\W]*\w[\w\W]*\n\n", out)
+
+
+def approve(dedp, *where, by="Ada", because="the provider confirmed it", expected=2):
     """Approve something; the line that says why it is refused."""
     code, out, err = dedp("approve", *where, "--by", by, "--because", because)
     (line,) = (out + err).splitlines()
-    assert code == 1
+    assert code == expected
     return line
 
 
 def test_approving_a_table_that_is_not_there_is_refused_with_the_choices(dedp, tmp_path):
     """One line names the table and those that have audits; no home is made."""
     line = approve(dedp, "unknown/table", "2026-01-05")
-    assert line.startswith("dedp approve: unknown/table is not a table with audits; choose one of ")
-    assert "gold/daily_visitors" in line
-    assert "silver/visits_dead_letter_replay" in line, "a person approves to give letters up"
+    assert line.startswith("dedp approve: table must be one with audits, such as bronze/")
+    assert line.endswith(", not unknown/table")
+    line = approve(dedp, "silver/visits_dead_letter_repla", "2026-01-05")
+    assert "such as silver/visits_dead_letter_replay, " in line, "a person approves to give letters up"
     assert not (tmp_path / "home").exists()
 
 
@@ -106,7 +176,7 @@ def test_approving_a_partition_that_cannot_be_is_one_line(dedp, tmp_path, where,
 @pytest.mark.slow
 def test_approving_what_has_no_data_yet_says_so(dedp):
     """There is nothing to publish under anybody's name."""
-    assert "silver/visits does not exist yet" in approve(dedp, "gold/daily_visitors", "2026-01-05")
+    assert "silver/visits does not exist yet" in approve(dedp, "gold/daily_visitors", "2026-01-05", expected=1)
 
 
 def test_an_approval_needs_a_name_and_a_reason(dedp):
@@ -122,7 +192,7 @@ def test_status_tells_of_every_table_there_is_from_bronze_to_gold(dedp, tmp_path
     code, out, err = dedp("status")
     named = [line.partition(",")[0] for line in out.splitlines() if ", version 1" in line]
     assert (code, err, named) == (0, "", ["bronze/users", "silver/orders", "gold/orders", "staging/orders"])
-    assert out.count("│ day=2026-01-05") == len(named)
+    assert out.count("│ 2026-01-05") == len(named)
 
 
 def test_status_of_one_table_leaves_the_others_out(dedp, tmp_path):
@@ -130,10 +200,13 @@ def test_status_of_one_table_leaves_the_others_out(dedp, tmp_path):
     for name in ("silver/orders", "gold/orders"):
         stored(tmp_path, name, {"day": "2026-01-05"})
     code, out, _ = dedp("status", "gold/orders")
-    assert (code, "gold/orders, version 1" in out, "silver/orders" in out) == (0, True, False)
-    assert list(json.loads(dedp("status", "gold/orders", "--json")[1])["tables"]) == ["gold/orders"]
+    assert (code, "gold/orders, version 1" in out, "silver/orders, version 1" in out) == (1, True, False)
+    told = json.loads(dedp("status", "gold/orders", "--json")[1])
+    assert (told["table"]["name"], told["verdict"]) == ("gold/orders", "unknown"), "nothing declares it"
+    assert told["written"]["2026-01-05"]["counts"] == {"read": 1, "kept": 1, "dead": 0, "duplicates": 0}
     code, out, err = dedp("status", "gold/order")
-    assert (code, out, "nothing is known of gold/order: no such table is stored" in err) == (1, "", True)
+    assert (code, out) == (2, "")
+    assert err == "dedp status: table must be one of the project, such as gold/orders, not gold/order\n"
 
 
 def test_status_claims_no_count_of_a_statement(dedp, tmp_path):
@@ -148,9 +221,10 @@ def test_status_claims_no_count_of_a_statement(dedp, tmp_path):
 
 
 def test_status_of_an_empty_home_is_no_error_and_makes_nothing(dedp, tmp_path):
-    """Looking changes nothing."""
-    code, _, err = dedp("status")
-    assert (code, err) == (0, "")
+    """Looking changes nothing; and nobody says that all is well where nothing is."""
+    code, out, err = dedp("status")
+    assert (code, err) == (1, "")
+    assert "There is no home at" in out
     assert not (tmp_path / "home").exists()
 
 
@@ -160,15 +234,34 @@ def test_status_tells_of_open_alerts_with_figure_reason_and_command(dedp, tmp_pa
     now = Clock().now() - timedelta(hours=3, minutes=1)
     for table in ("gold/a", "gold/b"):
         stored(tmp_path, table)
-        outbox.raise_alert(Alert(name="incomplete", table=table, figure="83 %", limit="95 %", reason="s7 lacks"), now)
+        outbox.raise_alert(Trouble(kind="incomplete", table=table, figure="83 %", limit="95 %", reason="s7 lacks"), now)
     told = json.loads(dedp("status", "gold/b", "--json")[1])
-    assert [*told] == ["needs", "open_alerts", "troubles", "tables"]
     ((kind, table, figure, since),) = [[e["kind"], e["table"], e["figure"], e["since"]] for e in told["troubles"]]
     assert (kind, table, figure, since) == ("incomplete", "gold/b", "83 %", now.isoformat())
-    out = dedp("status")[1]
-    assert out.index("Open alerts: 2.") < out.index("Troubles") < out.index("gold/a, version 1")
+    code, out, _ = dedp("status")
+    assert (code, out.startswith("2 troubles in 2 tables")) == (1, True)
+    assert out.index("Troubles") < out.index("gold/a, version 1")
     assert "83 % (limit 95 %); s7 lacks" in " ".join(out.split())
     assert "UTC, 3 h" in " ".join(out.split())
+
+
+def test_page_terminal_programs_and_alerts_say_the_same(dedp, tmp_path):
+    """Of a refused partition that no sensor has announced: one collector, so that none of them is green."""
+    commit_table(tmp_path)
+    note = Refusal(("1",), visits.code_version, "run-1", "3 rows of 40 are broken")
+    Refusals(stored_lake().refused("silver/visits")).note("2026-01-04", note)
+    code, out, _ = dedp("status")
+    assert (code, out.splitlines()[0]) == (1, "1 trouble in 1 table.")
+    code, out, _ = dedp("alerts")
+    assert (code, "1 trouble in 1 table." in out, "3 rows of 40 are broken" in out) == (1, True, True)
+    assert "1 of them no alert has announced yet" in out
+    told = json.loads(dedp("status", "--json")[1])
+    assert (told["verdict"], told["unannounced"]) == ("warning", 1)
+    assert [(each["kind"], each["table"]) for each in told["troubles"] if each["severity"] != "info"] == [
+        ("refused", "silver/visits")
+    ]
+    assert dedp("status", "--page", str(tmp_path / "page.html"))[0] == 1
+    assert "1 trouble in 1 table." in (tmp_path / "page.html").read_text()
 
 
 def test_status_writes_its_page_to_a_file(dedp, tmp_path):
@@ -179,7 +272,7 @@ def test_status_writes_its_page_to_a_file(dedp, tmp_path):
     assert (code, out, err) == (0, f"0 troubles; written to {file}\n", "")
     assert "gold/a" in file.read_text()
     code, out, err = dedp("status", "--page", str(tmp_path / "none/page.html"))
-    assert (code, out, len(err.splitlines())) == (1, "", 1)
+    assert (code, out, len(err.splitlines())) == (3, "", 1)
 
 
 @pytest.mark.parametrize(
@@ -198,27 +291,41 @@ def test_tables_of_several_layers_are_named_by_the_first_and_the_last(tables, sa
 def test_status_says_first_what_needs_somebody(dedp, tmp_path):
     """What lacks files, waits for its delivery or is behind its upstream, with what to do; for programs as JSON."""
     home = tmp_path / "home"
-    log = {"record": a_record("bronze/visits", {"landed_on": "2026-01-05"})}
-    landed = {"changed": [{"landed_on": "2026-01-05", "event_date": "2026-01-04"}]}
-    columns = {"raw": "string", "landed_on": "date", "event_date": "date"}
-    write_log(home / "lakehouse/bronze/visits", columns, ["landed_on", "event_date"], [{**log, **landed}])
+    commit_table(tmp_path, files=False)
     folder = home / "landing/visits/2026-01-06"
     folder.mkdir(parents=True)
     (folder / "part.jsonl").write_text("{}")
     told = json.loads(dedp("status", "--json")[1])
-    assert list(told["tables"]) == ["bronze/visits"]
-    needs = [(need["state"], need["table"], need["partition"]) for need in told["needs"]]
-    assert needs == [
-        ("unreadable", "bronze/visits", "event_date=2026-01-04/landed_on=2026-01-05"),
+    found = [each for each in told["troubles"] if each["kind"] != "lag"]
+    troubles = {(each["kind"], each["table"], each["partition"]): each for each in found}
+    assert [*troubles] == [
+        ("lost files", "bronze/visits", "event_date=2026-01-04/landed_on=2026-01-05"),
         ("waiting", "bronze/visits", "2026-01-06"),
         ("missing", "silver/visits", "2026-01-04"),
     ]
-    reasons = [need["reason"] for need in told["needs"]]
-    assert "`dedp verify bronze/visits` names what repairs it" in reasons[0]
-    assert reasons[1] == f"{folder}: 1 files but no _SUCCESS: the producer has not finished"
-    assert reasons[2] == "bronze/visits changed at version 1; the reconciler asks for it"
+    lost, waiting, missing = troubles.values()
+    assert (lost["severity"], lost["command"]) == ("critical", "dedp verify bronze/visits")
+    assert "`dedp verify bronze/visits` names what repairs it" in lost["reason"]
+    assert waiting["reason"] == f"{folder}: 1 files but no _SUCCESS: the producer has not finished"
+    assert missing["reason"] == "bronze/visits changed at version 1; the reconciler asks for it"
     shown = dedp("status")[1]
-    assert shown.index("Needs somebody") < shown.index("bronze/visits, version 1")
+    assert shown.index("Troubles") < shown.index("Under way") < shown.index("bronze/visits, version 1")
+
+
+def commit_table(tmp_path, *, files=True):
+    """A day of bronze/visits, whose rows silver lacks."""
+    home = tmp_path / "home"
+    log = {"record": a_record("bronze/visits", {"landed_on": "2026-01-05"})}
+    landed = {"changed": [{"landed_on": "2026-01-05", "event_date": "2026-01-04"}]}
+    columns = {"raw": "string", "landed_on": "date", "event_date": "date"}
+    write_log(home / "lakehouse/bronze/visits", columns, ["landed_on", "event_date"], [{**log, **landed}])
+    if files:
+        fill(home / "lakehouse")
+    stored_lake().mark_demo()  # nothing is due
+
+
+def stored_lake():
+    return Lake(root=str(settings().lakehouse), engine=SparkEngine())
 
 
 def stored(tmp_path, name, *partitions, files=True, **fields):
@@ -283,35 +390,36 @@ def test_verify_names_a_damaged_log_and_goes_on(dedp, tmp_path):
 
 def test_verify_of_a_table_that_is_not_there_names_those_that_are(dedp, tmp_path):
     """In one line, and nothing is made."""
-    assert dedp("verify", "x/y") == (
-        1,
-        "",
-        "dedp verify: there is no table x/y; choose one of none: nothing was loaded yet\n",
-    )
+    code, out, err = dedp("verify", "gold/devises")
+    assert (code, out) == (2, "")
+    assert err == "dedp verify: table must be one of the project, such as gold/devices, not gold/devises\n"
+    assert dedp("verify", "gold/devices") == (0, "", "")
     assert not (tmp_path / "home").exists()
-    stored(tmp_path, "bronze/devices")
-    assert "choose one of bronze/devices" in dedp("verify", "x/y")[2]
+    stored(tmp_path, "gold/devises")
+    assert dedp("verify", "gold/devises")[1].startswith("gold/devises: version 1")
 
 
 def test_status_tells_of_the_other_tables_where_one_has_a_damaged_log(dedp, tmp_path):
-    """The damaged one is named with its file and the remedy, in one line, and the exit code says it."""
+    """The damaged one is a trouble with its file and the remedy, and the exit code says it."""
     log = stored(tmp_path, "bronze/devices") / "_delta_log" / f"{1:020d}.json"
     log.write_text("HELLO")
     stored(tmp_path, "silver/orders")
     code, out, err = dedp("status")
-    assert (code, "silver/orders, version 1" in out) == (1, True)
-    assert err.startswith("dedp status: bronze/devices: its log cannot be read")
-    assert f"_delta_log/{log.name}" in err
-    assert "put it back from a backup" in err
-    assert len(err.splitlines()) == 1
+    assert (code, "silver/orders, version 1" in out, err) == (1, True, "")
+    (trouble,) = json.loads(dedp("status", "--json")[1])["troubles"]
+    assert (trouble["kind"], trouble["table"], trouble["severity"]) == ("unreadable", "bronze/devices", "critical")
+    assert trouble["reason"].startswith("bronze/devices: version 1 of its log is damaged")
+    assert f"_delta_log/{log.name}" in trouble["reason"]
+    assert "put it back from a backup" in trouble["reason"]
 
 
 def test_running_a_table_that_is_not_of_the_graph_is_refused_with_the_choices(dedp, tmp_path):
     """One line, no home."""
-    code, out, err = dedp("run", "unknown/table", "2026-01-05")
-    assert (code, out) == (1, "")
-    assert "unknown/table is no table of the graph; choose one of bronze/" in err
-    assert "silver/visits_dead_letter, silver/visits_dead_letter_replay" in err
+    code, out, err = dedp("run", "silver/visits_dead_letter_", "2026-01-05")
+    assert (code, out) == (2, "")
+    assert (
+        "table must be one of the project, such as silver/visits_dead_letter, silver/visits_dead_letter_replay" in err
+    )
     assert not (tmp_path / "home").exists()
 
 
@@ -336,7 +444,7 @@ def test_a_log_that_cannot_be_loaded_is_named_in_one_line(dedp, tmp_path, name, 
         (tmp_path / name).write_text(content)
     code, out, err = dedp("demo", "--log", str(tmp_path / name))
     (line,) = err.splitlines()
-    assert (code, out) == (1, "")
+    assert (code, out) == (3 if content is None else 2, "")
     assert line.startswith("dedp demo: ")
     assert str(tmp_path / name) in line
     assert not (tmp_path / "home").exists()
@@ -349,7 +457,7 @@ def test_a_setting_that_is_not_offered_is_one_line_at_every_command(dedp, monkey
     """The variable and its choices, before anything is done."""
     monkeypatch.setenv("DEDP_JIT", "x")
     code, out, err = dedp(*command)
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert err == f"dedp {command[0]}: DEDP_JIT must be one of full, quick, steady, not x\n"
 
 
@@ -360,7 +468,7 @@ def test_an_engine_that_cannot_be_made_ready_ends_the_command(dedp, monkeypatch)
         raise EngineError("the jars of ivy.xml could not be fetched")
 
     monkeypatch.setattr(engine, "prepare", broken)
-    assert dedp("setup") == (1, "", "dedp setup: the jars of ivy.xml could not be fetched\n")
+    assert dedp("setup") == (3, "", "dedp setup: the jars of ivy.xml could not be fetched\n")
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedp_assets.cli import main
-from dedp_assets.cost import spent
+from dedp_assets.commands.cost import spent
 from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.delta import Commit
+from dedp_assets.resources.clock import Clock
 from tests.helpers import a_record, write_log
 
 FIRST = datetime(2026, 1, 5, 8, tzinfo=timezone.utc)  # of the commits of write_log
@@ -128,24 +129,37 @@ def test_a_day_after_all_commits_says_that_there_are_none_since(dedp):
 def test_an_unknown_table_is_named_with_those_there_are(dedp):
     """A wrong name is not a table that cost nothing."""
     code, _, err = dedp("gold/dayly")
-    assert code == 1
-    assert "the table must be one of gold/daily, silver/visits, not gold/dayly" in err
+    assert code == 2
+    assert "table must be one of the project, such as gold/daily" in err
+    assert err.endswith(", not gold/dayly\n")
 
 
 def test_a_damaged_log_leaves_the_other_tables(dedp, tmp_path):
     """Its table is refused after the others were told."""
     (tmp_path / "home/lakehouse/gold/daily/_delta_log" / f"{1:020d}.json").write_text("{")
     code, out, err = dedp("--json")
-    assert code == 1
+    assert code == 3
     assert {each["table"] for each in json.loads(out)} == {"silver/visits"}
     assert "gold/daily" in err
 
 
 def test_a_day_that_is_none_is_refused(dedp):
     """By the option's name and the value, with the exit code of a wrong command."""
-    code, out, err = dedp("--since", "yesterday")
+    code, out, err = dedp("--since", "tuesday")
     assert (code, out) == (2, "")
-    assert err.splitlines()[-1] == "dedp cost: error: argument --since: invalid fromisoformat value: 'yesterday'"
+    assert err.splitlines()[-1] == (
+        "dedp cost: error: argument --since: the day must be a date like 2026-01-05, today, yesterday or 7d (7 days "
+        "ago), not tuesday"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "back"), [("today", 0), ("yesterday", 1), ("7d", 7), ("3 days ago", 3), ("1 day ago", 1)]
+)
+def test_a_day_may_be_named_from_today(dedp, text, back):
+    """As people say it, in UTC."""
+    day = Clock().now().date() - timedelta(days=back)
+    assert dedp("--since", text)[:2] == dedp("--since", day.isoformat())[:2]
 
 
 costs = st.none() | st.builds(

@@ -8,7 +8,7 @@ import pytest
 import tomli
 
 from dedp_assets.cli import main
-from dedp_assets.creating import TEMPLATE, create
+from dedp_assets.commands.new import TEMPLATE, create
 from dedp_assets.patterns.core.errors import ConfigError
 
 
@@ -79,7 +79,7 @@ def test_a_folder_with_something_in_it_is_left_as_it_is(tmp_path, monkeypatch, c
     monkeypatch.chdir(tmp_path)
     (tmp_path / "river").mkdir()
     (tmp_path / "river" / "mine").write_text("mine")
-    assert main(["new", "river"]) == 1
+    assert main(["new", "river"]) == 2
     assert capsys.readouterr().err == ("dedp new: folder must be new or empty, not river: there is something in it\n")
     assert [path.name for path in (tmp_path / "river").iterdir()] == ["mine"]
     (tmp_path / "brook").mkdir()

@@ -11,9 +11,10 @@ from dedp_assets import defs
 from dedp_assets.cli import main
 from dedp_assets.graph.checks.lineage import declared_lineage
 from dedp_assets.graph.declare import declared, declared_jobs
-from dedp_assets.patterns.connectors.lineage_outbox import LineageOutbox
-from dedp_assets.patterns.connectors.openlineage import Attempt, Touched, complete_event
+from dedp_assets.mail.lineage_outbox import LineageOutbox
+from dedp_assets.mail.openlineage import Attempt, Touched, complete_event
 from dedp_assets.patterns.core.lineage import LAKE, Dataset
+from dedp_assets.patterns.delta import LocalStore
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)
 TABLES, JOBS = declared(defs), declared_jobs(defs)
@@ -42,7 +43,7 @@ def ran(tmp_path, job, inputs, outputs):
 
     attempt = Attempt(run_id="1", job="job", step=job)
     event = complete_event(attempt, at=NOON, inputs=[*map(touched, inputs)], outputs=[*map(touched, outputs)])
-    LineageOutbox(tmp_path / "home/lineage").append("1", event, at=NOON)
+    LineageOutbox(LocalStore(str(tmp_path / "home/lineage"))).append("1", event, at=NOON)
 
 
 def test_the_export_equals_the_definitions(dedp):
@@ -105,8 +106,8 @@ def test_what_is_undeclared_is_named_and_fails(dedp, tmp_path):
 def test_a_table_that_is_not_there_is_refused(dedp):
     """With those that it may mean."""
     code, _, errors = dedp("gold/daily_visitor")
-    assert code == 1
-    assert "such as gold/daily_visitors" in errors
+    assert code == 2
+    assert "table must be one of the lineage, such as gold/daily_visitors" in errors
 
 
 def test_the_first_of_several_faulty_tables_is_named(dedp):

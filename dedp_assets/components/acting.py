@@ -13,7 +13,7 @@ from dedp_assets.components.attributes import ListInSchema
 from dedp_assets.components.chaining import begin, validated
 from dedp_assets.components.documents import Document, Path
 from dedp_assets.components.drafts import ROOT, Draft, faults_of_name
-from dedp_assets.components.faults import Fault, Misfit, suggestion, unknown
+from dedp_assets.components.faults import Fault, Misfit
 from dedp_assets.components.making import made, object_named, parameters_of
 from dedp_assets.components.model import Options, PythonName, create, field_of, help_of, options_of
 from dedp_assets.components.operations import Operation, operations
@@ -21,6 +21,7 @@ from dedp_assets.components.upkeep import FACTS, Action, OnPlan, Upkeep
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_options
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.suggestions import suggestion, unknown
 
 __all__ = ["action_model", "actions", "attributes", "declare", "draft"]
 

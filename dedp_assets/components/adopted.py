@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 import yaml
@@ -12,6 +10,7 @@ import yaml
 from dedp_assets.components.checking import completed, drafts_of
 from dedp_assets.components.kinds import TABLE
 from dedp_assets.graph.declare import Inputs, Request
+from dedp_assets.patterns.core.digests import as_plain
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta import Adoption
 
@@ -73,7 +72,7 @@ class _Dumper(yaml.SafeDumper):  # type: ignore[misc]
 
 def _attributes(adoption: Adoption) -> dict[str, Any]:
     return {
-        "table": _stated(adoption.spec),
+        "table": as_plain(adoption.spec),
         "reads": {"inputs": f"{__name__}:{no_inputs.__name__}"},
         "runs": {**_partitions(adoption), "when": {"on_request": {}}},
         "about": {"owner": "team:data"},
@@ -92,19 +91,3 @@ def _partitions(adoption: Adoption) -> dict[str, Any]:
         return {"partitions": {"daily": {}}}
     newest = str(adoption.newest.get(column, ""))
     return {"partitions": {"static": {"keys": [newest if _KEY.fullmatch(newest) else "a_key"]}}}
-
-
-def _stated(value: Any) -> Any:  # noqa: ANN401 - any part of a declaration
-    """Write a part of a declaration as plain values, without options at their defaults."""
-    if is_dataclass(value):
-        found = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
-        return {name: _stated(each) for name, each in found.items() if not _is_default(value, name)}
-    if isinstance(value, Mapping):
-        return {key: _stated(each) for key, each in value.items()}
-    return [_stated(each) for each in value] if isinstance(value, tuple) else value
-
-
-def _is_default(record: Any, name: str) -> bool:  # noqa: ANN401 - a record
-    (option,) = [each for each in fields(record) if each.name == name]
-    default = option.default_factory() if option.default_factory is not MISSING else option.default
-    return bool(getattr(record, name) == default)

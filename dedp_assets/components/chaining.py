@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -12,76 +11,26 @@ from pyspark.sql import DataFrame
 
 from dedp_assets.components.documents import Document, Path
 from dedp_assets.components.drafts import ROOT, Draft
-from dedp_assets.components.faults import Fault, Misfit, faults_of, suggestion, unknown
+from dedp_assets.components.faults import Fault, Misfit, faults_of
+from dedp_assets.components.known import Known
 from dedp_assets.components.making import made, object_named, parameters_of
 from dedp_assets.components.model import inside, models_in
 from dedp_assets.components.operations import Beside, Earlier, Operation, operations
-from dedp_assets.components.steps import INTO, ROWS, Step, fields_of
+from dedp_assets.components.sql_rules import of_options
+from dedp_assets.components.steps import ROWS, Step, fields_of
+from dedp_assets.patterns.core.demands import demands_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import SUBSTITUTED
 from dedp_assets.patterns.core.options import require_options
 from dedp_assets.patterns.core.results import Split, WriteResult
-from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.sql_faults import query_columns, query_fault
+from dedp_assets.patterns.core.suggestions import suggestion, unknown
 
-__all__ = ["Known", "begin", "steps_of", "validated"]
+__all__ = ["begin", "steps_of", "validated"]
 
 _BESIDE = ("as", "from")
 _OF_ROWS = ("identity", "keys", "order_by", "entity")
 """Options with columns of the rows that a step takes, under these names in every pattern."""
-
-
-@dataclass
-class Known:
-    """Names that a step may use, and known facts of the rows at the step.
-
-    Attributes:
-        table: the declared table.
-        upstream: name of an upstream table -> its declaration.
-        beside: further tables that are written, by name.
-        named: name of an earlier result -> whether it is a split.
-        columns: columns of the rows of the step before, where they are known.
-        split: whether the step before returned a split.
-        rows: whether there are rows of a step before, or of the only upstream table.
-        tallied: whether a tally counts the rows read.
-        unsure: whether a step before has a fault, so that a name may be its result.
-    """
-
-    table: TableSpec
-    upstream: Mapping[str, TableSpec]
-    beside: Mapping[str, TableSpec]
-    named: dict[str, bool] = field(default_factory=dict)
-    columns: Mapping[str, Any] | None = None
-    split: bool = False
-    rows: bool = False
-    unsure: bool = False
-    tallied: bool = False
-
-    @property
-    def values(self) -> list[str]:
-        """Names of values in SQL and Python."""
-        owned = self.table.executed_by or next(iter(self.table.partition_by), "")
-        return [*([ROWS] if self.rows else []), *self.upstream, *self.named, *([owned] if owned else [])]
-
-    def columns_of(self, name: str) -> Mapping[str, Any] | None:
-        """Return the columns of an upstream table by name.
-
-        Returns:
-            The columns; ``None`` for the name of an earlier result, whose columns only a run knows.
-        """
-        return self.upstream[name].columns if name in self.upstream else None
-
-    def is_split(self, name: str) -> bool:
-        """Return whether a name, or the rows of the step before, are a split."""
-        return self.named.get(name, False) if name else self.split
-
-    def has(self, name: str) -> bool:
-        """Return whether a name may be used."""
-        return self.unsure or name in self.values
-
-    @property
-    def targets(self) -> list[str]:
-        """Names of targets in Python."""
-        return [INTO, *(name.rpartition("/")[2] for name in self.beside)]
 
 
 def validated(model: type[BaseModel], raw: Any, document: Document, path: Path) -> tuple[Any, list[Fault]]:  # noqa: ANN401
@@ -183,6 +132,8 @@ def _in_sql(step: Step, sql: str, known: Known) -> Step:
             raise Misfit(path, unknown("name", f"{{{name}}}", known.values or ["{rows}"]))
         if known.is_split(step.takes if name == ROWS else name):
             raise Misfit(path, f"{{{name}}} is a split: put a tally before it, to keep the valid rows")
+    if why := query_fault(sql, known.tables(step.takes)):
+        raise Misfit(path, f"sql {why}")
     return Step(step.path, sql=sql, takes=step.takes, result=step.result)
 
 
@@ -221,8 +172,10 @@ def _of_library(
     found = Step(step.path, operation=operation, options=given, takes=step.takes, result=step.result)
     try:
         require_options(operation.function, {key: value for key, value in given.items() if key in operation.options})
+        if "into" in operation.data.values():
+            demands_of(operation.function).require_options(known.table, given)
     except ConfigError as error:
-        option = str(error).partition(" ")[0]
+        option = str(error).rpartition(f"{known.table.name}: ")[2].partition(" ")[0]
         raise Misfit((*path, option) if option in given else path, str(error)) from None
     _require_source(found, known, optional=not {"rows", "table"} & set(operation.data.values()))
     return found, list(_of_names(found, operation, document, known))
@@ -263,6 +216,8 @@ def _of_names(step: Step, operation: Operation, document: Document, known: Known
         elif operation.name == "account" and name == "read" and known.tallied:
             sentence = "read must be left out after a tally, which counts the rows read"
             yield Fault.at(document, (*path, name), sentence, key=True)
+    rows = known.columns_of(step.takes) if step.takes else known.columns
+    yield from (each.fault(document) for each in of_options(step, None if known.split else rows))
     yield from _of_columns(step, operation, document, known)
 
 
@@ -299,12 +254,20 @@ def _go_on(step: Step, known: Known, *, last: bool) -> None:
         if step.result in (*known.values, *known.targets):
             raise Misfit((*step.path, "as"), f"as must be a name of its own, not {step.result}, which is there already")
         known.named[step.result] = returned is Split
+    known.writes_split = known.is_split(step.takes)
     if step.is_aside:
         return
     known.tallied = known.tallied or step.name == "tally"
     known.split = returned is Split
     known.rows = returned in (None, Split, DataFrame) or step.name == "tally"
-    known.columns = known.columns if step.name == "tally" and not step.takes else None
+    known.columns = _columns_after(step, known)
+
+
+def _columns_after(step: Step, known: Known) -> Mapping[str, Any] | None:
+    """Return the columns of a step's rows; ``None`` for columns that only a run knows."""
+    if step.sql:
+        return query_columns(step.sql, known.tables(step.takes))
+    return known.columns if step.name == "tally" and not step.takes else None
 
 
 def _annotated(function: Any) -> Any:  # noqa: ANN401 - a function, and what it says to return

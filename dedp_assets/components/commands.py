@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 import warnings
@@ -11,17 +12,25 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from pyspark.sql import SparkSession
 
 from dedp_assets.components.checking import FILES, KEYS, checked, files_below
 from dedp_assets.components.faults import Format, rendered
 from dedp_assets.components.kinds import KINDS
+from dedp_assets.components.sql_rules import in_python
 from dedp_assets.graph.declare import LakeTable, declared
+from dedp_assets.patterns.core.sql_analysis import analysed_by
+from dedp_assets.resources.environments import settings
+from dedp_assets.resources.home import running
+from dedp_assets.resources.spark import SparkEngine, answers
 
 __all__ = ["check", "schema", "schema_of_files"]
 
 
 def check(folder: Path | None, *, style: Format = "text") -> int:
     """Check the files below a folder against all declarations of their project, in YAML and Python.
+
+    Where an engine is shared, Spark judges the SQL that is left; otherwise nothing starts one.
 
     Args:
         folder: the folder; by default that of the definitions of the project around the working directory.
@@ -36,13 +45,17 @@ def check(folder: Path | None, *, style: Format = "text") -> int:
     root, tables = _project(start)
     below = start if folder else root
     files = files_below(below) if below.is_dir() else []
-    if not files:
+    within = below.is_relative_to(root)
+    in_files = [table for table in tables if within and _lies_in(table, below)]
+    if not files and not in_files:
         print(f"no {' or '.join(FILES)} below {below}", file=sys.stderr)  # noqa: T201
         return 2
-    within = below.is_relative_to(root)
-    found = checked(files_below(root) if within else files, tables if within else [])
+    with analysed_by(_session()):
+        found = checked(files_below(root) if within else files, tables if within else [])
+        in_code = list(in_python(in_files))
     chosen = {str(file) for file in files}
-    faults = [replace(fault, file=_near(fault.file)) for fault in found.faults if fault.file in chosen]
+    faults = [fault for fault in found.faults if fault.file in chosen]
+    faults = [replace(fault, file=_near(fault.file)) for fault in (*faults, *in_code)]
     if faults or style == "json":
         print(rendered(faults, style))  # noqa: T201
     sound = sum(place[0] in chosen for place in found.declared)
@@ -103,6 +116,21 @@ def _project(start: Path) -> tuple[Path, Sequence[LakeTable[...]]]:
         print(f"only the files below {start} are known: {_first_line(error)}", file=sys.stderr)  # noqa: T201
         return start, []
     return tree.defs_module_path, declared(tree.defs_module)
+
+
+def _session() -> SparkSession | None:
+    """Return a session of the shared engine; ``None`` without an engine that answers."""
+    chosen = settings()
+    platform = running(chosen)
+    remote = chosen.remote or (platform.engine if platform else "")
+    if not remote or not answers(remote):
+        return None
+    return SparkEngine(remote=remote).session
+
+
+def _lies_in(table: LakeTable[...], folder: Path) -> bool:
+    """Return whether the function of a table in Python lies in a folder."""
+    return Path(inspect.unwrap(table.function).__code__.co_filename).is_relative_to(folder)
 
 
 def _near(file: str) -> str:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from dedp_assets.components.attributes import RECORDS, PatternName, attributes
-from dedp_assets.components.chaining import Known, begin, steps_of, validated
+from dedp_assets.components.chaining import begin, steps_of, validated
 from dedp_assets.components.documents import Document, Path
 from dedp_assets.components.drafts import ROOT, Draft, fault_of_rule
-from dedp_assets.components.faults import Fault, Misfit, unknown
+from dedp_assets.components.faults import Fault, Misfit
+from dedp_assets.components.known import Known
 from dedp_assets.components.making import made
 from dedp_assets.components.model import Options, create
 from dedp_assets.components.operations import operations
-from dedp_assets.components.steps import PREVIOUS, Chain, computing, names_of
+from dedp_assets.components.sql_rules import of_audits, of_table
+from dedp_assets.components.steps import PREVIOUS, Chain, Step, computing, names_of
 from dedp_assets.graph.declare import Gates, LakeTable, Reads, Runs, lake_table
+from dedp_assets.patterns.core.digests import as_plain, digest_of
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.schema import TAGS, TableSpec
+from dedp_assets.patterns.core.suggestions import unknown
 
 __all__ = ["declare", "draft"]
 
@@ -102,9 +106,7 @@ def _tables(stated: Any) -> Iterator[TableSpec]:  # noqa: ANN401 - validated att
     Raises:
         Misfit: for a column that a table does not have, and for what no table may declare.
     """
-    places: list[tuple[Path, Any]] = [((*ROOT, "table"), stated.table)]
-    places += [((*ROOT, "beside", n), each) for n, each in enumerate(stated.beside or ())]
-    for path, table in places:
+    for path, table in zip(_places(stated), (stated.table, *(stated.beside or ())), strict=True):
         for option in _COLUMNS:
             named = getattr(table, option) or ()
             for number, column in enumerate((named,) if isinstance(named, str) else named):
@@ -112,6 +114,11 @@ def _tables(stated: Any) -> Iterator[TableSpec]:  # noqa: ANN401 - validated att
                     at = (*path, option) if isinstance(named, str) else (*path, option, number)
                     raise Misfit(at, unknown("column", column, table.columns))
         yield made(table, path, {})
+
+
+def _places(stated: Any) -> list[Path]:  # noqa: ANN401 - as above
+    """List the paths of the declared tables, the main one first."""
+    return [(*ROOT, "table"), *((*ROOT, "beside", n) for n, _ in enumerate(stated.beside or ()))]
 
 
 def _faults_of_steps(found: Draft) -> list[Fault]:
@@ -135,10 +142,20 @@ def _chain(found: Draft, records: Mapping[str, Any]) -> tuple[Chain | None, list
         known.rows, known.columns = True, next(iter(reads.tables)).columns
     path = (*ROOT, "steps")
     steps, faults = steps_of(found.document.value["attributes"]["steps"], found.document, path, known)
+    faults += [each.fault(found.document) for each in _of_sql(found, gates, known, steps)]
     if faults:
         return None, faults
     checks = frozenset([*gates.blocking, *gates.reports])
     return Chain(found.tables[0].name, steps, upstream, beside, checks, first=len(reads.tables) == 1), []
+
+
+def _of_sql(found: Draft, gates: Gates, known: Known, steps: Sequence[Step]) -> Iterator[Misfit]:
+    """Yield the faults of SQL in the tables and in the gates."""
+    for path, table in zip(_places(found.attributes), found.tables, strict=True):
+        yield from of_table(path, table)
+    # Rows of a split, and what Python makes, may have further columns.
+    sure = not (known.writes_split or found.tables[1:] or any(step.function for step in steps))
+    yield from of_audits((*ROOT, "gates", "audits"), gates.audits, found.tables[0].columns if sure else None)
 
 
 def _of_gates(found: Draft, chain: Chain, records: Mapping[str, Any]) -> Iterator[Fault]:
@@ -175,12 +192,22 @@ def _lake_table(found: Draft, records: Mapping[str, Any], chain: Chain) -> LakeT
     if not patterns:
         raise Misfit((*ROOT, "steps"), "patterns must name the pattern at work, where only SQL and Python steps are")
     function = computing(chain, description=stated.description or spec.comment or spec.name)
+    made = {"gates": _gates(records.get("gates", Gates()), chain), "code_version": _code_version(found, records)}
     return lake_table(
         spec,
         patterns=patterns,
         beside={table: chain.patterns_beside(table) or patterns for table in found.tables[1:]},
-        **{**records, "gates": _gates(records.get("gates", Gates()), chain)},
+        **{**records, **made},
     )(function)
+
+
+def _code_version(found: Draft, records: Mapping[str, Any]) -> str:
+    """Return the stated version with a digest of the tables, inputs and steps, which decide on the rows."""
+    written = found.document.value["attributes"]
+    runs = records.get("runs", Runs())
+    handed = runs.order.hands_over.name if runs.order and runs.order.hands_over else ""
+    tables = as_plain(found.tables, without=("comment", *TAGS))
+    return f"{records['code_version']}-{digest_of(tables, as_plain([written['reads'], written['steps']]), handed)}"
 
 
 def _gates(stated: Gates, chain: Chain) -> Gates:

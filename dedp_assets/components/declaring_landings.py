@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path as File
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
@@ -13,27 +14,21 @@ from pydantic import Field
 from dedp_assets.components.chaining import begin, validated
 from dedp_assets.components.documents import Document, Path, Unreadable, documents
 from dedp_assets.components.drafts import ROOT, Draft, fault_of_rule, faults_of_name
-from dedp_assets.components.faults import Fault, Misfit, suggestion, unknown
+from dedp_assets.components.faults import Fault, Misfit
+from dedp_assets.components.landed_columns import LandedColumn
 from dedp_assets.components.landed_sources import misfits
 from dedp_assets.components.landed_tables import tables_of
-from dedp_assets.components.landings import ADDED, COLUMNS, Landed, LandedColumn, Landing
+from dedp_assets.components.landings import ADDED, COLUMNS, Landed, Landing
 from dedp_assets.components.making import made
 from dedp_assets.components.model import Options, create, model_of
+from dedp_assets.components.sql_rules import of_rules
 from dedp_assets.graph.declare import LakeTable
-from dedp_assets.patterns.connectors.formats import Avro, Parquet
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.exact import is_scalar
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.suggestions import unknown
 from dedp_assets.resources.landing import PARTITION
 
 __all__ = ["LandingDraft", "attributes", "columns_file", "declare", "draft"]
-
-_NESTED = ("STRUCT<", "ARRAY<", "MAP<")
-_TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ")
-_SCALARS = (
-    "STRING", "BOOLEAN", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "BINARY", "TINYINT", "SMALLINT", "INT", "BIGINT",
-    "FLOAT", "DOUBLE", "DECIMAL(10,2)",
-)  # fmt: skip
 
 
 @dataclass
@@ -44,11 +39,13 @@ class LandingDraft(Draft):
         landed: the landing with its columns; ``None`` if it has faults.
         columns_document: document with the columns, which stand below a key of this name.
         columns_path: path of the columns there.
+        stated_columns: columns by name as they are stated, also those with faults.
     """
 
     landed: Landed | None = None
     columns_document: Document | None = None
     columns_path: Path = ()
+    stated_columns: Mapping[str, Options] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -89,8 +86,11 @@ def draft(document: Document) -> LandingDraft:
     if found.attributes is None:
         return found
     columns = _columns(found)
+    found.faults += _of_sql(found)
+    # Columns within the document are made above, each of them.
+    apart = {"columns": COLUMNS} if isinstance(found.attributes.columns, dict) else {}
     try:
-        stated = made(found.attributes, ROOT, {})
+        stated = made(found.attributes.model_copy(update=apart), ROOT, {})
     except Misfit as misfit:
         found.faults.append(misfit.fault(document))
         return found
@@ -149,11 +149,28 @@ def _columns(found: LandingDraft) -> Mapping[str, LandedColumn] | None:
     found.columns_document, found.columns_path = document, path
     if models is None:
         return None
-    try:
-        return dict(made(models, path, {}))
-    except Misfit as misfit:
-        found.faults.append(misfit.fault(document))
-        return None
+    found.stated_columns = models
+    columns, faults = dict[str, LandedColumn](), list[Fault]()
+    for name, model in models.items():
+        place = (*path, name)
+        if model.format and (source := _typed_source(found.attributes)):
+            sentence = f"format must be left out of a column of {source}"
+            faults.append(Fault.at(document, (*place, "format"), sentence))
+            continue
+        try:
+            columns[name] = made(model, place, {})
+        except Misfit as misfit:
+            faults.append(misfit.fault(document))
+    found.faults += faults
+    return None if faults else columns
+
+
+def _typed_source(stated: Any) -> str:  # noqa: ANN401 - validated attributes
+    """Return a typed source in words; empty for a source of texts."""
+    if stated.database is not None:
+        return "a table"
+    typed = [name for name in ("parquet", "avro") if getattr(stated.format, name, None)]
+    return f"{typed[0].capitalize()} files" if typed else ""
 
 
 def _read_columns(found: LandingDraft) -> Document | None:
@@ -191,6 +208,15 @@ def _add_tables(found: LandingDraft, landed: Landed) -> None:
         found.faults.append(fault_of_rule(error, found.document))
 
 
+def _of_sql(found: LandingDraft) -> Iterator[Fault]:
+    """Yield the faults of rules over the declared columns, their texts and the technical columns."""
+    stated = found.stated_columns
+    texts = {f"{name} text": "STRING" for name in stated}
+    known = {**dict.fromkeys(ADDED), **texts, **stated} if stated else None
+    rules = of_rules((*ROOT, "rules"), found.attributes.rules or {}, known)
+    yield from (each.fault(found.document) for each in rules)
+
+
 def _of_names(found: LandingDraft, landed: Landed) -> Iterator[Fault]:
     """Yield the faults of names: of tables and the folder, and of columns that are not declared."""
     stated, document = landed.stated, found.document
@@ -225,10 +251,10 @@ def _of_event_time(found: LandingDraft, landed: Landed) -> Iterator[Fault]:
     if stated.event_time and stated.event_time not in landed.columns:
         sentence = unknown("column", stated.event_time, landed.columns)
         yield Fault.at(document, (*ROOT, "event_time"), sentence)
-    elif stated.event_time and landed.columns[stated.event_time].type.upper() != "TIMESTAMP":
-        kind = landed.columns[stated.event_time].type
-        sentence = f"event_time must be a column of type TIMESTAMP, not {stated.event_time}, a {kind}"
-        yield Fault.at(document, (*ROOT, "event_time"), sentence)
+    elif stated.event_time and (kind := landed.columns[stated.event_time].type.upper()) not in landed.event_types:
+        sentence = f"event_time must be a column of type {' or '.join(landed.event_types)}, not {stated.event_time}"
+        remedy = f"declare type: TIMESTAMP{', with the format of its texts' if kind == 'STRING' else ''}"
+        yield Fault.at(document, (*ROOT, "event_time"), f"{sentence}, a {kind}: {remedy}")
 
 
 def _of_columns(found: LandingDraft, landed: Landed) -> Iterator[Fault]:
@@ -238,12 +264,6 @@ def _of_columns(found: LandingDraft, landed: Landed) -> Iterator[Fault]:
         if name.lower() in ADDED:
             sentence = f"{name} must have another name, with called: {name}, as the tables have a column {name.lower()}"
             yield found.column_fault(name, sentence)
-        if not is_scalar(column.type) and not column.type.upper().replace(" ", "").startswith(_NESTED):
-            sentence = f"type must be an SQL type, not {column.type!r}{suggestion(column.type.upper(), _SCALARS)}"
-            yield found.column_fault(name, sentence, "type")
-        if column.format and column.type.upper() not in _TIMES:
-            sentence = f"format must be left out of a {column.type}, which is none of {', '.join(_TIMES)}"
-            yield found.column_fault(name, sentence, "format")
         there = column.called or name
         if there in names:
             sentence = f"{there} is the name of {names[there]} in the files already"
@@ -262,11 +282,6 @@ def _of_partitions(found: LandingDraft, landed: Landed) -> Iterator[Fault]:
     if stated.event_time and stated.partitions is None:
         sentence = "event_time must be left out without partitions, as all records are one partition then"
         yield Fault.at(document, (*ROOT, "event_time"), sentence)
-    if isinstance(landed.format, Parquet | Avro):
-        what = f"{type(landed.format).__name__} files" if stated.database is None else "a table"
-        for name, column in landed.columns.items():
-            if column.format:
-                yield found.column_fault(name, f"format must be left out of a column of {what}", "format")
     try:
         _ = landed.ends
     except ConfigError as error:

@@ -12,8 +12,9 @@ from pydantic_core import ErrorDetails
 
 from dedp_assets.components.documents import Document, Path, Unreadable
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.suggestions import among, unknown
 
-__all__ = ["Fault", "Misfit", "among", "faults_of", "rendered", "suggestion", "unknown"]
+__all__ = ["Fault", "Misfit", "faults_of", "rendered"]
 
 Format = Literal["text", "json", "github"]
 
@@ -76,24 +77,6 @@ class Misfit(ConfigError):
         return Fault.at(document, self.path, str(self), key=self.key)
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return the nearest known name as the end of a message, or all of a few known names."""
-    names = sorted(known)
-    if near := _nearest(name, names):
-        return f": did you mean {near}?"
-    return f": known are {', '.join(names)}" if 0 < len(names) <= 10 else ""
-
-
-def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """Return the message for a name that nothing has, with the nearest known name."""
-    return f"unknown {what} {name}{suggestion(name, known)}"
-
-
-def among(name: str, known: Iterable[str]) -> bool:
-    """Return whether a name is the nearest right name of a misspelt one in ``known``."""
-    return bool(_nearest(name, sorted(known)))
-
-
 def rendered(faults: Iterable[Fault], style: Format) -> str:
     """Write faults for people, for programs, or as annotations of a pull request."""
     if style == "json":
@@ -128,15 +111,6 @@ def faults_of(
         elif path not in misread and (error["type"] != "missing" or not _is_misspelt(path, strange)):
             faults.append(Fault.at(document, path, _sentence(error, path)))
     return list(dict.fromkeys(faults))
-
-
-def _nearest(name: str, known: list[str]) -> str:
-    """Return the nearest known name; of ``chapter.module``, a module alone is near as well."""
-    if near := get_close_matches(name, known, 1, 0.6):
-        return near[0]
-    last = {each.rpartition(".")[2]: each for each in known}
-    found = get_close_matches(name.rpartition(".")[2], last, 1, 0.7)
-    return last[found[0]] if found else ""
 
 
 def _is_misspelt(path: Path, strange: Iterable[Path]) -> bool:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from dedp_assets.components.chaining import validated
 from dedp_assets.components.checking import FILES
 from dedp_assets.components.declaring_landings import attributes, columns_file
 from dedp_assets.components.documents import Document, Unreadable, documents
 from dedp_assets.components.drafts import ROOT
+from dedp_assets.components.evidence import Evidence, other_delimiter
 from dedp_assets.components.faults import Fault
 from dedp_assets.components.inferred_columns import InferredColumn, name_for, text_of_columns
 from dedp_assets.components.kinds import LANDING
@@ -22,9 +20,9 @@ from dedp_assets.components.landings import Landing
 from dedp_assets.components.making import made
 from dedp_assets.components.topic_source import TopicSource
 from dedp_assets.components.typed_files import columns_of_typed
-from dedp_assets.patterns.connectors.formats import Csv, Format, JsonLines, header_of, records_in
+from dedp_assets.patterns.connectors.deliveries import Ends
+from dedp_assets.patterns.connectors.formats import Csv, Format, Json, JsonLines, header_of, records_in
 from dedp_assets.patterns.connectors.framed_values import without_headers
-from dedp_assets.patterns.connectors.inferred import Seen
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.resources.databases import Database
 from dedp_assets.resources.environments import settings
@@ -32,6 +30,8 @@ from dedp_assets.resources.landing import PARTITION
 
 __all__ = ["infer", "columns_of", "columns_of_table", "columns_of_topic"]
 
+Texts = Csv | JsonLines | Json
+"""Formats of files whose values are texts or JSON, and no types' own."""
 _MOST_FILES, _MOST_RECORDS = 50, 5_000
 
 
@@ -103,11 +103,12 @@ def columns_of_topic(source: TopicSource) -> tuple[Mapping[str, InferredColumn],
     Raises:
         PatternError: if the brokers do not answer, or have no such topic; or no record is an object.
     """
-    evidence = _Evidence()
+    evidence = Evidence()
     for text in without_headers(source.kafka().sample(_MOST_RECORDS), source.schemas()):
         evidence.add_json(text.decode("utf-8", errors="replace"))
+    evidence.require_sound("let a producer send one, or state registry if they are Avro of a schema registry")
     if not evidence.records:
-        raise ContractError(f"no record of topic {source.name} is a JSON object: let a producer send one")
+        raise ContractError(f"topic {source.name} has no record: let a producer send one")
     return evidence.columns(), evidence.besides(f"the {evidence.records} oldest records")
 
 
@@ -117,7 +118,8 @@ def _columns_of_folder(landing: Landing) -> tuple[Mapping[str, InferredColumn], 
     pattern = there.name.replace(PARTITION, "*")
     there = there.parent if PARTITION in there.name else there
     by_partition = f"{pattern}/*" if PARTITION in landing.folder else "*/*"
-    files = _files_of(there, by_partition if landing.partitions is not None else "*")
+    ends = Ends(landing.marker, landing.settled_minutes, landing.exclude)
+    files = _files_of(there, by_partition if landing.partitions is not None else "*", ends)
     if not files or landing.format is None:
         return {}, f"no file below {there}: put one there, to see its columns"
     return columns_of(files, landing.format)
@@ -136,11 +138,11 @@ def columns_of_table(source: Database) -> tuple[Mapping[str, InferredColumn], st
     return columns, f"the database's own types of {len(columns)} columns"
 
 
-def _files_of(folder: Path, pattern: str) -> list[Path]:
-    """List the data files of deliveries; names that begin with ``_`` or ``.`` are no data."""
-    return sorted(
-        p for p in folder.glob(pattern) if p.is_file() and not any(n.startswith(("_", ".")) for n in p.parts[-2:])
-    )
+def _files_of(folder: Path, pattern: str, ends: Ends) -> list[Path]:
+    """List the data files of deliveries, without hidden files, marker and excluded names."""
+    found = (path for path in folder.glob(pattern) if path.is_file())
+    shown = (path for path in found if not any(name.startswith(("_", ".")) for name in path.parts[-2:]))
+    return sorted(path for path in shown if path.name != ends.marker and not ends.excludes(path.name))
 
 
 def columns_of(files: Sequence[Path], made_of: Format) -> tuple[Mapping[str, InferredColumn], str]:
@@ -153,92 +155,41 @@ def columns_of(files: Sequence[Path], made_of: Format) -> tuple[Mapping[str, Inf
     Raises:
         ContractError: for a file that cannot be read.
     """
-    if isinstance(made_of, Csv | JsonLines):
+    if isinstance(made_of, Csv | JsonLines | Json):
         return _columns_of_texts(files, made_of)
     return columns_of_typed(files, made_of)
 
 
-@dataclass
-class _Evidence:
-    """Evidence of columns in text files."""
-
-    seen: dict[str, Seen] = field(default_factory=dict)
-    within: dict[str, int] = field(default_factory=dict)
-    records: int = 0
-    strange: int = 0
-
-    def add_json(self, line: str) -> None:
-        """Add the members of a JSON object."""
-        for column, value in self._columns_of(_of_json(line)):
-            column.add_json(value)
-
-    def add_values(self, values: Sequence[str], names: Sequence[str], made_of: Csv) -> None:
-        """Add the values of a CSV record."""
-        for column, value in self._columns_of(_of_csv(values, names, made_of)):
-            if value is not None:
-                column.add_text(value)
-
-    def _columns_of(self, record: Mapping[str, Any] | None) -> Iterator[tuple[Seen, Any]]:
-        """Count a record; yield the evidence of each column with the record's value."""
-        self.records += record is not None
-        self.strange += record is None
-        for name, value in (record or {}).items():
-            self.within[name] = self.within.get(name, 0) + 1
-            yield self.seen.setdefault(name, Seen()), value
-
-    def columns(self) -> Mapping[str, InferredColumn]:
-        columns = dict[str, InferredColumn]()
-        for called, seen in self.seen.items():
-            count, some = seen.misfits()
-            kind = seen.type()
-            odd = ", ".join(repr(each[:20]) for each in some)
-            remark = (
-                f"{count} of {seen.values} values are no {kind}: {odd}" if count else "" if seen.values else "no value"
-            )
-            remark = remark or ("leading zeros, or a sign" if seen.kinds["LEADING"] else "")
-            lacks = self.within[called] < self.records
-            columns[name_for(called, columns)] = InferredColumn(kind, called, seen.pattern(), lacks, remark)
-        return columns
-
-    def besides(self, sampled: str) -> str:
-        return sampled + (f", besides {self.strange} malformed lines" if self.strange else "")
-
-
-def _columns_of_texts(files: Sequence[Path], made_of: Csv | JsonLines) -> tuple[Mapping[str, InferredColumn], str]:
-    sampled, evidence = _spread(files), _Evidence()
-    for file in sampled:
-        _add_file(evidence, file, made_of)
+def _columns_of_texts(files: Sequence[Path], made_of: Texts) -> tuple[Mapping[str, InferredColumn], str]:
+    sampled = _spread(files)
+    evidence = Evidence("rows of the header's columns" if isinstance(made_of, Csv) else "JSON objects")
+    advice = [_add_file(evidence, file, made_of) for file in sampled]
+    evidence.require_sound(next(filter(None, advice), ""))
     if not evidence.records:
         raise ContractError(f"no record is in {len(sampled)} files: put a file with records there")
     return evidence.columns(), evidence.besides(f"{len(sampled)} of {len(files)} files, {evidence.records} records")
 
 
-def _add_file(evidence: _Evidence, file: Path, made_of: Csv | JsonLines) -> None:
+def _add_file(evidence: Evidence, file: Path, made_of: Texts) -> str:
+    """Add the records of a file; return the advice for a file of another format."""
     names = header_of(file, made_of) if isinstance(made_of, Csv) and made_of.header else ()
     if len(set(names)) < len(names):
         raise ContractError(f"{file.name} names a column twice in its header: {', '.join(names)}")
+    first = ""
     for number, record in enumerate(records_in(file, made_of)):
         if number >= _MOST_RECORDS:
-            return
+            break
         if isinstance(made_of, Csv):
-            evidence.add_values(record, names, made_of)
+            if number == 0 and (other := other_delimiter(names, record)):
+                raise ContractError(f"{file.name} has one column, with {other!r} in it: state delimiter: {other!r}")
+            evidence.add_values(record, names, made_of, file.name)
         else:
-            evidence.add_json(record)
-
-
-def _of_csv(values: Sequence[str], names: Sequence[str], made_of: Csv) -> Mapping[str, str | None] | None:
-    names = names or [f"column_{n}" for n in range(1, len(values) + 1)]
-    nulls = ("", *made_of.nulls)
-    found = {name: None if value in nulls else value for name, value in zip(names, values, strict=False)}
-    return found if len(names) == len(values) else None
-
-
-def _of_json(line: str) -> Mapping[str, Any] | None:
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
+            first = first or record.strip()[:1]
+            evidence.add_json(record, file.name)
+    if isinstance(made_of, Csv):
+        return evidence.advice_for_csv(names)
+    whole = {"[": "array: state format: {json: {}}", "{": "object: state format: {json: {records: ...}}"}
+    return f"{file.name} may be one JSON {whole[first]}" if isinstance(made_of, JsonLines) and first in whole else ""
 
 
 def _spread(files: Sequence[Path]) -> list[Path]:

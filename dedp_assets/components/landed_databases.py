@@ -24,7 +24,10 @@ from dedp_assets.graph.declare import (
     Target,
     lake_table,
 )
+from dedp_assets.graph.reconcile.backlogs import spans
+from dedp_assets.graph.run.history import last_code
 from dedp_assets.graph.run.landings import LANDING_FIGURES
+from dedp_assets.graph.run.run_tags import range_request
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.results import WriteResult
@@ -120,7 +123,7 @@ class TableLoad(Load):
             "20 * * * *",
             ask=_asking(self.landed, self.spec.name, name),
             description=f"Each hour, the windows of {self.database.table} that are over and not loaded, and the one "
-            "before each, for rows that became visible late.",
+            "before each, for rows that became visible late; and those that another declaration loaded.",
             name=name,
         )
 
@@ -151,9 +154,18 @@ def _asking(landed: Landed, bronze: str, name: str) -> Callable[..., Any]:
             lookback=1,
             key_format=key_format,
         )
+        loaded = last_code(lake.ledger(bronze), column)
+        outdated = [key for key, code in sorted(loaded.items()) if code != landed.landed_version]
+        keys = [*plan.partitions, *(key for key in outdated if key not in plan.partitions)]
         # A window that is refused is requested again once in the length of a window.
-        run_key = f"{bronze}:{{}}@{now.strftime(key_format)}"
-        return [dg.RunRequest(run_key=run_key.format(k), partition_key=k) for k in plan.partitions[:_MOST_AT_ONCE]]
+        at = f"@{now.strftime(key_format)}"
+        partitions = cast("dg.TimeWindowPartitionsDefinition", landed.stated.partitions)
+        return [
+            range_request(bronze, span[0], span[-1], at, cause="windows")
+            if len(span) > 1
+            else dg.RunRequest(run_key=f"{bronze}:{span[0]}{at}", partition_key=span[0])
+            for span in spans(sorted(keys[:_MOST_AT_ONCE]), partitions)
+        ]
 
     due.__name__ = name
     return due

@@ -30,7 +30,7 @@ from dedp_assets.graph.declare import (
 from dedp_assets.graph.run.history import watermark_of_landings
 from dedp_assets.graph.run.landings import LANDING_FIGURES, measures_of_landing
 from dedp_assets.patterns.connectors.file_columns import FILE_COLUMNS, judge_file_columns
-from dedp_assets.patterns.connectors.formats import Csv, JsonLines
+from dedp_assets.patterns.connectors.formats import Csv, Json, JsonLines
 from dedp_assets.patterns.connectors.landed_files import LINES_OF_RECORD, read_landed
 from dedp_assets.patterns.connectors.record_texts import STATED, as_records
 from dedp_assets.patterns.core.audits import Audit
@@ -124,7 +124,7 @@ class Load:
         landed = self.landed
         csv = landed.format if isinstance(landed.format, Csv) else None
         # A record of JSON names its fields itself, and CSV without a header names none.
-        if not landed.counts or isinstance(landed.format, JsonLines) or (csv and not csv.header):
+        if not landed.counts or isinstance(landed.format, JsonLines | Json) or (csv and not csv.header):
             return []
         called = {column.called or name: column for name, column in landed.columns.items()}
         # A time that has a format of its own is a text or a number in the files.
@@ -197,7 +197,8 @@ class Load:
 
 def stated_time(landed: Landed) -> str:
     """Write SQL for the event time of a record, with the column that ``as_records`` adds."""
-    return exact(STATED, "TIMESTAMP", pattern=landed.columns[landed.stated.event_time].format)
+    column = landed.columns[landed.stated.event_time]
+    return f"CAST({exact(STATED, column.type, pattern=column.format)} AS TIMESTAMP)"
 
 
 def begin_of(key: str) -> datetime:
@@ -224,4 +225,5 @@ def job_of(landed: Landed, tables: Sequence[TableSpec]) -> Job:
         f"A delivery of {landed.dataset} and what follows from it: {bronze.name}, and {stated.table} of the same "
         "partition. Records that landed with it and belong to other partitions are brought there by the reconciler.",
         selection=" or ".join(f'key:"{each.name}"' for each in tables),
+        computes=tuple(each.name for each in tables),
     )

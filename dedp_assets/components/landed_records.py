@@ -15,7 +15,7 @@ from dedp_assets.graph.declare import (
     same,
     whole,
 )
-from dedp_assets.patterns.connectors.formats import Avro, Csv, Parquet
+from dedp_assets.patterns.connectors.formats import Avro, Csv, Json, Parquet
 from dedp_assets.patterns.connectors.framed_values import name_unread
 from dedp_assets.patterns.connectors.record_texts import BROKEN, LAYOUT, RECORD, as_records
 from dedp_assets.patterns.core.field_changes import audits_of_fields
@@ -132,7 +132,7 @@ class Valid:
                 there += f" OR {identifier(f'{name} text')} IS NOT NULL"
             rules[f"{name} is missing"] = there
         rules[_OTHER_LAYOUT] = f"{LAYOUT} IS NULL"
-        what = "record" if isinstance(landed.format, Parquet | Avro) else "line"
+        what = "record" if isinstance(landed.format, Json | Parquet | Avro) else "line"
         rules[f"the {what} is not valid UTF-8"] = "raw_bytes IS NULL"
         return {**rules, **self._rules_of_time()} if landed.event else rules
 
@@ -160,6 +160,7 @@ def _worded(split: Split) -> Split:
     kind = f"if({BROKEN} IS NULL OR error_class IS NULL, error_class, 'broken line')"
     worded = {"reason": f"if(reason IS NULL, NULL, {reason})", "error_class": kind}
     rows = split.rows.selectExpr(*[f"{worded.get(c, identifier(c))} AS {identifier(c)}" for c in split.rows.columns])
-    ours = (RECORD, BROKEN, LAYOUT)
-    parts = {part: tuple(c for c in columns if c not in ours) for part, columns in split.parts.items()}
+    # The record goes along with a letter up to the stage: a refusal shows its values by the names of columns.
+    ours = {"valid": (RECORD, BROKEN, LAYOUT), "dead": (BROKEN, LAYOUT)}
+    parts = {part: tuple(c for c in columns if c not in ours[part]) for part, columns in split.parts.items()}
     return replace(split, rows=rows, parts=parts)

@@ -19,7 +19,7 @@ __all__ = ["SOURCES", "loader_of", "misfits", "source_of"]
 
 SOURCES: Mapping[str, type[Any]] = {"folder": Load, "database": TableLoad, "topic": TopicLoad}
 """Option that names a source -> class of the loader of the records as landed."""
-_OWN = {"folder": ("format", "marker", "settled_minutes"), "database": (), "topic": ()}
+_OWN = {"folder": ("format", "marker", "settled_minutes", "exclude"), "database": (), "topic": ()}
 """Option that names a source -> further options of that source alone."""
 _NEEDED = {"folder": ("format",)}
 

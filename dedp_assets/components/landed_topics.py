@@ -148,10 +148,10 @@ class TopicLoad:
 
     def _polled(self) -> Callable[..., dg.SensorResult | dg.SkipReason]:
         """Return the function of the topic's sensor; Dagster finds no resources in the parameters of a method."""
-        table, job = self.spec.name, self.job.name
+        table, job, code = self.spec.name, self.job.name, self.landed.landed_version
 
         def polled(context: dg.SensorEvaluationContext, lake: Lake) -> dg.SensorResult | dg.SkipReason:
-            return requested(context.instance, lake.ledger(table), self.source.kafka(), job=job)
+            return requested(context.instance, lake.ledger(table), self.source.kafka(), job=job, code=code)
 
         polled.__name__ = f"{self.landed.stated.table.replace('/', '_')}_streamed"
         return polled

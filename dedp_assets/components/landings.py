@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import dagster as dg
 
+from dedp_assets.components.landed_columns import LandedColumn
 from dedp_assets.components.topic_source import TopicSource
 from dedp_assets.graph.declare import About, Expects, Gates
 from dedp_assets.patterns.connectors.deliveries import MARKER, Ends
-from dedp_assets.patterns.connectors.formats import Avro, Csv, JsonLines, Parquet
+from dedp_assets.patterns.connectors.formats import Avro, Csv, Json, JsonLines, Parquet
 from dedp_assets.patterns.connectors.framed_values import SCHEMA_ID
 from dedp_assets.patterns.connectors.landed_files import LINES_OF_RECORD
 from dedp_assets.patterns.connectors.record_texts import BROKEN, LAYOUT, RECORD, Naming
-from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.core.digests import as_plain, digest_of
+from dedp_assets.patterns.core.schema import TAGS, Column, TableSpec
 from dedp_assets.patterns.error_management.dead_letter import LETTER
 from dedp_assets.resources.databases import Database
 
-__all__ = ["ADDED", "COLUMNS", "Landed", "LandedColumn", "Landing"]
+__all__ = ["ADDED", "COLUMNS", "Landed", "Landing"]
 
 COLUMNS = "columns.yaml"
 """Default name of the columns' file, in the folder of the declaration."""
+_NUMBERS = re.compile(r"double|float|real|dec|numeric", re.IGNORECASE)
 _PLACES = {
     "source_file": Column("STRING", "file or table it came in", required=True),
     "line_number": Column(
@@ -47,28 +49,6 @@ ADDED = frozenset([
 """Names of the technical columns of the tables and of their computation, which no record's column may have."""
 
 
-@dataclass(frozen=True, slots=True)
-class LandedColumn(Column):
-    """A column of the records in files.
-
-    Attributes:
-        type: Spark SQL type (``STRING``, ``TIMESTAMP``, ``STRUCT<id: BIGINT>``), which every value has exactly.
-        comment: what the values mean, with their unit.
-        required: whether a record without a value is a dead letter.
-        personal: personal data: no minimum or maximum of it goes into the log's statistics.
-        technical: says when or by whom a row was made and not what it is; left out of the content fingerprint.
-        replica: what a transformed replica holds instead, as of any column.
-        called: name in the files, if that is another.
-        may_lack: whether files or records may have no such column; the value is NULL then.
-        format: Spark's date pattern of the texts of a DATE or TIMESTAMP, if they are not as in ISO 8601, or
-            ``epoch_seconds`` or ``epoch_millis`` for numbers.
-    """
-
-    called: str = ""
-    may_lack: bool = False
-    format: str = ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landing:
     """A folder, a database table or a topic as three tables: landed and valid records, and dead letters.
@@ -87,10 +67,11 @@ class Landing:
         comment: what one record is.
         partitions: days or hours of the deliveries, a folder for each, called by the partition; left out, the files lie
             in the folder itself, which is one delivery that is read again when it changes.
-        event_time: column with the time of the record, by which the valid records are partitioned; if empty, they are
-            partitioned by delivery.
+        event_time: column with the time of the record, a TIMESTAMP, or a DATE where only the day is known, by which the
+            valid records are partitioned; if empty, they are partitioned by delivery.
         marker: file that the producer puts beside the files when a delivery is complete.
         settled_minutes: instead of a marker, how long all files of a complete delivery have been left alone.
+        exclude: names of files in the folders that are no data, or patterns of names, such as ``*.md``.
         keys: columns that tell records apart; of equal ones in a partition one stays.
         order_by: columns that decide which of equal records comes first, before the order of landing.
         keep: the record of a key that stays.
@@ -106,7 +87,7 @@ class Landing:
     table: str
     about: About
     folder: str = ""
-    format: Csv | JsonLines | Parquet | Avro | None = None
+    format: Csv | JsonLines | Json | Parquet | Avro | None = None
     database: Database | None = None
     topic: TopicSource | None = None
     columns: Mapping[str, LandedColumn] | str = COLUMNS
@@ -117,6 +98,7 @@ class Landing:
     event_time: str = ""
     marker: str = MARKER
     settled_minutes: float | None = None
+    exclude: Sequence[str] = ()
     keys: Sequence[str] = ()
     order_by: Sequence[str] = ()
     keep: Literal["first", "last"] = "first"
@@ -144,14 +126,14 @@ class Landed:
         return self.stated.table.rpartition("/")[2]
 
     @property
-    def format(self) -> Csv | JsonLines | Parquet | Avro:
+    def format(self) -> Csv | JsonLines | Json | Parquet | Avro:
         """Format of the records; rows of a table and records of a topic are JSON objects."""
         return self.stated.format or (JsonLines() if self.stated.topic else Parquet())
 
     @property
     def ends(self) -> Ends:
         """Sign of a complete delivery."""
-        return Ends(self.stated.marker, self.stated.settled_minutes)
+        return Ends(self.stated.marker, self.stated.settled_minutes, tuple(self.stated.exclude))
 
     @property
     def by_hour(self) -> bool:
@@ -178,6 +160,11 @@ class Landed:
         return {"event_date": Column("DATE", f"UTC day {what}")}
 
     @property
+    def event_types(self) -> tuple[str, ...]:
+        """Types of a column that tells the day, or the hour, of an event."""
+        return ("TIMESTAMP",) if self.by_hour else ("TIMESTAMP", "DATE")
+
+    @property
     def identity(self) -> tuple[str, ...]:
         """Columns that identify a landed record."""
         return (*self.landed, *_PLACES)
@@ -192,6 +179,7 @@ class Landed:
             always=tuple(name for name, column in each if not (column.may_lack or self.is_required(name))),
             strict=self.stated.new_columns == "quarantine",
             time=self.stated.event_time,
+            numbers=tuple(name for name, column in each if _NUMBERS.match(column.type)),
         )
 
     @property
@@ -221,18 +209,32 @@ class Landed:
     @property
     def code_version(self) -> str:
         """Version of the computation: the stated version, with a digest of all that decides on the rows."""
-        stated = self.stated
-        columns = {name: asdict(replace(column, comment="")) for name, column in self.columns.items()}
-        facts = [columns, asdict(self.format), stated.event_time, list(stated.keys), list(stated.order_by)]
-        facts += [stated.keep, dict(stated.rules), stated.new_columns]
-        return f"{stated.code_version}-{_digest(facts)}"
+        named = ("event_time", "keys", "order_by", "keep", "rules", "new_columns")
+        facts = {name: getattr(self.stated, name) for name in named}
+        return f"{self.stated.code_version}-{digest_of(self._read, self._deciding(self.columns), facts)}"
 
     @property
     def landed_version(self) -> str:
-        """Version of the reading: of the format, and of the column that dates a record."""
-        stated = self.stated
-        dated = [stated.event_time, asdict(replace(self.columns[stated.event_time], comment=""))] if self.event else []
-        return f"{stated.code_version}-{_digest([type(self.format).__name__, asdict(self.format), dated])}"
+        """Version of the reading: of the source, of the format, and of the column that dates a record."""
+        dated = self._deciding({self.stated.event_time: self.columns[self.stated.event_time]}) if self.event else {}
+        named = self.header if isinstance(self.format, Csv) and not self.format.header else []
+        return f"{self.stated.code_version}-{digest_of(self._read, dated, named)}"
+
+    @property
+    def _read(self) -> object:
+        """The source, the format and the partitions, as far as rows follow from these."""
+        source = [getattr(self.stated.database, name, "") for name in ("table", "column")]
+        first = (
+            self.stated.partitions.start
+            if isinstance(self.stated.partitions, dg.TimeWindowPartitionsDefinition)
+            else None
+        )
+        return [source, type(self.format).__name__, as_plain(self.format), first, self.by_hour]
+
+    @staticmethod
+    def _deciding(columns: Mapping[str, LandedColumn]) -> object:
+        """Return the options of columns that values follow from."""
+        return as_plain(columns, without=("comment", *TAGS))
 
     def is_required(self, name: str) -> bool:
         """Return whether a record must have a value: of a required column, a key, or the event time."""
@@ -281,7 +283,3 @@ class Landed:
         column = self.columns[name]
         plain = {each: getattr(column, each) for each in Column.__slots__}
         return Column(**{**plain, "required": self.is_required(name)})
-
-
-def _digest(facts: object) -> str:
-    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:8]

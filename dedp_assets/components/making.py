@@ -9,10 +9,11 @@ from difflib import get_close_matches
 from typing import Any
 
 from dedp_assets.components.documents import Path
-from dedp_assets.components.faults import Misfit, unknown
+from dedp_assets.components.faults import Misfit
 from dedp_assets.components.model import Choice, Options, PythonName, TableName
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.suggestions import unknown
 
 __all__ = ["made", "object_named", "parameters_of"]
 

@@ -115,11 +115,15 @@ def create(title: str, fields: Mapping[str, Any], text: str, makes: Callable[...
         text: description of the model.
         makes: what is called with the options; by default they stay a mapping.
     """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Field name")  # an option called like a method of pydantic, as "schema" is
-        made: Any = create_model(title, __base__=Options, __doc__=text or None, **fields)
+    made = _created(title, Options, text, fields)
     made.makes = makes or _mapping
     return made  # type: ignore[no-any-return]
+
+
+def _created(title: str, base: type[BaseModel], text: str, fields: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a model
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Field name")  # an option called like a method of pydantic: "schema", "json"
+        return create_model(title, __base__=base, __doc__=text or None, **fields)
 
 
 def _mapping(**options: Any) -> dict[str, Any]:  # noqa: ANN401 - as stated
@@ -143,9 +147,8 @@ def choice(title: str, alternatives: Mapping[str, Any], text: str = "") -> type[
         alternatives: key -> the type of its value.
         text: description of the choice.
     """
-    fields = {name: (kind, Field(default_factory=lambda: None)) for name, kind in alternatives.items()}
-    made: Any = create_model(title, __base__=Choice, __doc__=text or None, **fields)  # type: ignore[call-overload]
-    return made  # type: ignore[no-any-return]
+    fields: dict[str, Any] = {name: (kind, Field(default_factory=lambda: None)) for name, kind in alternatives.items()}
+    return _created(title, Choice, text, fields)  # type: ignore[no-any-return]
 
 
 def type_of(kind: Any) -> Any:  # noqa: ANN401 - types

@@ -119,7 +119,7 @@ class _Folder(BaseModel):
     table: str = Field(default="silver/orders", description="The table of valid records, layer/dataset.")
     folder: str = Field(default="orders", description="The folder, below the landing zone or absolute.")
     # `dg scaffold` has an option --format of its own.
-    file_format: str = Field(default="csv", description="Format of the files: csv, json_lines, parquet or avro.")
+    file_format: str = Field(default="csv", description="Format of the files: csv, json_lines, json, parquet or avro.")
     event_time: str = Field(default="", description="The column with the time of a record.")
     keys: str = Field(default="", description="Columns that tell records apart, with commas between them.")
 

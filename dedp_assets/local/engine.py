@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from dedp_assets.resources.environments import Settings, child_environment
 __all__ = ["connect_command", "prepare", "preparing"]
 
 
+_LOG = logging.getLogger(__name__)
 _LAST_IN_LINE = ("nice", "-n", "10")
 """What lets a run that starts meanwhile have the cores."""
 
@@ -27,6 +29,7 @@ def prepare(settings: Settings) -> None:
     archive = class_archive(settings)
     if archive is None or archive.exists():
         return
+    _LOG.warning("the Spark engine's classes are archived, once: each later start is faster")
     with FileLock(archive.with_suffix(".lock")):
         if not archive.exists():
             _record(settings, archive)

@@ -30,8 +30,8 @@ from dagster._core.storage.schedules.schema import (  # noqa: TID251
 )
 from sqlalchemy import Table, insert, select
 
-from dedp_assets.instance import configuration
 from dedp_assets.local import postgres
+from dedp_assets.local.instance import configuration
 from dedp_assets.resources.announced import announced
 from dedp_assets.resources.environments import Settings
 from dedp_assets.resources.home import running

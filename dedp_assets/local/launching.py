@@ -29,8 +29,6 @@ from dedp_assets.resources.environments import settings
 
 __all__ = ["ForkingRunLauncher"]
 
-_CODE = (".py", ".yaml", ".yml")
-
 
 class ForkingRunLauncher(dg.DefaultRunLauncher):
     """Launch each run in a fork of a process with the code of the location loaded.
@@ -85,6 +83,4 @@ def _interrupt(run: dg.DagsterRun) -> bool:
 
 def _stamp() -> tuple[int, int, date]:
     """Return a stamp of the definitions: number of files, newest change (ns since 1970), first partition."""
-    files = (path for folder in project().code() for path in folder.rglob("*") if path.suffix in _CODE)
-    changed = [path.stat().st_mtime_ns for path in files]
-    return len(changed), max(changed), settings().first_day
+    return *project().stamp(), settings().first_day

@@ -10,16 +10,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from urllib.request import urlopen
 
 import dagster as dg
 import psycopg
 
-from dedp_assets.instance import close_abandoned, prepare_home
-from dedp_assets.local import code_server, engine, loopback, ports, postgres, status_server
+from dedp_assets.local import code_server, engine, loopback, ports, postgres, registry, status_server
+from dedp_assets.local.instance import close_abandoned, prepare_home
 from dedp_assets.local.kafka import Broker
-from dedp_assets.local.registry import app as registry
+from dedp_assets.local.reloading import Reloading
 from dedp_assets.local.supervision import Server, Supervision, end_leftovers, supervise
 from dedp_assets.local.telling import Telling
 from dedp_assets.project import project
@@ -31,6 +30,7 @@ from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.engine import EngineError, use_java
 from dedp_assets.resources.environments import Settings, apply, child_path
 from dedp_assets.resources.home import Running, hold
+from dedp_assets.resources.registry import OWN as OWN_REGISTRY
 from dedp_assets.sources import operational, visits_topic
 from dedp_assets.sources.ads import ads_before
 from dedp_assets.sources.visits import visits_of
@@ -44,6 +44,8 @@ _LOOK_SECONDS = 0.5
 _TICK_LOOKS_SECONDS = 24
 """How long a tick goes on looking: just less than a multiple of the five seconds between two starts of ticks."""
 _TELL_EVERY = timedelta(seconds=2)
+_PATIENCE = timedelta(seconds=15)
+"""Longest pause without a line while servers start."""
 _CODE_THREADS = "32"
 """How many threads the code server has: each tick that goes on looking holds one, and the UI needs some beside them."""
 
@@ -162,8 +164,7 @@ class _Platform:
         linked = {"DEDP_STATUS_PAGE": settings.status_page or f"http://127.0.0.1:{ports_.status}"}
         dagster = {**home, **spark, **importable, **polling, **linked}
         dagster |= {"DEDP_KAFKA": broker.address} if broker else {}
-        # By its address and not by its file: while it does not answer, records wait for it and do not go without.
-        dagster |= {"DEDP_REGISTRY": settings.registry_url or f"http://127.0.0.1:{ports_.registry}"}
+        dagster |= self._own_registry()
         web = [str(scripts / "dagster-webserver"), "-h", "127.0.0.1", "-p", str(ports_.web), *code]
         self.servers += [*self._database_server(), *self._services()]
         threads = {"DAGSTER_CODE_SERVER_MAX_WORKERS": _CODE_THREADS, "DAGSTER_GRPC_MAX_WORKERS": _CODE_THREADS}
@@ -173,9 +174,9 @@ class _Platform:
             self.servers.append(Server(name, code_server.command(location, port), {**dagster, **threads}))
             self._answers[name] = partial(_loaded, port)
         self.servers.append(Server("web", web, dagster))
-        self.servers += self._own_pages({**home, **importable})
+        self.servers.append(self._status_server({**home, **importable}))
         self.servers.append(Server("daemon", [str(scripts / "dagster-daemon"), "run", *code], dagster))
-        self.waiting, self._trouble = set(self._answers), ""
+        self.waiting, self._trouble, self._waited = set(self._answers), "", Clock().now()
 
     def died(self, name: str, log: Path) -> None:
         """Report the restart of a dead server."""
@@ -187,17 +188,29 @@ class _Platform:
         clock = Clock()
         told_at = clock.now()
         telling = Telling(instance, _say, now=told_at)
+        web = f"http://127.0.0.1:{self._ports.web}"
+        reloading = Reloading(project(), web, partial(kept.restart, "status"), _say, kept.folder / "reload.log")
         while not kept.asked.wait(_LOOK_SECONDS):
             if reason := kept.poll():
                 return reason
-            for name in sorted(self.waiting):
-                if text := self._answers[name]():
-                    _say("ready", f"{name}: {text}")
-                    self.waiting.remove(name)
+            self._report_answers(clock.now())
             if (now := clock.now()) - told_at >= _TELL_EVERY:
                 told_at = now
                 self._report(instance, telling, now)
+                if not self.waiting:
+                    reloading.poll()
         return ""
+
+    def _report_answers(self, now: datetime) -> None:
+        """Report the servers that answer now, and those that are waited for."""
+        for name in sorted(self.waiting):
+            if text := self._answers[name]():
+                _say("ready", f"{name}: {text}")
+                self.waiting.remove(name)
+                self._waited = now
+        if self.waiting and now - self._waited >= _PATIENCE:
+            _say("waiting", f"for {', '.join(sorted(self.waiting))}")
+            self._waited = now
 
     def _report(self, instance: dg.DagsterInstance, telling: Telling, now: datetime) -> None:
         """Report runs and ticks; errors of Dagster's storage end no server."""
@@ -226,7 +239,7 @@ class _Platform:
         return f"what needs somebody is at {address}" if listens(self._ports.status) else ""
 
     def _registry(self) -> str:
-        address = f"http://127.0.0.1:{self._ports.registry}"
+        address = registry.url(self._ports.registry)
         return f"the schema registry answers at {address}" if listens(self._ports.registry) else ""
 
     def _http(self) -> str:
@@ -241,20 +254,27 @@ class _Platform:
         folder, port = self._settings.home / http.FOLDER, self._ports.services
         return [Server("services", loopback.command("dedp_assets.sources.services:application", folder, port=port))]
 
-    def _own_pages(self, variables: Mapping[str, str]) -> list[Server]:
-        """Return the servers of the status page and of the schema registry, unless another one is configured."""
-        made: list[tuple[str, ModuleType, int]] = [("status", status_server, self._ports.status)]
-        if not self._settings.registry_url:
-            made.append(("registry", registry, self._ports.registry))
-            self._answers["registry"] = self._registry
-        return [
-            Server(
-                name,
-                loopback.command(f"{of.__name__}:application", self._settings.home / of.FOLDER, port=port),
-                variables,
-            )
-            for name, of, port in made
-        ]
+    def _status_server(self, variables: Mapping[str, str]) -> Server:
+        """Return the server of the status page."""
+        folder, port = self._settings.home / status_server.FOLDER, self._ports.status
+        command = loopback.command(f"{status_server.__name__}:application", folder, port=port)
+        return Server("status", command, variables)
+
+    def _own_registry(self) -> dict[str, str]:
+        """Add the laptop's own schema registry to the servers, if asked for; return the variable with the URL.
+
+        By the URL and not by the announcement: while the registry does not answer, records wait.
+        """
+        if self._settings.registry != OWN_REGISTRY:
+            return {}
+        try:
+            command = registry.command(self._settings, port=self._ports.registry)
+        except EngineError as error:
+            _say("notice", f"the schema registry does not start, records of topics wait for it: {error}")
+            return {}
+        self._answers["registry"] = self._registry
+        self.servers.append(Server("registry", command))
+        return {"DEDP_REGISTRY": registry.url(self._ports.registry)}
 
     def _database(self) -> str:
         """Create the database with the first rows; return the readiness message, empty if not ready."""
@@ -310,7 +330,7 @@ def _engine_server(settings: Settings, port: int) -> Server:
 def _wanted(settings: Settings, ports_: Ports) -> dict[str, int]:
     wanted = {"the Spark engine (--engine-port)": ports_.engine, "the webserver (--port)": ports_.web}
     wanted["the status page (--status-port)"] = ports_.status
-    if not settings.registry_url:
+    if settings.registry == OWN_REGISTRY:
         wanted["the schema registry (--registry-port)"] = ports_.registry
     if settings.kafka is None:
         wanted |= {

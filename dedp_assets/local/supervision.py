@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 from xml.parsers.expat import ExpatError
-from xmlrpc.client import ServerProxy
+from xmlrpc.client import Fault, ServerProxy
 
 import psutil
 from supervisor.xmlrpc import SupervisorTransport
@@ -34,7 +34,7 @@ MARK = "DEDP_PLATFORM"
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _GRACE_SECONDS = 5
-_HOUR = 3600
+_GROUP, _HOUR = "platform", 3600
 _UNANSWERED = (OSError, HTTPException, ExpatError)
 _CONFIGURATION = """\
 [supervisord]
@@ -51,7 +51,7 @@ file={socket}
 supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface
 [supervisorctl]
 serverurl=unix://{socket}
-[group:platform]
+[group:{group}]
 programs={names}
 """
 _PROGRAM = """\
@@ -131,6 +131,7 @@ class Supervision:
         self._process, self._policy, self._died = process, policy, died
         self._socket = f"unix://{socket}"
         self._deaths: dict[str, list[int]] = {}
+        self._restarted = set[str]()
 
     def poll(self) -> str:
         """Report servers that died since the last poll; return why servers fail for good, empty if running."""
@@ -144,12 +145,23 @@ class Supervision:
             return ""  # it is only starting, or is gone, which the next look sees
         return next(filter(None, [self._poll_one(one["name"], one["statename"], one["stop"]) for one in found]), "")
 
+    def restart(self, name: str) -> None:
+        """Restart a server, which is no death of it."""
+        interface: Any = ServerProxy("http://localhost", SupervisorTransport(None, None, self._socket))
+        with suppress(*_UNANSWERED, Fault):  # a server that is only starting loads the newest files anyway
+            self._restarted.add(name)
+            interface.supervisor.stopProcess(f"{_GROUP}:{name}")
+            interface.supervisor.startProcess(f"{_GROUP}:{name}", False)  # noqa: FBT003 - does not wait
+
     def _poll_one(self, name: str, state: str, died_at: int) -> str:
         deaths = self._deaths.setdefault(name, [0])
         if state == "FATAL":
             return self._given_up(
                 name, f"did not live for {self._policy.settled_seconds} s in {self._policy.retries + 1} starts"
             )
+        if died_at != deaths[-1] and name in self._restarted:
+            self._restarted.remove(name)
+            deaths[-1] = died_at
         if died_at != deaths[-1]:
             deaths[:] = [*(at for at in deaths if died_at - at < _HOUR), died_at]
             if len(deaths) > self._policy.hourly:
@@ -188,7 +200,9 @@ def supervise(
         socket, configuration = Path(short) / "socket", folder / "supervisord.conf"
         names = ",".join(server.name for server in servers)  # of one group, so that all are told to end at once
         programs = [_program(server, folder, chosen) for server in servers]
-        configuration.write_text(_CONFIGURATION.format(folder=folder, socket=socket, names=names) + "".join(programs))
+        configuration.write_text(
+            _CONFIGURATION.format(folder=folder, socket=socket, group=_GROUP, names=names) + "".join(programs)
+        )
         asked = Event()
         with _on_signals(asked):
             process = subprocess.Popen(

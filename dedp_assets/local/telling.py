@@ -8,9 +8,9 @@ from typing import Any
 
 import dagster as dg
 
+from dedp_assets.graph.catalogue.table_names import tables_named
 from dedp_assets.graph.run.failures import failure_of
-from dedp_assets.graph.run.run_tags import cause_of, refusals
-from dedp_assets.status import tables_named
+from dedp_assets.graph.run.run_tags import cause_of, partitions_named, refusals
 
 __all__ = ["Say", "Telling"]
 
@@ -89,8 +89,7 @@ def _about(run: dg.DagsterRun) -> str:
     named = run.job_name
     if run.asset_selection:
         named = tables_named("/".join(key.path) for key in run.asset_selection)
-    ends = [run.tags.get(f"dagster/asset_partition_range_{end}", "") for end in ("start", "end")]
-    partition = run.tags.get("dagster/partition") or " to ".join(filter(None, ends))
+    partition = partitions_named(run.tags)
     return f"{named} {partition}".strip() + f" (run {run.run_id[:8]})"
 
 

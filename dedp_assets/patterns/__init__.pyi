@@ -206,8 +206,8 @@ from dedp_assets.patterns.quality.schema_migrator import SplitText as SplitText
 from dedp_assets.patterns.quality.schema_migrator import as_version as as_version
 from dedp_assets.patterns.quality.schema_migrator import both_forms as both_forms
 from dedp_assets.patterns.quality.schema_migrator import migrate_schema as migrate_schema
+from dedp_assets.patterns.value.bin_pack_orderer import Backoff as Backoff
 from dedp_assets.patterns.value.bin_pack_orderer import RecordColumns as RecordColumns
-from dedp_assets.patterns.value.bin_pack_orderer import Retry as Retry
 from dedp_assets.patterns.value.bin_pack_orderer import deliver_in_bins as deliver_in_bins
 from dedp_assets.patterns.value.bin_pack_orderer import number_bins as number_bins
 from dedp_assets.patterns.value.distributed_aggregator import aggregate as aggregate

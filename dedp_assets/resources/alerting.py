@@ -12,26 +12,29 @@ from urllib.parse import unquote, urlsplit
 
 import dagster as dg
 
-from dedp_assets.patterns.connectors.alert_channels import (
+from dedp_assets.mail.alert_channels import (
     AppriseService,
     BrokenChannel,
     FileChannel,
     LogChannel,
     Webhook,
 )
-from dedp_assets.patterns.connectors.alerts import Alert, Channel, Severity
-from dedp_assets.patterns.connectors.episodes import Key
-from dedp_assets.patterns.connectors.outbox import Outbox
-from dedp_assets.patterns.connectors.silence import Manner, SilentHours
+from dedp_assets.mail.alert_outbox import AlertOutbox
+from dedp_assets.mail.alerts import Channel
+from dedp_assets.mail.silence import Manner, SilentHours
+from dedp_assets.patterns.core.calendars import QuietHours
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.troubles import Severity, Trouble, TroubleKey
 from dedp_assets.patterns.delta import LocalStore
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings, settings
 
-__all__ = ["Alerting", "channels_of", "manner_of", "outbox_of", "status_command"]
+__all__ = ["Alerting", "channels_of", "command_for", "outbox_of", "status_command"]
 
 _FOLDER, _FILE = "alerts", "alerts.jsonl"
 _SHORTEST_TOKEN, _LONG = 8, 20
+_COMMAND = re.compile(r"""`(dedp [^`]+)`|(dedp approve [^`;]+? --because "[^"]*")""")
+"""Shell command within a sentence: ``dedp ...`` between backticks, or ``dedp approve ...`` with a reason."""
 _BETWEEN = re.compile(r"[/?&=@:#]")
 
 
@@ -74,8 +77,8 @@ class Alerting(dg.ConfigurableResource[Any]):
         Raises:
             Conflict: if another process keeps the lock of the alerts.
         """
-        alert = Alert(
-            name=name,
+        alert = Trouble(
+            kind=name,
             table=table,
             partition=partition,
             severity=severity,
@@ -97,15 +100,15 @@ class Alerting(dg.ConfigurableResource[Any]):
         Raises:
             Conflict: if another process keeps the lock of the alerts.
         """
-        outbox_of(settings()).clear(Alert(name=name, table=table, partition=partition), Clock().now())
+        outbox_of(settings()).clear(Trouble(kind=name, table=table, partition=partition), Clock().now())
 
     def observe(
         self,
-        found: Iterable[Alert],
+        found: Iterable[Trouble],
         now: datetime,
         *,
         unjudged: Collection[str] = (),
-        undecided: Collection[Key] = (),
+        undecided: Collection[TroubleKey] = (),
     ) -> None:
         """Follow the troubles that an observation of the whole platform found.
 
@@ -124,12 +127,13 @@ class Alerting(dg.ConfigurableResource[Any]):
             now: current time, with time zone.
         """
         chosen = settings()
-        return outbox_of(chosen).deliver(channels_of(chosen), now, manner_of(chosen))
+        return outbox_of(chosen).deliver(channels_of(chosen), now)
 
 
-def outbox_of(chosen: Settings) -> Outbox:
+def outbox_of(chosen: Settings) -> AlertOutbox:
     """Return the outbox of a home, which masks the secrets of the settings in stored texts."""
-    return Outbox(LocalStore(str(chosen.home / _FOLDER)), frozenset(_secrets(chosen)))
+    store, secrets = LocalStore(str(chosen.home / _FOLDER)), frozenset(_secrets(chosen))
+    return AlertOutbox(store, secrets, manner=_manner_of(chosen))
 
 
 def channels_of(chosen: Settings) -> list[Channel]:
@@ -145,16 +149,26 @@ def channels_of(chosen: Settings) -> list[Channel]:
     return [channel for name in alerts.channels for channel in found[name]]
 
 
-def manner_of(chosen: Settings) -> Manner:
+def _manner_of(chosen: Settings) -> Manner:
     """Return the times at which messages leave, by the settings."""
     alerts = chosen.alerts
-    silence = SilentHours(*alerts.silent, holds=cast("tuple[Severity, ...]", alerts.hold)) if alerts.silent else None
+    if not alerts.silent:
+        return Manner(remind_hours=alerts.remind_hours)
+    start, end, zone = alerts.silent
+    hours = QuietHours(zone=zone, start=f"{start}", end=f"{end}")
+    silence = SilentHours(hours, cast("tuple[Severity, ...]", alerts.hold))
     return Manner(silence, remind_hours=alerts.remind_hours)
 
 
 def status_command(table: str) -> str:
     """Return the command that shows the state of a table."""
     return f"dedp status {table}"
+
+
+def command_for(table: str, reason: str = "") -> str:
+    """Return the first command of the library that a reason names, otherwise the one that shows the table."""
+    found = _COMMAND.search(reason)
+    return (found[1] or found[2]) if found else status_command(table)
 
 
 def _webhook(url: str) -> Channel:

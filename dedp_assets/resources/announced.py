@@ -8,7 +8,7 @@ from pathlib import Path
 __all__ = ["announce", "announced", "listens", "withdraw"]
 
 _FILE = "address"
-_PORT = re.compile(r":(\d+)(?:/\w*)?(?:\?[^/]*)?$")
+_PORT = re.compile(r":(\d+)(?:/[\w/]*)?(?:\?[^/]*)?$")
 
 
 def announce(folder: Path, address: str) -> None:

@@ -7,6 +7,7 @@ on the driver's class path, where the class-data archive covers them too.
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 import shutil
 import subprocess
@@ -57,6 +58,9 @@ _SMALL_DATA_OPTIONS = [
 ]
 _UNCOMPILED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """For small data, compiling a query costs more than running it."""
+
+
+_LOG = logging.getLogger(__name__)
 
 
 class EngineError(RuntimeError):
@@ -155,7 +159,7 @@ def java_home(settings: Settings) -> Path:
 
 
 def class_path(settings: Settings, configuration: str = "engine") -> list[Path]:
-    """List the jars of a configuration of ``ivy.xml``, fetched on the first call.
+    """List the jars and archives of a configuration of ``ivy.xml``, fetched on the first call.
 
     Raises:
         EngineError: if they cannot be fetched; with what Ivy said.
@@ -164,8 +168,11 @@ def class_path(settings: Settings, configuration: str = "engine") -> list[Path]:
     if not folder.exists():
         with FileLock(_made(folder.parent) / "fetching.lock"):
             if not folder.exists():
+                _LOG.warning(
+                    "the jars of the %s are fetched into %s, once: that may take minutes", configuration, folder
+                )
                 _fetch(settings, RECIPE, configuration, folder)
-    return sorted(folder.glob("*.jar"))
+    return sorted(each for each in folder.iterdir() if each.suffix in (".jar", ".gz"))
 
 
 def class_archive(settings: Settings) -> Path | None:
@@ -216,7 +223,7 @@ def _fetch(settings: Settings, recipe: Path, configuration: str, folder: Path) -
     command = [str(_java(settings)), *trust, "-jar", str(ivy), "-ivy", str(recipe), "-confs", configuration]
     command += ["-cache", str(settings.cache / "ivy"), "-retrieve", target]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode or "UNRESOLVED" in done.stdout or not list(partial.glob("*.jar")):
+    if done.returncode or "UNRESOLVED" in done.stdout or not partial.exists():
         raise EngineError(f"the jars of ivy.xml could not be fetched:\n{last_lines(done.stdout + done.stderr)}")
     partial.replace(folder)
 

@@ -1,68 +1,19 @@
 """The settings of this process. The only module that reads the environment.
 
-=====================  ==========================================================  =========================
-variable               meaning                                                     default
-=====================  ==========================================================  =========================
-``DEDP_HOME``          folder for everything that is written                       ``.dedp`` in the project
-``DEDP_CACHE``         jars and the class-data archive                             ``$DEDP_HOME/cache``
-``SPARK_REMOTE``       ``sc://host:port`` of a shared Spark Connect engine         none: an embedded engine
-``DEDP_SPARK_MASTER``  Spark master of an embedded engine                          ``local[*]``
-``DEDP_DRIVER_MEMORY`` its heap                                                    ``2g``
-``DEDP_POSTGRES``      URL of the operational database                             one in ``$DEDP_HOME``
-``DEDP_POSTGRES_TLS``  of the one in ``$DEDP_HOME``: ``required`` takes TLS only  ``off``
-``DEDP_HISTORY``       Dagster's runs and events: ``own``, the PostgreSQL of      SQLite in ``$DEDP_HOME``
-                       ``dedp up``, or the URL of a PostgreSQL database
-``DEDP_JAVA``          ``auto``: Java 17+ if found; ``bundled``: the wheel's       ``auto``
-``DEDP_JIT``           ``full``: fast bulk work; ``quick``: fast start, small      ``full``
-                       data; ``steady``: small data for many minutes
-``DEDP_MASKING_KEY``   key of pseudonyms in replicas, 64 hexadecimal digits        one of this home's own
-``DEDP_KAFKA``         ``host:port`` of a Kafka broker: visits come by its topic   empty: visits by files
-``DEDP_KAFKA_TOPIC``   that topic                                                  ``visits``
-``DEDP_SERVICES``      URL of the HTTP services                                    ones of ``$DEDP_HOME``
-``DEDP_REGISTRY``      where `dedp up` keeps schemas: ``file``, ``postgres``; or  ``file``
-                       the URL of another schema registry, which topics go by
-``DEDP_WEB``           URL of Dagster's webserver, for triggers                    that of ``dedp up``
-``DEDP_STATUS_PAGE``   URL of the status page, for links in Dagster's UI           that of ``dedp up``
-``DEDP_ADS_TOPIC``     the topic of the ads that were shown                        ``ads``
-``DEDP_TICK_SECONDS``  how often the most frequent sensors look; others less often ``5``
-``DEDP_LOOK_SECONDS``  how long such a tick goes on looking; ``dedp up`` takes 24  ``0``: it looks once
-``DEDP_RUNS_AT_ONCE``  how many runs of Dagster's queue work at the same time     ``2``, for two cores
-``DEDP_FIRST_DAY``     first daily partition, ``YYYY-MM-DD``                       30 days before the data
-=====================  ==========================================================  =========================
-
-Of lineage (``docs/lineage.md``):
-
-==========================  =====================================================  =================
-variable                    meaning                                                default
-==========================  =====================================================  =================
-``DEDP_LINEAGE_URL``        URL of a server that takes OpenLineage's events        none: in files
-``DEDP_LINEAGE_NAMESPACE``  namespace of this platform's jobs there                ``dedp``
-==========================  =====================================================  =================
-
-Of alerts (``docs/alerts.md``), where the two addresses hold secrets:
-
-============================  ===================================================  =================
-variable                      meaning                                              default
-============================  ===================================================  =================
-``DEDP_ALERTS``               channels: some of ``log,file,webhook,apprise``       none
-``DEDP_ALERTS_WEBHOOK``       URL that takes alerts as JSON by POST                none
-``DEDP_ALERTS_APPRISE``       addresses of Apprise, with blanks in between         none
-``DEDP_ALERTS_SILENT``        silent hours, such as ``22:00-07:00 Europe/Berlin``  none
-``DEDP_ALERTS_HOLD``          severities that wait in silent hours                 ``info,warning``
-``DEDP_ALERTS_REMIND_HOURS``  pause between reminders of an alert that lasts       ``0``: none
-============================  ===================================================  =================
+Each setting is a field that says its variable, meaning, default and form; ``docs/settings.md`` lists them all.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta, timezone
+from functools import cache
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Annotated, Any, Literal, get_origin, get_type_hints
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 __all__ = [
@@ -77,6 +28,7 @@ __all__ = [
     "project_root",
     "settings",
     "variable",
+    "variables_of",
 ]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -92,62 +44,187 @@ Tls = Literal["off", "required"]
 """How the laptop's own PostgreSQL is reached: by plain connections, or by TLS only."""
 
 
-_CHANNELS = ("log", "file", "webhook", "apprise")
-_SEVERITIES = ("info", "warning", "critical")
+class _Unfit(ValueError):
+    """A refused text of a setting; the message is the expected form, ``part`` the wrong part of the text."""
+
+    def __init__(self, expected: str, part: str = "") -> None:
+        super().__init__(expected)
+        self.part = part
+
+
+def _words(value: str) -> tuple[str, ...]:
+    return tuple(value.split())
+
+
+def _one_of(*offered: str) -> Callable[[str], str]:
+    def parse(value: str) -> str:
+        if value not in offered:
+            raise _Unfit(f"one of {', '.join(offered)}")
+        return value
+
+    return parse
+
+
+def _some_of(*offered: str) -> Callable[[str], tuple[str, ...]]:
+    """Return a parser of a list with commas: each value once, in the order of the offer."""
+
+    def parse(value: str) -> tuple[str, ...]:
+        chosen = {each.strip() for each in value.split(",") if each.strip()}
+        if strange := sorted(chosen - {*offered}):
+            raise _Unfit(f"some of {', '.join(offered)}", ", ".join(strange))
+        return tuple(each for each in offered if each in chosen)
+
+    return parse
+
+
+def _whole(*, least: int, unit: str = "") -> Callable[[str], int]:
+    def parse(value: str) -> int:
+        if not value.isdecimal() or int(value) < least:
+            raise _Unfit(f"a whole number {f'of {unit} ' if unit else ''}from {least} on")
+        return int(value)
+
+    return parse
+
+
+def _date(value: str) -> date:
+    if (day := _day(value)) is None:
+        raise _Unfit("a day like 2026-01-05")
+    return day
+
+
+def _window(value: str) -> tuple[time, time, str]:
+    """Return start, end and time zone of a daily window."""
+    hours, _, zone = value.partition(" ")
+    first, _, last = hours.partition("-")
+    with suppress(ValueError, ZoneInfoNotFoundError, OSError):
+        start, end = time.fromisoformat(first), time.fromisoformat(last)
+        if (start.tzinfo, end.tzinfo) == (None, None) and start != end and zone.strip() and ZoneInfo(zone.strip()):
+            return start, end, zone.strip()
+    raise _Unfit("two times and a time zone like 22:00-07:00 Europe/Berlin")
+
+
+def _registry(value: str) -> str:
+    if value != "own" and not re.match(r"https?://\S+$", value):
+        raise _Unfit("own or a URL like http://127.0.0.1:8081")
+    return value
+
+
+def _address(value: str) -> str:
+    return value.rstrip("/")
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """The environment variable of a setting.
+
+    Attributes:
+        name: of the variable.
+        about: meaning of the setting.
+        default: value without the variable, in words; empty to show the field's default.
+        parse: makes the setting of a text that is not empty; raises :class:`_Unfit` with the expected form.
+    """
+
+    name: str
+    about: str
+    default: str = ""
+    parse: Callable[[str], Any] = str
 
 
 @dataclass(frozen=True, slots=True)
 class AlertSettings:
-    """Settings of alerts.
+    """Settings of alerts (``docs/alerts.md``); silent hours are start, end and time zone."""
 
-    Attributes:
-        channels: names of the kinds of channels.
-        webhook: URL of the webhook, with its token.
-        apprise: addresses of Apprise, with their tokens.
-        silent: start, end and time zone of the silent hours; ``None`` without any.
-        hold: severities that wait in silent hours.
-        remind_hours: pause between reminders, in hours; 0 for none.
-    """
-
-    channels: tuple[str, ...] = ()
-    webhook: str = field(default="", repr=False)
-    apprise: tuple[str, ...] = field(default=(), repr=False)
-    silent: tuple[time, time, str] | None = None
-    hold: tuple[str, ...] = ("info", "warning")
-    remind_hours: int = 0
+    # fmt: off
+    channels: Annotated[tuple[str, ...], Variable(
+        "DEDP_ALERTS",
+        "channels of alerts: some of `log,file,webhook,apprise`", "none",
+        _some_of("log", "file", "webhook", "apprise"))] = ()
+    webhook: Annotated[str, Variable(
+        "DEDP_ALERTS_WEBHOOK",
+        "URL with a secret that takes alerts as JSON by POST", "none")] = field(default="", repr=False)
+    apprise: Annotated[tuple[str, ...], Variable(
+        "DEDP_ALERTS_APPRISE",
+        "addresses of Apprise with their secrets, with blanks in between", "none",
+        _words)] = field(default=(), repr=False)
+    silent: Annotated[tuple[time, time, str] | None, Variable(
+        "DEDP_ALERTS_SILENT", "silent hours, such as `22:00-07:00 Europe/Berlin`", "none", _window)] = None
+    hold: Annotated[tuple[str, ...], Variable(
+        "DEDP_ALERTS_HOLD",
+        "severities that wait in silent hours", "`info,warning`",
+        _some_of("info", "warning", "critical"))] = ("info", "warning")
+    remind_hours: Annotated[int, Variable(
+        "DEDP_ALERTS_REMIND_HOURS",
+        "hours between reminders of an alert that lasts; 0 for none", parse=_whole(least=0, unit="hours"))] = 0
+    # fmt: on
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Settings of this process from the environment."""
 
-    home: Path
-    cache: Path
-    remote: str | None
-    master: str
-    driver_memory: str
-    java: Literal["auto", "bundled"]
-    jit: Jit
-    java_home: Path | None
-    postgres: str | None = field(default=None, repr=False)
-    postgres_tls: Tls = "off"
-    history: str | None = field(default=None, repr=False)
-    masking_key: str | None = field(default=None, repr=False)
-    kafka: str | None = None
-    kafka_topic: str = "visits"
-    services: str | None = None
-    registry: Literal["file", "postgres"] = "file"
-    registry_url: str | None = field(default=None, repr=False)
-    web: str | None = None
-    status_page: str | None = None
-    ads_topic: str = "ads"
-    tick_seconds: int = 5
-    look_seconds: int = 0
-    runs_at_once: int = 2
-    stated_first_day: date | None = None
-    lineage_url: str | None = field(default=None, repr=False)
-    lineage_namespace: str = "dedp"
+    # fmt: off
+    home: Annotated[Path, Variable(
+        "DEDP_HOME", "folder for everything that is written", "`.dedp` in the project", Path)] = Path()
+    cache: Annotated[Path, Variable(
+        "DEDP_CACHE", "jars and the class-data archive", "`$DEDP_HOME/cache`", Path)] = Path()
+    remote: Annotated[str | None, Variable(
+        "SPARK_REMOTE", "`sc://host:port` of a shared Spark Connect engine", "none: an embedded engine")] = None
+    master: Annotated[str, Variable("DEDP_SPARK_MASTER", "Spark master of an embedded engine")] = "local[*]"
+    driver_memory: Annotated[str, Variable("DEDP_DRIVER_MEMORY", "heap of an embedded engine")] = "2g"
+    java: Annotated[Literal["auto", "bundled"], Variable(
+        "DEDP_JAVA", "`auto`: Java 17+ if found; `bundled`: the wheel's", parse=_one_of("auto", "bundled"))] = "auto"
+    jit: Annotated[Jit, Variable(
+        "DEDP_JIT",
+        "`full`: fast bulk work; `quick`: fast start, small data; `steady`: small data, many minutes",
+        parse=_one_of("full", "quick", "steady"))] = "full"
+    java_home: Annotated[Path | None, Variable(
+        "JAVA_HOME", "Java runtime that `auto` tries first", "none", Path)] = None
+    postgres: Annotated[str | None, Variable(
+        "DEDP_POSTGRES", "URL of the operational database", "one in `$DEDP_HOME`")] = field(default=None, repr=False)
+    postgres_tls: Annotated[Tls, Variable(
+        "DEDP_POSTGRES_TLS",
+        "of the one in `$DEDP_HOME`: `required` takes TLS only", parse=_one_of("off", "required"))] = "off"
+    history: Annotated[str | None, Variable(
+        "DEDP_HISTORY",
+        "Dagster's runs and events: `own`, the PostgreSQL of `dedp up`, or the URL of a database",
+        "SQLite in `$DEDP_HOME`")] = field(default=None, repr=False)
+    masking_key: Annotated[str | None, Variable(
+        "DEDP_MASKING_KEY",
+        "key of pseudonyms in replicas, 64 hexadecimal digits",
+        "one of this home's own")] = field(default=None, repr=False)
+    kafka: Annotated[str | None, Variable(
+        "DEDP_KAFKA", "`host:port` of a Kafka broker: visits come by its topic", "none: by files")] = None
+    kafka_topic: Annotated[str, Variable("DEDP_KAFKA_TOPIC", "topic of the visits")] = "visits"
+    services: Annotated[str | None, Variable(
+        "DEDP_SERVICES", "URL of the HTTP services", "ones of `$DEDP_HOME`")] = None
+    registry: Annotated[str, Variable(
+        "DEDP_REGISTRY",
+        "URL of the schema registry that topics go by; `own`: `dedp up` runs one", "none",
+        _registry)] = field(default="", repr=False)
+    web: Annotated[str | None, Variable(
+        "DEDP_WEB", "URL of Dagster's webserver, for triggers", "that of `dedp up`")] = None
+    status_page: Annotated[str | None, Variable(
+        "DEDP_STATUS_PAGE", "URL of the status page, for links in Dagster's UI", "that of `dedp up`", _address)] = None
+    ads_topic: Annotated[str, Variable("DEDP_ADS_TOPIC", "topic of the ads that were shown")] = "ads"
+    tick_seconds: Annotated[int, Variable(
+        "DEDP_TICK_SECONDS",
+        "seconds between looks of the most frequent sensors; others look less often",
+        parse=_whole(least=1, unit="seconds"))] = 5
+    look_seconds: Annotated[int, Variable(
+        "DEDP_LOOK_SECONDS",
+        "seconds that such a tick goes on looking; `dedp up` takes 24; 0: it looks once",
+        parse=_whole(least=0, unit="seconds"))] = 0
+    runs_at_once: Annotated[int, Variable(
+        "DEDP_RUNS_AT_ONCE", "runs of Dagster's queue that work at the same time", parse=_whole(least=1))] = 2
+    stated_first_day: Annotated[date | None, Variable(
+        "DEDP_FIRST_DAY", "first daily partition, `YYYY-MM-DD`", "30 days before the data", _date)] = None
+    lineage_url: Annotated[str | None, Variable(
+        "DEDP_LINEAGE_URL",
+        "URL of a server that takes OpenLineage's events", "none: in files")] = field(default=None, repr=False)
+    lineage_namespace: Annotated[str, Variable(
+        "DEDP_LINEAGE_NAMESPACE", "namespace of this platform's jobs there")] = "dedp"
     alerts: AlertSettings = AlertSettings()
+    # fmt: on
 
     @property
     def lakehouse(self) -> Path:
@@ -178,45 +255,33 @@ def settings() -> Settings:
     Raises:
         ValueError: if a variable has a value that is not offered; the text names it.
     """
-    env = os.environ
     home = home_of(project_root() or Path.cwd())
-    java_home = env.get("JAVA_HOME")
-    return Settings(
-        home=home,
-        cache=Path(env.get("DEDP_CACHE") or home / "cache").absolute(),
-        remote=env.get("SPARK_REMOTE") or None,
-        master=env.get("DEDP_SPARK_MASTER") or "local[*]",
-        driver_memory=env.get("DEDP_DRIVER_MEMORY") or "2g",
-        java="bundled" if _choice(env, "DEDP_JAVA", ("auto", "bundled")) == "bundled" else "auto",
-        jit=cast("Jit", _choice(env, "DEDP_JIT", get_args(Jit))),
-        java_home=Path(java_home) if java_home else None,
-        postgres=env.get("DEDP_POSTGRES") or None,
-        postgres_tls=cast("Tls", _choice(env, "DEDP_POSTGRES_TLS", get_args(Tls))),
-        history=env.get("DEDP_HISTORY") or None,
-        masking_key=env.get("DEDP_MASKING_KEY") or None,
-        kafka=env.get("DEDP_KAFKA") or None,
-        kafka_topic=env.get("DEDP_KAFKA_TOPIC") or "visits",
-        services=env.get("DEDP_SERVICES") or None,
-        registry="postgres" if env.get("DEDP_REGISTRY") == "postgres" else "file",
-        registry_url=_registry_url(env),
-        web=env.get("DEDP_WEB") or None,
-        status_page=(env.get("DEDP_STATUS_PAGE") or "").rstrip("/") or None,
-        ads_topic=env.get("DEDP_ADS_TOPIC") or "ads",
-        tick_seconds=_seconds(env, "DEDP_TICK_SECONDS", 5),
-        look_seconds=_seconds(env, "DEDP_LOOK_SECONDS", 0, least=0),
-        runs_at_once=_whole(env, "DEDP_RUNS_AT_ONCE", 2, least=1),
-        stated_first_day=_date(env, "DEDP_FIRST_DAY"),
-        lineage_url=env.get("DEDP_LINEAGE_URL", "").strip() or None,
-        lineage_namespace=env.get("DEDP_LINEAGE_NAMESPACE") or "dedp",
-        alerts=AlertSettings(
-            channels=_choices(env, "DEDP_ALERTS", _CHANNELS),
-            webhook=env.get("DEDP_ALERTS_WEBHOOK", "").strip(),
-            apprise=tuple(env.get("DEDP_ALERTS_APPRISE", "").split()),
-            silent=_window(env, "DEDP_ALERTS_SILENT"),
-            hold=_choices(env, "DEDP_ALERTS_HOLD", _SEVERITIES) or AlertSettings().hold,
-            remind_hours=_whole(env, "DEDP_ALERTS_REMIND_HOURS", 0, least=0, unit="hours"),
-        ),
-    )
+    stated = _stated(Settings)
+    jars = stated.get("cache", home / "cache").absolute()
+    return Settings(**{**stated, "home": home, "cache": jars, "alerts": AlertSettings(**_stated(AlertSettings))})
+
+
+@cache
+def variables_of(kind: type) -> Mapping[str, Variable]:
+    """Return the environment variable of each field."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
+
+
+def _stated(kind: type) -> dict[str, Any]:
+    """Return the settings that the environment decides, by field; an empty variable decides nothing.
+
+    Raises:
+        ValueError: for a value that is not offered; names the variable.
+    """
+    found: dict[str, Any] = {}
+    for name, known in variables_of(kind).items():
+        if value := os.environ.get(known.name, "").strip():
+            try:
+                found[name] = known.parse(value)
+            except _Unfit as unfit:
+                raise ValueError(f"{known.name} must be {unfit}, not {unfit.part or value}") from None
+    return found
 
 
 def project_root(folder: Path | None = None) -> Path | None:
@@ -267,62 +332,6 @@ def _is_project(folder: Path) -> bool:
     with suppress(OSError):
         return "[tool.dg.project]" in (folder / "pyproject.toml").read_text(encoding="utf-8", errors="replace")
     return False
-
-
-def _choice(env: Mapping[str, str], name: str, offered: tuple[str, ...]) -> str:
-    value = env.get(name) or offered[0]
-    if value not in offered:
-        raise ValueError(f"{name} must be one of {', '.join(offered)}, not {value}")
-    return value
-
-
-def _registry_url(env: Mapping[str, str]) -> str | None:
-    """Return the URL of an external schema registry, if configured."""
-    value = env.get("DEDP_REGISTRY", "").strip()
-    if value in ("", "file", "postgres"):
-        return None
-    if not re.match(r"https?://\S+$", value):
-        raise ValueError(f"DEDP_REGISTRY must be file, postgres, or a URL like http://127.0.0.1:8081, not {value}")
-    return value
-
-
-def _choices(env: Mapping[str, str], name: str, offered: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the values of a list, each once, in the order of the offer."""
-    chosen = [each.strip() for each in env.get(name, "").split(",") if each.strip()]
-    if strange := sorted({*chosen} - {*offered}):
-        raise ValueError(f"{name} must be some of {', '.join(offered)}, not {', '.join(strange)}")
-    return tuple(each for each in offered if each in chosen)
-
-
-def _window(env: Mapping[str, str], name: str) -> tuple[time, time, str] | None:
-    """Return start, end and time zone of a daily window."""
-    if not (value := env.get(name, "").strip()):
-        return None
-    hours, _, zone = value.partition(" ")
-    first, _, last = hours.partition("-")
-    with suppress(ValueError, ZoneInfoNotFoundError, OSError):
-        start, end = time.fromisoformat(first), time.fromisoformat(last)
-        if start != end and zone.strip() and ZoneInfo(zone.strip()):
-            return start, end, zone.strip()
-    raise ValueError(f"{name} must be two times and a time zone like 22:00-07:00 Europe/Berlin, not {value}")
-
-
-def _seconds(env: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:
-    return _whole(env, name, default, least=least, unit="seconds")
-
-
-def _whole(env: Mapping[str, str], name: str, default: int, *, least: int, unit: str = "") -> int:
-    value = env.get(name) or str(default)
-    if not value.isdecimal() or int(value) < least:
-        raise ValueError(f"{name} must be a whole number {f'of {unit} ' if unit else ''}from {least} on, not {value}")
-    return int(value)
-
-
-def _date(env: Mapping[str, str], name: str) -> date | None:
-    value = env.get(name)
-    if value and _day(value) is None:
-        raise ValueError(f"{name} must be a day like 2026-01-05, not {value}")
-    return _day(value) if value else None
 
 
 def _day(name: str) -> date | None:

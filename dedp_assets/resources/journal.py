@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import date, datetime, timedelta, timezone
@@ -12,6 +11,8 @@ from typing import Any
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
+from dedp_assets.mail.json_lines import append_lines, stored_lines
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.measurements import Measurement
 
 __all__ = ["Journal"]
@@ -27,7 +28,7 @@ class Journal(dg.ConfigurableResource[Any]):
     """Measurements of all detectors, in the files ``<folder>/<UTC day>.jsonl``.
 
     A measurement is written when its verdict changes, and otherwise once an hour: rounds of detectors come every half
-    minute. A line that a crash left half written is passed over.
+    minute. A line that is none is passed over. The newest 90 days are kept.
     """
 
     folder: str = Field(description="Folder of the journal.")
@@ -92,29 +93,20 @@ class Journal(dg.ConfigurableResource[Any]):
     def _write(self, day: date, found: Sequence[Measurement]) -> None:
         file = self._file(day)
         begins = not file.exists()
-        file.parent.mkdir(parents=True, exist_ok=True)
-        lines = "".join(json.dumps(asdict(each), default=_text_of) + "\n" for each in found)
-        with file.open("a", encoding="utf-8") as stream:
-            stream.write(lines)
+        append_lines(file, map(_plain, found))
         if begins:
-            self._forget(day)
+            self._forget()
 
-    def _forget(self, day: date) -> None:
-        """Remove the files of days that are older than 90 days."""
-        oldest = (day - timedelta(days=_KEPT_DAYS)).isoformat()
-        for file in Path(self.folder).glob("*.jsonl"):
-            if file.stem < oldest:
-                file.unlink(missing_ok=True)
+    def _forget(self) -> None:
+        """Remove the files of all but the newest days."""
+        # By their number, and not by their dates: a clock that is ahead would forget everything.
+        for file in sorted(Path(self.folder).glob("*.jsonl"))[:-_KEPT_DAYS]:
+            file.unlink(missing_ok=True)
 
     def _read(self, file: Path) -> Iterator[Measurement]:
-        try:
-            text = file.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return
-        known = {each.name for each in fields(Measurement)}
-        for line in text.splitlines():
-            if (stored := _parsed(line)) is not None:
-                yield Measurement(**{name: value for name, value in stored.items() if name in known})
+        for stored in stored_lines(file):
+            if measured := _measurement(stored):
+                yield measured
 
     def _file(self, day: date) -> Path:
         return Path(self.folder) / f"{day.isoformat()}.jsonl"
@@ -128,18 +120,16 @@ def _day(at: datetime) -> date:
     return at.astimezone(timezone.utc).date()
 
 
-def _parsed(line: str) -> Mapping[str, Any] | None:
-    """Parse a line of a file; ``None`` for a damaged line."""
+def _plain(measured: Measurement) -> dict[str, Any]:
+    """Return a measurement as JSON values."""
+    return {n: v.isoformat() if isinstance(v, datetime) else v for n, v in asdict(measured).items()}
+
+
+def _measurement(stored: Mapping[str, Any]) -> Measurement | None:
+    """Read a measurement, without fields of later releases; ``None`` for an object that is none."""
+    known = {each.name for each in fields(Measurement)}
     try:
-        stored: dict[str, Any] = json.loads(line)
         moments = {name: datetime.fromisoformat(stored[name]) for name in _TIMES if stored.get(name)}
-    except (ValueError, TypeError, KeyError):
+        return Measurement(**{name: value for name, value in {**stored, **moments}.items() if name in known})
+    except (ConfigError, TypeError, ValueError):
         return None
-    return {**stored, **moments}
-
-
-def _text_of(value: object) -> str:
-    """Convert an instant for JSON."""
-    if isinstance(value, datetime):
-        return value.isoformat()
-    raise TypeError(type(value).__name__)

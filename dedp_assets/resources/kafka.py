@@ -14,6 +14,7 @@ from pydantic import Field
 from dedp_assets.patterns.connectors.parts import calling, kafka_said
 from dedp_assets.patterns.connectors.topics import Topic
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
+from dedp_assets.patterns.core.suggestions import suggestion
 from dedp_assets.resources.announced import announced
 from dedp_assets.resources.environments import Settings
 
@@ -129,8 +130,19 @@ class Kafka(dg.ConfigurableResource[Any]):
 
     def _reason(self, error: KafkaException) -> str:
         if _name(error) == _UNKNOWN_TOPIC:
-            return f"Kafka at {self.bootstrap} has no topic {self.topic}: its first producer makes it"
+            known = _topics(self.bootstrap)
+            hint = suggestion(self.topic, known) or f": there are {len(known) or 'no'} others"
+            return f"Kafka at {self.bootstrap} has no topic {self.topic}{hint}; correct its name, or create it"
         return _silent(self.bootstrap, error, self.variable)
+
+
+def _topics(bootstrap: str) -> list[str]:
+    """List the topics of the brokers, without internal topics; empty without an answer."""
+    try:
+        found = AdminClient(client(bootstrap)).list_topics(timeout=1).topics
+    except KafkaException:
+        return []
+    return sorted(name for name in found if not name.startswith("__"))
 
 
 def _held(admin: AdminClient, topic: str) -> Topic:

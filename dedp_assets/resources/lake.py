@@ -13,6 +13,9 @@ from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["Lake"]
 
+_DEMO = "_demo"
+"""File in the root, outside of all tables."""
+
 
 class Lake(dg.ConfigurableResource[Any]):
     """The Delta tables at ``<root>/<layer>/<dataset>``; Spark starts when rows are touched."""
@@ -52,9 +55,22 @@ class Lake(dg.ConfigurableResource[Any]):
         """Open the folder with the notes on refused partitions of the table ``name``, outside of all tables."""
         return store_at(self._uri_of(f"_refused/{name}"))
 
+    def refusing(self) -> list[str]:
+        """List the names of the tables with a folder for notes on refused partitions, sorted."""
+        root = store_at(self._uri_of("_refused"))
+        return sorted(f"{layer}/{dataset}" for layer in root.list() for dataset in root.list(layer))
+
     def column_lineage(self, name: str) -> Store:
         """Open the folder with the observed column lineage of the table ``name``, outside of all tables."""
         return store_at(self._uri_of(f"_lineage/{name}"))
+
+    def mark_demo(self) -> None:
+        """Mark the lake as the demo's."""
+        store_at(self.root).put(_DEMO, b"")
+
+    def is_demo(self) -> bool:
+        """Return whether the demo filled the lake: nothing arrives after the demo, and nothing is due."""
+        return store_at(self.root).exists(_DEMO)
 
     def delta(self, name: str, *, version: int | None = None) -> DeltaTable:
         """Open the table ``name`` for a reader without Spark (pyarrow, pandas, DuckDB)."""

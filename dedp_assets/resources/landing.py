@@ -26,6 +26,7 @@ from dedp_assets.patterns.connectors.deliveries import (
 from dedp_assets.patterns.connectors.files import count_lines
 from dedp_assets.patterns.connectors.formats import digest_whole, is_binary
 from dedp_assets.patterns.core.errors import ContractError, NotReady
+from dedp_assets.patterns.core.names import printable
 
 __all__ = ["PARTITION", "Landing"]
 
@@ -139,13 +140,14 @@ class Landing(dg.ConfigurableResource[Any]):
             return max(((folder / file.name).stat().st_ctime_ns for file in delivery.files), default=0)
         return 0
 
-    def stray(self, dataset: str) -> list[str]:
+    def stray(self, dataset: str, ends: Ends = MARKED) -> list[str]:
         """List data files directly in the folder of the dataset, outside of any partition folder."""
         root, _, _ = self._parent(dataset)
         if not root.is_dir():
             return []
         with os.scandir(root) as entries:
-            return sorted(e.name for e in entries if is_called_like_data(e.name) and is_so(e.is_file))
+            found = [e.name for e in entries if is_called_like_data(e.name) and is_so(e.is_file)]
+        return sorted(printable(name) for name in found if not ends.excludes(name))
 
     def touched(self, dataset: str, *, since_ns: int, marker: str = MARKER) -> Iterator[tuple[str, int]]:
         """List the partitions changed at or after ``since_ns``, each with the change time in ns since 1970.
@@ -164,7 +166,7 @@ class Landing(dg.ConfigurableResource[Any]):
         for name, changed_ns in folders.items():
             if changed_ns >= since_ns:
                 named = name.startswith(before) and name.endswith(after)
-                yield name[len(before) : len(name) - len(after)] if named else name, changed_ns
+                yield printable(name[len(before) : len(name) - len(after)] if named else name), changed_ns
 
 
 def _is_still(path: Path, file: DeliveredFile) -> bool:

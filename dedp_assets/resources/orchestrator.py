@@ -7,6 +7,7 @@ import dagster as dg
 from pydantic import Field
 
 from dedp_assets.patterns.connectors.http import Patience, Service
+from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import settings
@@ -77,8 +78,8 @@ class Orchestrator(dg.ConfigurableResource[Any]):
     def _ask(self, query: str, variables: Mapping[str, Any], *, attempts: int = 4) -> Any:  # noqa: ANN401 - JSON
         if not (url := self.url or _own()):
             raise NotReady(_ABSENT)
-        patience = Patience(Clock().now, attempts, pause_seconds=self.pause_seconds)
-        service = Service(f"{url.rstrip('/')}/graphql", patience)
+        backoff = Backoff(attempts=attempts, first_seconds=self.pause_seconds, longest_seconds=30)
+        service = Service(f"{url.rstrip('/')}/graphql", Patience(Clock().now, backoff))
         answer = service.post({"query": query, "variables": dict(variables)})
         if not answer.get("data"):
             raise ContractError(f"{service.name} answers without data: {answer.get('errors')}"[:500])

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dedp_assets.patterns.connectors.schema_registry import SchemaRegistry
-from dedp_assets.patterns.core.errors import PatternError
+from dedp_assets.patterns.core.errors import NotReady, PatternError
 from dedp_assets.resources.announced import announced
 from dedp_assets.resources.environments import Settings
 
-__all__ = ["FOLDER", "address", "client", "lacking"]
+__all__ = ["FOLDER", "OWN", "address", "client", "lacking"]
 
 FOLDER = "registry"
-"""Folder of the home with the own registry's address, and with the schemas of one without a database."""
+"""Folder of the home with the own registry's address and schemas."""
+OWN = "own"
+"""``DEDP_REGISTRY``: `dedp up` runs a registry."""
 
 
 def address(settings: Settings) -> str:
     """Return the URL in ``DEDP_REGISTRY``, otherwise of the laptop's own registry; may be empty."""
-    return settings.registry_url or announced(settings.home / FOLDER)
+    return announced(settings.home / FOLDER) if settings.registry in ("", OWN) else settings.registry
 
 
 def client(settings: Settings) -> SchemaRegistry | None:
@@ -25,8 +27,11 @@ def client(settings: Settings) -> SchemaRegistry | None:
 
     Raises:
         ConfigError: for a URL that is no address of a registry.
+        NotReady: if the laptop's own registry is asked for and does not run; records never go without it then.
     """
-    return SchemaRegistry(url) if (url := address(settings)) else None
+    if not (url := address(settings)) and settings.registry == OWN:
+        raise NotReady(f"DEDP_REGISTRY is {OWN}, and no registry runs in {settings.home}: start `dedp up`")
+    return SchemaRegistry(url) if url else None
 
 
 def lacking(settings: Settings) -> str:

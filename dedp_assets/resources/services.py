@@ -8,6 +8,7 @@ import dagster as dg
 from pydantic import Field
 
 from dedp_assets.patterns.connectors.http import Patience, Service
+from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.resources.announced import announced
 from dedp_assets.resources.clock import Clock
@@ -59,5 +60,5 @@ class Services(dg.ConfigurableResource[Any]):
         """
         if not (url := self.url or address(settings())):
             raise NotReady(_ABSENT)
-        patience = Patience(Clock().now, pause_seconds=self.pause_seconds)
+        patience = Patience(Clock().now, Backoff(attempts=4, first_seconds=self.pause_seconds, longest_seconds=30))
         return Service(f"{url.rstrip('/')}/{path}", patience, timeout_seconds=self.timeout_seconds)

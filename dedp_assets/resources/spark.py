@@ -15,7 +15,7 @@ from dedp_assets.resources import engine
 from dedp_assets.resources.environments import settings
 from dedp_assets.resources.home import running
 
-__all__ = ["SparkEngine"]
+__all__ = ["SparkEngine", "answers"]
 
 _ANSWER_SECONDS = 3
 _START_SECONDS = 180
@@ -63,6 +63,12 @@ class SparkEngine(LazyPySparkResource):
             conf: dict[str, Any] = {**engine.spark_conf(chosen), **self.spark_config}
             session = SparkSession.builder.config(map=conf).getOrCreate()
         self._spark_session = session
+
+
+def answers(remote: str) -> bool:
+    """Return whether the engine at ``sc://host:port`` takes connections now."""
+    address = urlsplit(remote.split(";", maxsplit=1)[0])
+    return not _refusal(address.hostname or "", address.port or 15002)
 
 
 def _require_answer(remote: str) -> None:

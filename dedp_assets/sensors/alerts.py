@@ -9,6 +9,7 @@ import dagster as dg
 
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.observe.observing import Observer
+from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.observability.lag_detector import LagSample
 from dedp_assets.resources.environments import settings
 
@@ -35,7 +36,7 @@ def alerts(
         positions: samples positions of producers and consumers outside of the lake, by the sensor's resources.
         resources: names of the resources that ``positions`` asks for.
     """
-    observer = Observer(tables)
+    observer, every = Observer(tables), frozenset(spec.name for table in tables for spec in table.tables)
 
     @dg.sensor(
         name="alerts",
@@ -58,8 +59,13 @@ def alerts(
                 repository=context.repository_def,
                 positions=partial(positions, given, now),
             )
-            found = len(observed.alerts)
-            given.alerts.observe(observed.alerts, now, unjudged=observed.unjudged, undecided=observed.undecided)
+            announced = observed.announced
+            found = len(announced)
+            # A trouble that nobody can see now has not ended.
+            unjudged = observed.unjudged | (every if observed.unread else set())
+            given.alerts.observe(announced, now, unjudged=unjudged, undecided=observed.undecided)
+            if observed.unread:
+                raise ContractError("; ".join(observed.unread))
         finally:
             # What is owed leaves also where the observation fails.
             report = given.alerts.deliver(now)

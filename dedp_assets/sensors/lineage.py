@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import dagster as dg
 
-from dedp_assets.patterns.connectors.lineage_outbox import LineageOutbox, Receiver
+from dedp_assets.mail.lineage_outbox import LineageOutbox, LineageReceiver
+from dedp_assets.patterns.delta import LocalStore
 from dedp_assets.resources.environments import settings
 
 __all__ = ["lineage"]
@@ -23,7 +22,7 @@ def lineage(url: str) -> dg.SensorDefinition:
     Raises:
         ConfigError: for an address that is none of HTTP.
     """
-    receiver = Receiver(url)
+    receiver = LineageReceiver(url)
 
     @dg.sensor(
         name="lineage",
@@ -37,6 +36,7 @@ def lineage(url: str) -> dg.SensorDefinition:
         folder, now = context.resources.lake.lineage, context.resources.clock.now()
         if not folder:
             return dg.SkipReason("the lake has no folder for events of lineage")
-        return dg.SkipReason(LineageOutbox(Path(folder)).deliver(receiver, now))
+        report = LineageOutbox(LocalStore(folder)).deliver([receiver], now)
+        return dg.SkipReason(report.get(receiver.name, "another process delivers"))
 
     return evaluate

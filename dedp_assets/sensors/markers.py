@@ -4,7 +4,7 @@ What a tick asks for follows from the producer's log, the consumer's own log and
 lost tick or a restarted daemon changes nothing, as the consumer's commits say up to where each partition has read.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,9 +13,8 @@ import dagster as dg
 from dedp_assets.graph.declare import LakeTable, OnMarkers
 from dedp_assets.graph.declare.isolated import MarkerLog, require_contract
 from dedp_assets.graph.reconcile.requests import decide
+from dedp_assets.graph.reconcile.table_errors import TableErrors
 from dedp_assets.graph.reconcile.watching import TableWatch
-from dedp_assets.graph.run.batches import NOT_COMPUTED
-from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.resources.environments import settings
 from dedp_assets.resources.lake import Lake
 
@@ -48,7 +47,7 @@ class _Consumer:
             return
         require_contract(producer)
         plan = self.start.plan(found, {key: int(loaded.delivery) for key, loaded in mine.loaded.items()})
-        decision = decide(instance, plan, asset=spec.name, job_name=self.table.job.name)
+        decision = decide(instance, plan, asset=spec.name, job_name=self.table.job.name, code=self.table.code)
         partitions = self.table.runs.partitions
         yield from (r for r in decision.requests if partitions and partitions.has_partition_key(r.partition_key or ""))
         yield from (f"{spec.name} {key}: {reason}" for key, reason in decision.held.items())
@@ -74,27 +73,15 @@ def markers_finished(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> d
         required_resource_keys={"lake"},
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        lake, found, broken = context.resources.lake, list[dg.RunRequest | str](), dict[str, str]()
+        lake, found, errors = context.resources.lake, list[dg.RunRequest | str](), TableErrors()
         for each in consumers:
-            try:
+            with errors.at(each.table.spec.name):
                 found += each.requests(lake, context.instance)
-            except ContractError as error:  # it keeps no other consumer from its runs
-                broken[each.table.spec.name] = str(error)
         requests = [each for each in found if isinstance(each, dg.RunRequest)]
-        if broken and not requests:
-            raise ContractError("; ".join(broken.values()))
+        errors.report(context, fail=not requests)
         if requests:
-            _report(context, broken)
             return dg.SensorResult(run_requests=requests[:_AT_ONCE])
         held = [each for each in found if isinstance(each, str)]
         return dg.SkipReason("; ".join(["no new marker", *held]))
 
     return evaluate
-
-
-def _report(context: dg.SensorEvaluationContext, broken: Mapping[str, str]) -> None:
-    """Log broken contracts in a tick with requests, which cannot fail, and observe each consumer."""
-    for name, sentence in broken.items():
-        context.log.error(f"{name} is not asked for: {sentence}")
-        observed = dg.AssetObservation(name.split("/"), metadata={NOT_COMPUTED: sentence})
-        context.instance.report_runless_asset_event(observed)

@@ -20,11 +20,10 @@ from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.overview import Overview
 from dedp_assets.graph.reconcile.pending import reject_beyond
 from dedp_assets.graph.reconcile.reconciler import NAME, Reconciler
-from dedp_assets.graph.reconcile.reconciling import Gap, Want
+from dedp_assets.graph.reconcile.reconciling import Gap
 from dedp_assets.graph.reconcile.requests import run_request
 from dedp_assets.graph.reconcile.slots import declare_pools
 from dedp_assets.graph.reconcile.waiting import keep_polling
-from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.resources.environments import settings
 
 __all__ = ["reconciler", "reconcilers"]
@@ -49,29 +48,29 @@ def reconciler(
     jobs: Sequence[Any],
     *,
     loop: Reconciler | None = None,
-    asks_for: Literal["deliveries", "tables", "both"] = "both",
+    asks_for: Literal["deliveries", "tables"] = "tables",
 ) -> dg.SensorDefinition:
-    """Make a sensor that polls the whole graph and requests runs for stale partitions of a kind or both.
+    """Make a sensor that polls the whole graph and requests runs for stale partitions of a kind.
 
     Args:
         tables: the declared tables.
         jobs: the jobs that load deliveries.
         loop: what looks, if another sensor looks by it, too.
-        asks_for: loads of deliveries, tables that are behind those that they read, or both.
+        asks_for: loads of deliveries by their jobs, or runs of the tables that are behind those that they read.
     """
     looking = loop or Reconciler(tables)
-    name = DELIVERIES if asks_for == "deliveries" else NAME
-    loading = {job for table in tables for job in table.lands.values()} if asks_for != "tables" else set()
-    catch_up = _catch_up(tables) if asks_for != "deliveries" else {}
-    declared = set[str]()
-    part_of = {t.spec.name: catch_up[t.runs.partitions].name for t in tables if t.runs.partitions in catch_up}
-
-    def is_mine(want: Want) -> bool:
-        return asks_for == "both" or (asks_for == "deliveries") == bool(want.job)
+    loads = asks_for == "deliveries"
+    name, declared = DELIVERIES if loads else NAME, set[str]()
+    loading = {job for table in tables for job in table.lands.values()}
+    following = [asset_key(spec) for t in tables if t.runs.follows and t.reads.tables for spec in t.tables]
+    # Runs of tables have no job of their own: its name would stand for other tables after a change of the project.
+    target: dict[str, Any] = {"jobs": [job for job in jobs if job.name in loading]} if loads else {}
+    if following and not loads:
+        target = {"asset_selection": writing(dg.AssetSelection.assets(*following))}
 
     @dg.sensor(
         name=name,
-        jobs=[*(job for job in jobs if job.name in loading), *catch_up.values()],
+        **target,
         minimum_interval_seconds=1 if settings().look_seconds else settings().tick_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=_description(tables, asks_for),
@@ -85,7 +84,7 @@ def reconciler(
         if context.instance.root_directory not in declared:  # once a process: a person may change a pool meanwhile
             declare_pools(context.instance, tables)
             declared.add(context.instance.root_directory)
-        if asks_for != "deliveries":
+        if not loads:
             reject_beyond(context.instance, tables, repository)
         outcome, overview = looking.reconcile(
             resources.lake,
@@ -94,13 +93,11 @@ def reconciler(
             instance=context.instance,
             repository=repository,
             name=name,
-            mine=is_mine,
+            mine=lambda want: bool(want.job) == loads,
         )
         if outcome.asks:
-            requests = [run_request(a, repository, part_of=part_of.get(a.want.named, "")) for a in outcome.asks]
-            return dg.SensorResult(run_requests=requests)
-        if overview.unreadable:
-            raise ContractError("; ".join(overview.unreadable.values()))
+            return dg.SensorResult(run_requests=[run_request(ask, repository) for ask in outcome.asks])
+        overview.unreadable.report(context, fail=True)
         return dg.SkipReason(_skip_reason(outcome.gaps, overview))
 
     return evaluate
@@ -114,24 +111,7 @@ def _description(tables: Sequence[LakeTable[...]], asks_for: str) -> str:
         if t.reads.tables and t.runs.follows
     ]
     behind = f"Partitions that have not applied what changed upstream: {'; '.join(edges)}"
-    return {"deliveries": landing, "tables": behind, "both": f"{landing}. {behind}"}[asks_for]
-
-
-def _catch_up(tables: Sequence[LakeTable[...]]) -> dict[Any, Any]:
-    """Make one catch-up job per partitions definition, for the tables that follow upstream tables."""
-    found: dict[Any, list[LakeTable[...]]] = {}
-    for table in tables:
-        if table.runs.follows and table.reads.tables:
-            found.setdefault(table.runs.partitions, []).append(table)
-    jobs = {}
-    for number, (partitions, group) in enumerate(found.items(), start=1):
-        specs = [asset_key(spec) for table in group for spec in table.tables]
-        jobs[partitions] = dg.define_asset_job(
-            "catch_up" + (f"_{number}" if number > 1 else ""),
-            selection=writing(dg.AssetSelection.assets(*specs)),
-            description="Tables that follow others. The reconciler asks for those that are not current.",
-        )
-    return jobs
+    return {"deliveries": landing, "tables": behind}[asks_for]
 
 
 def _skip_reason(gaps: Sequence[Gap], overview: Overview) -> str:

@@ -15,6 +15,7 @@ from dedp_assets.graph.catalogue.specs import asset_key
 from dedp_assets.graph.declare.replays import letters_of, replay_key
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.requests import decide
+from dedp_assets.graph.reconcile.table_errors import TableErrors
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Ledger
@@ -49,17 +50,20 @@ def dead_letters_fixed(tables: Sequence[LakeTable[...]]) -> dg.SensorDefinition:
         requests: list[dg.RunRequest] = []
         reasons: list[str] = []
         after: dict[str, Any] = {}
+        errors = TableErrors()
         for table, letters in diverting.items():
-            ledger, known = context.resources.lake.ledger(letters.name), cursor.get(letters.name, {})
-            plan, after[letters.name] = _plan(ledger, letters, known, code_version=_deployed(context, table))
-            requests += decide(
-                context.instance,
-                plan,
-                asset=table.spec.name,
-                computes=[replays[table.spec.name]],
-                repository=context.repository_def,
-            ).requests
-            reasons.append(f"{letters.name}: {plan.reason}")
+            with errors.at(letters.name):
+                ledger, known = context.resources.lake.ledger(letters.name), cursor.get(letters.name, {})
+                plan, after[letters.name] = _plan(ledger, letters, known, code_version=_deployed(context, table))
+                requests += decide(
+                    context.instance,
+                    plan,
+                    asset=table.spec.name,
+                    computes=[replays[table.spec.name]],
+                    repository=context.repository_def,
+                ).requests
+                reasons.append(f"{letters.name}: {plan.reason}")
+        errors.report(context, fail=not requests)
         if requests:
             return dg.SensorResult(run_requests=requests, cursor=json.dumps(after))
         return dg.SensorResult(skip_reason="; ".join(reasons), cursor=json.dumps(after))
@@ -79,7 +83,7 @@ def _plan(
     """Plan replays of the dates whose dead letters were refused by another version of the code."""
     if not ledger.exists():
         return Plan((), "there are no dead letters"), cursor
-    column = spec.partition_by[0]
+    column = next(iter(spec.partition_by), "")
     version, letters = _letters(ledger, column, cursor.get("version", -1), cursor.get("letters", {}))
     open_letters = {day: count for day, (count, _) in letters.items()}
     refused_by = {day: code for day, (_, code) in letters.items()}
@@ -92,7 +96,7 @@ def _letters(
 ) -> tuple[int, dict[str, tuple[int, str]]]:
     """Return the newest version, and per date the number of open letters with the refusing code version.
 
-    Dates that the log no longer tells about count as refused by unknown code.
+    Dates that the log no longer tells about count as refused by unknown code. Without partitions the date is empty.
     """
     version, letters = ledger.resume(since), dict(known)
     if version < since:
@@ -100,9 +104,17 @@ def _letters(
     for commit in ledger.commits(since=version):
         if commit.version > version + 1:
             active = ledger.state(commit.version).statistics()
-            held = {dict(values)[column]: stats.rows for values, stats in active.items()}
+            held = {_day(dict(values), column): stats.rows for values, stats in active.items()}
             letters = {day: letters.get(day, (rows, _UNKNOWN)) for day, rows in held.items() if day is not None}
-        if commit.record and (day := commit.record.partition.get(column)):
+        if commit.record and (day := _day(commit.record.partition, column)) is not None:
             letters[day] = (int(commit.record.figures.get("open", commit.rows_added)), commit.record.code_version)
         version = commit.version
     return version, {day: letter for day, letter in letters.items() if letter[0]}
+
+
+def _day(partition: Mapping[str, str | None], column: str) -> str | None:
+    """Return the date that letters are filed under, empty in a table without partitions.
+
+    ``None`` for a commit about no date.
+    """
+    return partition.get(column) or None if column else ""

@@ -5,6 +5,7 @@ import json
 import dagster as dg
 
 from dedp_assets.graph.reconcile.requests import decide, is_running
+from dedp_assets.graph.reconcile.table_errors import TableErrors
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.ingestion.compactor import plan_compaction
 from dedp_assets.resources.lake import Lake
@@ -33,11 +34,16 @@ def files_scattered(context: dg.SensorEvaluationContext, lake: Lake) -> dg.Senso
     if is_running(context.instance, _JOB):
         return dg.SkipReason(f"{_JOB} is running")
     tidy: dict[str, int] = json.loads(context.cursor) if context.cursor else {}
-    versions = {name: lake.ledger(name).version() for name in lake.names()}
-    written = [name for name, version in versions.items() if tidy.get(name) != version]
-    plans = {name: plan_compaction(lake.ledger(name), min_small_files=MANY) for name in written}
+    versions, plans, errors = dict[str, int](), dict[str, Plan](), TableErrors()
+    for name in lake.names():
+        with errors.at(name):
+            version = lake.ledger(name).version()
+            if tidy.get(name) != version:
+                plans[name] = plan_compaction(lake.ledger(name), min_small_files=MANY)
+            versions[name] = version
     scattered = {name: plan for name, plan in plans.items() if plan.partitions}
     after = {name: tidy.get(name, _UNKNOWN) if name in scattered else version for name, version in versions.items()}
+    errors.report(context, fail=not scattered)
     if not scattered:
         return dg.SensorResult(skip_reason=f"no partition has {MANY} small files", cursor=json.dumps(after))
     since = ", ".join(f"{name} since {after[name]}" for name in scattered)

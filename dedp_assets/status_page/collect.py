@@ -1,64 +1,54 @@
-"""Collector of the status page: alerts, stale partitions, measurements and the tables' ledgers."""
+"""Collector of the status page: the observation of all troubles, open alerts, and the tables' ledgers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+from datetime import datetime
 
 import dagster as dg
 
-from dedp_assets.graph.checks.causes import noted_refusals
-from dedp_assets.graph.checks.stored import judge_recency
+from dedp_assets.graph.catalogue.table_names import by_layer
 from dedp_assets.graph.declare.tables import LakeTable
-from dedp_assets.graph.reconcile.reconciler import Reconciler
-from dedp_assets.graph.reconcile.reconciling import Gap
-from dedp_assets.graph.run.refusals import Refusals
-from dedp_assets.patterns.connectors.episodes import Episode
-from dedp_assets.patterns.core.errors import PatternError
-from dedp_assets.patterns.core.measurements import Measurement
-from dedp_assets.resources.alerting import status_command
+from dedp_assets.graph.observe.observing import Observer
+from dedp_assets.mail.episodes import Episode
+from dedp_assets.patterns.core.errors import error_line
+from dedp_assets.patterns.core.troubles import Trouble
+from dedp_assets.resources.journal import Journal
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
 from dedp_assets.status_page.history import History
 from dedp_assets.status_page.model import (
+    Affected,
     Cell,
+    Commit,
     Details,
     Entry,
     Page,
     Point,
+    ShownTrouble,
     TableRow,
-    Trouble,
     affected_by,
     grouped,
     worst_first,
 )
-from dedp_assets.status_page.strips import strip_of
-from dedp_assets.status_page.troubles import (
-    explained,
-    merged,
-    of_episodes,
-    of_gaps,
-    of_measurements,
-    unreadable,
-    with_verdict,
-)
+from dedp_assets.status_page.strips import is_state, strip_of
+from dedp_assets.status_page.troubles import with_episodes, with_verdict
 
 __all__ = ["Collector", "Observed", "catalogue_of"]
 
 _STRIP, _LONG_STRIP = 30, 100
 _AHEAD = 48
 """Greatest number of future partitions of a calendar, such as the remaining hours of a day."""
-_LAYERS = ("bronze", "silver", "gold", "serving")
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Inputs of a page besides the logs of the tables.
+    """Inputs of a page besides lake, landing zone and journal.
 
     Attributes:
         episodes: open episodes of alerts.
-        measurements: measurements of the detectors' last round.
         instance: where runs are recorded; ``None`` if that cannot be reached.
         repository: the code location.
         notices: sentences on sources that could not be read.
@@ -66,7 +56,6 @@ class Observed:
     """
 
     episodes: Sequence[Episode] = ()
-    measurements: Sequence[Measurement] = ()
     instance: dg.DagsterInstance | None = None
     repository: dg.RepositoryDefinition | None = None
     notices: Sequence[str] = ()
@@ -80,28 +69,25 @@ class Collector:
     Attributes:
         lake: the tables.
         landing: the landing zone.
+        journal: samples of positions.
         tables: the declared tables of the graph.
         thorough: whether each page holds all deliveries that are loaded against what lies there, not some at a time.
-        lost_history: reason why the last page could not read the run history; empty if it could.
     """
 
     lake: Lake
     landing: Landing
+    journal: Journal
     tables: Sequence[LakeTable[...]]
     thorough: bool = False
-    lost_history: str = ""
     _histories: dict[str, History] = field(default_factory=dict)
-    _recency: dict[str, tuple[object, datetime | None]] = field(default_factory=dict)
     _calendars: dict[tuple[object, str], list[str]] = field(default_factory=dict)
-    _gaps: tuple[Gap, ...] = ()
-    _gaps_of: dict[str, dict[str, Gap]] = field(default_factory=dict)
     _troubles_of: dict[str, dict[str, Trouble]] = field(default_factory=dict)
-    _reconciler: Reconciler = field(init=False)
+    _observer: Observer = field(init=False)
     _catalogue: Mapping[str, Entry] = field(init=False)
     _declared: Mapping[str, LakeTable[...]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._reconciler = Reconciler(self.tables, thorough=self.thorough)
+        self._observer = Observer(self.tables, thorough=self.thorough)
         self._catalogue = catalogue_of(self.tables)
         self._declared = {spec.name: table for table in self.tables for spec in table.tables}
 
@@ -113,24 +99,29 @@ class Collector:
             observed: what is known from outside of the lake.
         """
         notices = [*observed.notices]
-        stored, damaged = self._read(notices)
-        self._gaps, reconciled = self._reconcile(now, observed, notices)
-        found = merged(
-            [
-                *unreadable({**reconciled, **damaged}),
-                *of_gaps(self._gaps, self._refused_at()),
-                *self._stale(now, damaged),
-                *of_measurements(observed.measurements),
-            ],
-            of_episodes(observed.episodes),
+        seen = self._observer.observe(
+            self.lake, self.landing, self.journal, now, instance=observed.instance, repository=observed.repository
         )
-        found = explained(found, {entry.name: entry.upstream for entry in self._catalogue.values()})
+        stored = self._read(notices, known=seen.unjudged)
+        found = with_episodes(seen, observed.episodes)
         self._sort_by_table(found)
         affected = {table: affected_by(table, self._catalogue) for table in {each.table for each in found}}
-        troubles = worst_first(replace(each, affected=affected[each.table]) for each in grouped(found))
-        names = sorted({*stored, *self._catalogue}, key=_by_layer)
-        rows = tuple(with_verdict(self._row(name, now), troubles) for name in names)
-        return Page(now, troubles, rows, tuple(dict.fromkeys(notices)), observed.web)
+        troubles = worst_first(grouped(_shown(each, affected[each.table]) for each in found))
+        names = sorted({*stored, *self._catalogue}, key=by_layer)
+        unknown = seen.unjudged | {name for name in names if name not in self._declared}
+        rows = tuple(with_verdict(self._row(name, now), troubles, unknown) for name in names)
+        announced = {each.alert.key for each in observed.episodes}
+        unannounced = sum(each.needs_somebody and each.key not in announced for each in found)
+        notices += seen.unread
+        return Page(now, troubles, rows, tuple(dict.fromkeys(notices)), observed.web, unannounced)
+
+    def written(self, name: str) -> Mapping[str, Commit]:
+        """Return the newest commit of each partition of a table, by partition key."""
+        return self._histories.get(name, History()).written
+
+    def version(self, name: str) -> int:
+        """Return the newest version of a table that was read; -1 for none."""
+        return self._histories.get(name, History()).version
 
     def details(self, page: Page, name: str) -> Details | None:
         """Return the details of a table of a page.
@@ -160,31 +151,27 @@ class Collector:
         )
 
     def _sort_by_table(self, found: Iterable[Trouble]) -> None:
-        """Index stale partitions and troubles of partitions by table and key, for the strips."""
-        self._gaps_of, self._troubles_of = {}, {}
-        for gap in self._gaps:
-            self._gaps_of.setdefault(gap.table, {})[gap.key] = gap
-        for trouble in found:
+        """Index troubles of partitions by table and key, for the strips; the state of a partition comes first."""
+        self._troubles_of = {}
+        for trouble in sorted(found, key=lambda each: is_state(each.kind)):
             if trouble.partition:
                 self._troubles_of.setdefault(trouble.table, {})[trouble.partition] = trouble
 
-    def _read(self, notices: list[str]) -> tuple[list[str], dict[str, str]]:
-        """Read on in every log; return the stored tables, and the reasons of the logs that cannot be read."""
-        try:
+    def _read(self, notices: list[str], *, known: Collection[str]) -> list[str]:
+        """Read on in every log; return the stored tables. Of a known table the observation says why it is not read."""
+        names: list[str] = []
+        with suppress(Exception):  # the observation says why the lake cannot be listed
             names = self.lake.names(replicas=True)
-        except (PatternError, OSError) as error:
-            notices.append(f"The tables of {self.lake.root} cannot be listed: {error}")
-            return [], {}
-        damaged = {}
         for name in names:
             try:
                 self._history(name).read(self.lake.ledger(name))
-            except (PatternError, OSError) as error:
-                damaged[name] = str(error)
+            except Exception as error:
                 self._histories.pop(name, None)
+                if name not in known:
+                    notices.append(f"The commits of {name} cannot be shown: {error_line(error)}")
         for name in {*self._histories} - {*names}:
             del self._histories[name]
-        return names, damaged
+        return names
 
     def _history(self, name: str) -> History:
         if name not in self._histories:
@@ -193,73 +180,6 @@ class Collector:
             column = (spec.executed_by or next(iter(spec.partition_by), "")) if spec else ""
             self._histories[name] = History(column, executed=bool(spec and spec.executed_by))
         return self._histories[name]
-
-    def _reconcile(
-        self, now: datetime, observed: Observed, notices: list[str]
-    ) -> tuple[tuple[Gap, ...], Mapping[str, str]]:
-        """Return the stale partitions and the unreadable tables; an error of Dagster's storage is a notice."""
-        self.lost_history = ""
-        for instance in dict.fromkeys([observed.instance, None]):
-            try:
-                outcome, overview = self._reconciler.reconcile(
-                    self.lake,
-                    self.landing,
-                    now,
-                    instance=instance,
-                    repository=observed.repository,
-                    mine=lambda _: False,
-                )
-            except Exception as error:
-                # Whatever a storage, a driver or a file system raises: the logs are shown all the same.
-                what = "Dagster's run history" if instance else "The work list"
-                notices.append(f"{what} cannot be read: {_first_line(error)}")
-                self.lost_history = self.lost_history or (notices[-1] if instance else "")
-                continue
-            strange = [
-                Gap(each.table.spec.name, name, "waiting", f"{self.landing.folder(each.dataset, name)} {why}")
-                for each in overview.arrivals
-                for name, why in each.strange.items()
-            ]
-            gaps = (*outcome.gaps, *strange, *noted_refusals(self.tables, self.lake))
-            return gaps, dict(overview.unreadable)
-        return (), {}
-
-    def _refused_at(self) -> dict[tuple[str, str], datetime]:
-        """Return the times at which partitions were refused, by table and partition key."""
-        tables = {gap.table for gap in self._gaps if gap.state == "refused"}
-        return {(table, key): at for table in tables for key, at in Refusals(self.lake.refused(table)).times().items()}
-
-    def _stale(self, now: datetime, damaged: Mapping[str, str]) -> Iterator[Trouble]:
-        """Yield the tables with data older than declared."""
-        for table in self.tables:
-            name = table.spec.name
-            if table.fresh is None or name in damaged or name not in self._histories:
-                continue
-            newest = self._newest(table, now)
-            if newest and now - newest > table.fresh:
-                old, limit = (each.total_seconds() / 3600 for each in (now - newest, table.fresh))
-                yield Trouble(
-                    kind="stale",
-                    table=name,
-                    figure=f"{old:.0f} h",
-                    limit=f"{limit:g} h",
-                    reason=f"the newest data is of {newest:%Y-%m-%d %H:%M} UTC",
-                    since=newest + table.fresh,
-                    command=status_command(name),
-                )
-
-    def _newest(self, table: LakeTable[...], now: datetime) -> datetime | None:
-        """Return the time of the newest complete data; judged again after a commit, and each hour."""
-        name = table.spec.name
-        known = (self._histories[name].version, f"{now:%Y-%m-%d %H}")
-        if self._recency.get(name, (None, None))[0] != known:
-            try:
-                seconds = judge_recency(table, self.lake.table(table.spec), now).figures.get("age_seconds")
-            except (PatternError, OSError):
-                seconds = None
-            newest = None if seconds is None else now - timedelta(seconds=float(seconds))
-            self._recency[name] = (known, newest)
-        return self._recency[name][1]
 
     def _row(self, name: str, now: datetime) -> TableRow:
         entry, history = self._catalogue.get(name, Entry(name)), self._histories.get(name, History())
@@ -284,8 +204,8 @@ class Collector:
     def _strip(self, name: str, now: datetime, limit: int) -> tuple[Cell, ...]:
         table = self._declared.get(name)
         calendar = self._calendar(table.runs.partitions, now) if table else []
-        history, gaps = self._histories.get(name, History()), self._gaps_of.get(name, {})
-        return strip_of(history, calendar, gaps, self._troubles_of.get(name, {}), limit=limit)
+        history = self._histories.get(name, History())
+        return strip_of(history, calendar, self._troubles_of.get(name, {}), limit=limit)
 
     def _calendar(self, partitions: dg.PartitionsDefinition[str] | None, now: datetime) -> list[str]:
         """Return the last keys of partitions whose time is over; kept for the hour."""
@@ -315,11 +235,5 @@ def catalogue_of(tables: Iterable[LakeTable[...]]) -> dict[str, Entry]:
     }
 
 
-def _by_layer(name: str) -> tuple[int, str]:
-    layer = name.partition("/")[0]
-    return (_LAYERS.index(layer) if layer in _LAYERS else len(_LAYERS), name)
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
+def _shown(trouble: Trouble, affected: Affected) -> ShownTrouble:
+    return ShownTrouble(**{each.name: getattr(trouble, each.name) for each in fields(trouble)}, affected=affected)

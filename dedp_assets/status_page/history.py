@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 
 from dedp_assets.patterns.core.costs import Cost
@@ -107,13 +107,17 @@ class History:
         commit = _commit(logged, record, key)
         self.commits.append(commit)
         for each in {key} if record else {dict(values).get(column) or "" for values in logged.changed}:
-            self.written[each] = commit
+            again = (record.cause,) if record and each in self.written and logged.changed else ()
+            earlier = self.written[each].rebuilt if each in self.written else ()
+            self.written[each] = replace(commit, rebuilt=(*earlier, *again))
 
 
 def _commit(logged: Logged, record: CommitRecord | None, key: str) -> Commit:
     if record is None:
         return Commit(version=logged.version, at=logged.timestamp, operation=logged.operation, rows=logged.rows_added)
     counted = record.rows.get("represented", record.rows.get("written"))
+    dead, twice = record.rows.get("dead", 0), record.rows.get("duplicates", 0)
+    counts = {"read": record.rows.get("read", 0), "kept": counted or 0, "dead": dead, "duplicates": twice}
     return Commit(
         version=logged.version,
         at=logged.timestamp,
@@ -124,4 +128,5 @@ def _commit(logged: Logged, record: CommitRecord | None, key: str) -> Commit:
         run_id=record.run_id,
         rows=counted if record.counted else None,
         seconds=record.cost.seconds if record.cost else None,
+        counts=counts if record.counted else {},
     )

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 import dagster as dg
 
+from dedp_assets.graph.checks.causes import HISTORY
 from dedp_assets.graph.declare.tables import LakeTable
-from dedp_assets.graph.observe.alerting import worst
-from dedp_assets.graph.observe.rounds import Rounds
+from dedp_assets.mail.episodes import Episode
+from dedp_assets.patterns.core.errors import error_line
 from dedp_assets.project import project
 from dedp_assets.resources.alerting import outbox_of
 from dedp_assets.resources.environments import Settings
 from dedp_assets.resources.home import running
+from dedp_assets.resources.journal import Journal
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
 from dedp_assets.resources.spark import SparkEngine
 from dedp_assets.status_page.collect import Collector, Observed
-from dedp_assets.status_page.model import Details, Page
+from dedp_assets.status_page.model import Commit, Details, Page
 
 __all__ = ["Maker"]
 
@@ -40,10 +42,14 @@ class Maker:
         self._instance: dg.DagsterInstance | None = None
         self._retry_at: datetime | None = None
         self._repository: dg.RepositoryDefinition | None = None
-        lake = Lake(root=str(chosen.lakehouse), engine=SparkEngine())
-        tables = self._load()
-        self._lake, self._rounds = lake, Rounds(tables)
-        self._collector = Collector(lake, Landing(root=str(chosen.landing)), tables, thorough=thorough)
+        self._stamp: object = None
+        self._collector = Collector(
+            Lake(root=str(chosen.lakehouse), engine=SparkEngine()),
+            Landing(root=str(chosen.landing)),
+            Journal(folder=str(chosen.home / "measurements")),
+            self._load(),
+            thorough=thorough,
+        )
 
     def page(self, now: datetime) -> Page:
         """Make the page.
@@ -51,33 +57,36 @@ class Maker:
         Args:
             now: current time, with time zone.
         """
-        chosen, notices = self._chosen, [self._undeclared]
+        chosen, notices = self._chosen, [self._undeclared, self._changed()]
         if not chosen.home.is_dir():
             notices.append(f"There is no home at {chosen.home} yet: `dedp up` or `dedp demo` makes one.")
+        episodes: Sequence[Episode] = ()
         try:
             episodes = outbox_of(chosen).open_episodes()
         except Exception as error:
             # A file system that is away must not take the rest of the page along.
-            episodes = []
-            notices.append(f"Open alerts cannot be read: {_first_line(error)}")
-        try:
-            measurements = worst(self._rounds.judge(self._lake, now).measured.measurements)
-        except Exception as error:
-            measurements = []
-            notices.append(f"Measurements cannot be read: {_first_line(error)}")
+            notices.append(f"Open alerts cannot be read: {error_line(error)}")
         instance = self._history(now)
         observed = Observed(
             episodes=episodes,
-            measurements=measurements,
             instance=instance,
             repository=self._repository,
             notices=[each for each in (*notices, self._unrecorded) if each],
             web=self._web(),
         )
         page = self._collector.page(now, observed)
-        if instance is not None and self._collector.lost_history:
-            self._instance, self._retry_at, self._unrecorded = None, now + _RETRY, self._collector.lost_history
+        lost = next((each for each in page.notices if each.startswith(HISTORY)), "")
+        if instance is not None and lost:
+            self._instance, self._retry_at, self._unrecorded = None, now + _RETRY, lost
         return page
+
+    def written(self, name: str) -> Mapping[str, Commit]:
+        """Return the newest commit of each partition of a table, as of the last page."""
+        return self._collector.written(name)
+
+    def version(self, name: str) -> int:
+        """Return the version of a table, as of the last page; -1 for none."""
+        return self._collector.version(name)
 
     def details(self, page: Page, name: str) -> Details | None:
         """Return the details of a table of the page that was made last.
@@ -89,14 +98,22 @@ class Maker:
     def _load(self) -> Sequence[LakeTable[...]]:
         """Load the declared tables and the code location; the code of a project may fail in any way."""
         try:
-            tables = project().tables()
+            self._stamp = project().stamp()
+            tables, faults = project().declarations()
             self._repository = project().definitions().get_repository_def()
         except Exception as error:
             self._undeclared = (
-                f"The project's tables cannot be loaded, so only stored tables are shown: {_first_line(error)}"
+                f"The project's tables cannot be loaded, so only stored tables are shown: {error_line(error)}"
             )
             return []
+        self._undeclared = f"The declarations have faults (`dedp check`): {faults[0]}" if faults else ""
         return tables
+
+    def _changed(self) -> str:
+        """Return a sentence on files of the project that changed since they were loaded; empty without one."""
+        if self._stamp is None or project().stamp() == self._stamp:
+            return ""
+        return "The project's files have changed since the declarations of this page were loaded: `dedp check`"
 
     def _history(self, now: datetime) -> dg.DagsterInstance | None:
         """Open Dagster's instance, but not soon after a failure.
@@ -112,7 +129,7 @@ class Maker:
         try:
             self._instance = dg.DagsterInstance.from_config(str(folder))
         except Exception as error:
-            self._unrecorded = f"Dagster's run history cannot be read: {_first_line(error)}"
+            self._unrecorded = f"{HISTORY} cannot be read: {error_line(error)}"
             self._retry_at = now + _RETRY
         return self._instance
 
@@ -120,8 +137,3 @@ class Maker:
         platform = running(self._chosen)
         address = self._chosen.web or (platform.web if platform else "")
         return address.rstrip("/") if address.startswith(("http://", "https://")) else ""
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal
 
-from dedp_assets.patterns.connectors.alerts import SEVERITIES, Severity
+from dedp_assets.patterns.core.troubles import SEVERITIES, Trouble
 
 __all__ = [
     "Affected",
@@ -20,16 +20,18 @@ __all__ = [
     "Entry",
     "Page",
     "Point",
+    "ShownTrouble",
     "Spending",
     "State",
     "TableRow",
-    "Trouble",
     "affected_by",
     "age",
     "as_json",
+    "details_as_json",
     "grouped",
     "moment",
     "plain",
+    "summary",
     "worst_first",
 ]
 
@@ -81,44 +83,14 @@ class Affected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
-    """A trouble of a table or of some partitions.
+class ShownTrouble(Trouble):
+    """A trouble with what it reaches; ``partition`` may be several as text.
 
     Attributes:
-        kind: word for the trouble, such as ``refused``, ``stale``, ``skewed`` or ``late``.
-        table: table that has the trouble.
-        partition: partition key, or several as text; empty for the whole table.
-        severity: ``critical``, ``warning``, or ``info`` for what needs nobody yet.
-        figure: measured value with its unit.
-        limit: greatest or least value allowed, with its unit.
-        reason: cause and remedy, for people.
-        since: when the trouble began, if that is known.
-        command: shell command that helps.
         affected: tables and consumers downstream.
-        explained_by: upstream table whose trouble explains this one.
     """
 
-    kind: str
-    table: str
-    partition: str = ""
-    severity: Severity = "warning"
-    figure: str = ""
-    limit: str = ""
-    reason: str = ""
-    since: datetime | None = None
-    command: str = ""
     affected: Affected = Affected()
-    explained_by: str = ""
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """Identity of the trouble: two troubles with equal keys are shown once."""
-        return (self.kind, self.table, self.partition)
-
-    @property
-    def needs_somebody(self) -> bool:
-        """``True`` for a trouble that asks for a person."""
-        return self.severity != "info"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +126,8 @@ class TableRow:
         name: ``layer/dataset``.
         owner: who answers for the table; empty for a table without a declaration.
         used_by: readers outside of the graph.
-        verdict: severity of the worst open trouble; without one ``affected`` by a trouble upstream, ``empty`` for a
-            table that holds nothing yet, or ``ok``.
+        verdict: severity of the worst open trouble; without one ``affected`` by a trouble upstream, ``unknown`` for a
+            table that nothing declares or of which nothing can be said, ``empty`` for one that holds nothing, ``ok``.
         newest: newest partition with rows; empty without one.
         written_at: time of the last commit.
         strip: last partitions, the oldest first; empty for a table without partitions.
@@ -195,21 +167,29 @@ class Page:
         tables: declared and stored tables, by layer and name.
         notices: sentences on sources that could not be read.
         web: address of Dagster's webserver; empty without one.
+        unannounced: number of troubles that no alert has announced.
     """
 
     made_at: datetime
-    troubles: tuple[Trouble, ...] = ()
+    troubles: tuple[ShownTrouble, ...] = ()
     tables: tuple[TableRow, ...] = ()
     notices: tuple[str, ...] = ()
     web: str = ""
+    unannounced: int = 0
 
     @property
-    def open(self) -> tuple[Trouble, ...]:
+    def verdict(self) -> str:
+        """Severity of the worst open trouble; without one ``unknown`` if something could not be read, or ``ok``."""
+        known = "unknown" if self.notices else "ok"
+        return max((each.severity for each in self.open), key=SEVERITIES.index, default=known)
+
+    @property
+    def open(self) -> tuple[ShownTrouble, ...]:
         """Troubles that ask for a person."""
         return tuple(each for each in self.troubles if each.needs_somebody)
 
     @property
-    def under_way(self) -> tuple[Trouble, ...]:
+    def under_way(self) -> tuple[ShownTrouble, ...]:
         """Partitions that wait for a run of the reconciler."""
         return tuple(each for each in self.troubles if not each.needs_somebody)
 
@@ -235,6 +215,8 @@ class Commit:
         run_id: run that wrote the commit.
         rows: rows that were written, if known.
         seconds: duration of the write, if known.
+        counts: rows read and what became of them, by outcome; empty if unknown.
+        rebuilt: causes of the partition's rewrites since the first commit.
     """
 
     version: int
@@ -246,6 +228,8 @@ class Commit:
     run_id: str = ""
     rows: int | None = None
     seconds: float | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    rebuilt: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +260,7 @@ class Details:
 
     made_at: datetime
     table: TableRow
-    troubles: tuple[Trouble, ...] = ()
+    troubles: tuple[ShownTrouble, ...] = ()
     cells: tuple[Cell, ...] = ()
     written: Mapping[str, Commit] = field(default_factory=dict)
     spending: tuple[Spending, ...] = ()
@@ -307,7 +291,7 @@ def affected_by(table: str, catalogue: Mapping[str, Entry]) -> Affected:
     return Affected(tuple(direct), tuple(name for name in found if name not in direct), consumers)
 
 
-def worst_first(troubles: Iterable[Trouble]) -> tuple[Trouble, ...]:
+def worst_first(troubles: Iterable[ShownTrouble]) -> tuple[ShownTrouble, ...]:
     """Sort troubles: by severity, own troubles before explained troubles, then by reach and age."""
     return tuple(
         sorted(
@@ -323,18 +307,18 @@ def worst_first(troubles: Iterable[Trouble]) -> tuple[Trouble, ...]:
     )
 
 
-def grouped(troubles: Iterable[Trouble]) -> list[Trouble]:
+def grouped(troubles: Iterable[ShownTrouble]) -> list[ShownTrouble]:
     """Join more than a few troubles of one table, kind and severity into one trouble."""
-    together: dict[tuple[str, str, str], list[Trouble]] = {}
+    together: dict[tuple[str, str, str], list[ShownTrouble]] = {}
     for each in troubles:
         together.setdefault((each.kind, each.table, each.severity), []).append(each)
-    found: list[Trouble] = []
+    found: list[ShownTrouble] = []
     for same in together.values():
         found += [_joined(same)] if len(same) > _FEW else same
     return found
 
 
-def _joined(same: Sequence[Trouble]) -> Trouble:
+def _joined(same: Sequence[ShownTrouble]) -> ShownTrouble:
     ordered = sorted(same, key=lambda each: each.partition)
     first, last = ordered[0], ordered[-1]
     partitions = f"{first.partition or 'the table'} to {last.partition}: {len(same)} partitions"
@@ -361,11 +345,33 @@ def moment(at: datetime, now: datetime) -> str:
     return f"{utc:%H:%M} UTC" if same_day else f"{utc:%Y-%m-%d %H:%M} UTC"
 
 
+def summary(page: Page) -> str:
+    """Return the sentence on top of a page: the number of troubles, and what is not known."""
+    tables = {each.table for each in page.open}
+    found = f"{_count(len(page.open), 'trouble')} in {_count(len(tables), 'table')}" if page.open else "No trouble"
+    unknown = [each.name for each in page.tables if each.verdict == "unknown"]
+    gaps = ["not everything was read"] * bool(page.notices)
+    named = ", ".join(unknown) if len(unknown) <= _FEW else _count(len(unknown), "table")
+    gaps += [f"nothing is known of {named}"] * bool(unknown)
+    known = sum(each.verdict not in ("empty", "unknown") for each in page.tables)
+    fine = "" if page.open or page.notices else f": {_count(known, 'table')} with data, none needs anybody"
+    return "; ".join([found + fine, *gaps]) + "."
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
 def as_json(page: Page) -> dict[str, Any]:
     """Return a page as plain JSON values, with times in ISO 8601."""
     content = plain(asdict(page))
-    verdict = max((each.severity for each in page.open), key=SEVERITIES.index, default="ok")
-    return {"verdict": verdict, **content}
+    return {"verdict": page.verdict, **content}
+
+
+def details_as_json(details: Details) -> dict[str, Any]:
+    """Return the page of one table as plain JSON values, with times in ISO 8601."""
+    content: dict[str, Any] = plain(asdict(details))
+    return {"verdict": details.table.verdict, **content}
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - whatever a record holds

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 
 from dedp_assets.status_page.markup import Markup, h, joined, quoted
-from dedp_assets.status_page.model import TableRow, Trouble, age, moment
+from dedp_assets.status_page.model import ShownTrouble, TableRow, age, moment
 
 __all__ = [
     "BADGES",
@@ -30,6 +30,7 @@ BADGES = {
     "warning": "! warning",
     "info": "… under way",
     "affected": "↓ affected",
+    "unknown": "? not known",
     "ok": "✓ ok",
     "empty": "no data yet",
 }
@@ -53,7 +54,7 @@ def document(title: str, body: Markup, *, refresh: int = 0, verdict: str = "ok")
 
 
 def _icon(verdict: str) -> str:
-    colour = {"critical": "%23c22f36", "warning": "%23d98e1f"}.get(verdict, "%232f8f5b")
+    colour = {"critical": "%23c22f36", "warning": "%23d98e1f", "unknown": "%23878d96"}.get(verdict, "%232f8f5b")
     drawn = f"<circle cx='8' cy='8' r='7' fill='{colour}'/>"
     return f"data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'>{drawn}</svg>"
 
@@ -83,28 +84,28 @@ def notices(notices: Iterable[str]) -> list[Markup]:
     return [h('<p class="notice" role="status">ⓘ {text}</p>', text=text) for text in notices]
 
 
-def trouble_list(troubles: Sequence[Trouble], now: datetime, *, served: bool) -> Markup:
+def trouble_list(troubles: Sequence[ShownTrouble], now: datetime, *, served: bool) -> Markup:
     """Return the list of troubles; empty without one."""
     if not troubles:
         return Markup("")
     return h('<ol class="troubles">{cards}</ol>', cards=joined(_card(each, now, served=served) for each in troubles))
 
 
-def _card(trouble: Trouble, now: datetime, *, served: bool) -> Markup:
+def _card(trouble: ShownTrouble, now: datetime, *, served: bool) -> Markup:
     since = Markup("")
     if trouble.since:
         text = f"since {moment(trouble.since, now)}, {age(trouble.since, now)}"
         since = h('<time datetime="{iso}">{text}</time>', iso=trouble.since.isoformat(), text=text)
     measured = [
         h('<span class="figure">{figure}</span>', figure=trouble.figure) if trouble.figure else Markup(""),
-        h('<span class="soft">(limit {limit})</span>', limit=trouble.limit) if trouble.limit else Markup(""),
+        h('<span class="soft">{limit}</span>', limit=trouble.limit) if trouble.limit else Markup(""),
     ]
     head = h(
         '<div class="head"><span class="badge v-{severity}">{badge}</span>'
         '<span class="what">{kind}: {table} {partition}</span> {measured}{since}</div>',
         severity=trouble.severity,
         badge=BADGES[trouble.severity],
-        kind=trouble.kind,
+        kind=trouble.kind.replace("_", " "),
         table=table_link(trouble.table, served=served),
         partition=trouble.partition,
         measured=joined((each for each in measured if each), " "),
@@ -130,7 +131,7 @@ def _with_code(text: str) -> Markup:
     return joined([*pieces, *(h("`{part}", part=part) for part in parts[whole:])])
 
 
-def _fields(trouble: Trouble, *, served: bool) -> Markup:
+def _fields(trouble: ShownTrouble, *, served: bool) -> Markup:
     affected, found = trouble.affected, []
     # Whom a trouble upstream affects stands there.
     of_its_own = trouble.needs_somebody and not trouble.explained_by

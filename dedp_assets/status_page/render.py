@@ -9,7 +9,7 @@ from itertools import groupby
 
 from dedp_assets.status_page.drawing import bars, legend, strip
 from dedp_assets.status_page.markup import Markup, h, joined, quoted
-from dedp_assets.status_page.model import Cell, Page, TableRow, moment
+from dedp_assets.status_page.model import Cell, Page, TableRow, moment, summary
 from dedp_assets.status_page.pieces import (
     BADGES,
     address,
@@ -46,32 +46,25 @@ def render(page: Page, *, served: bool = True) -> str:
             footer(served=served),
         ]
     )
-    verdict = page.open[0].severity if page.open else "ok"
-    return document(_title(page), body, refresh=_REFRESH_SECONDS if served else 0, verdict=verdict)
+    return document(_title(page), body, refresh=_REFRESH_SECONDS if served else 0, verdict=page.verdict)
 
 
 def _title(page: Page) -> str:
-    return f"{count(len(page.open), 'trouble')} - status" if page.open else "No trouble - status"
+    words = {"ok": "No trouble", "unknown": "Not everything is known"}
+    return f"{count(len(page.open), 'trouble') if page.open else words[page.verdict]} - status"
 
 
 def _summary(page: Page) -> Markup:
-    if not page.open:
-        known = sum(table.verdict != "empty" for table in page.tables)
-        return h(
-            '<p class="summary v-ok">✓ No trouble: {tables} tables with data, none needs anybody.</p>', tables=known
-        )
-    worst = page.open[0].severity
     tables = {each.table for each in page.open}
     reached = {name for each in page.open for name in each.affected.tables} - tables
-    text = f"{count(len(page.open), 'trouble')} in {count(len(tables), 'table')}"
     kinds = ", ".join(f"{number} {kind}" for kind, number in Counter(each.kind for each in page.open).items())
-    more = f" {count(len(reached), 'further table')} downstream may be wrong or late." if reached else ""
+    further = f" {count(len(reached), 'further table')} downstream may be wrong or late." if reached else ""
     return h(
-        '<p class="summary v-{worst}">{sign} {text}<small>{more}</small></p>',
-        worst=worst,
-        sign=BADGES[worst].partition(" ")[0],
-        text=text,
-        more=f"{kinds}.{more}",
+        '<p class="summary v-{verdict}">{sign} {text}<small>{more}</small></p>',
+        verdict=page.verdict,
+        sign=BADGES[page.verdict].partition(" ")[0],
+        text=summary(page),
+        more=f"{kinds}.{further}" if kinds else "",
     )
 
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dedp_assets.graph.reconcile.reconciling import Gap
+from dedp_assets.graph.observe.explaining import LATE
+from dedp_assets.patterns.core.troubles import Trouble
 from dedp_assets.status_page.history import History
-from dedp_assets.status_page.model import Cell, State, Trouble
+from dedp_assets.status_page.model import Cell, State
 
-__all__ = ["strip_of"]
+__all__ = ["is_state", "strip_of"]
 
+_STATES = frozenset({"behind", "given up", "missing", "refused", "unusable", "waiting"})
 _NOTED = {"warned": "published with a warning of an audit", "approved": "published by a person's approval"}
 
 
 def strip_of(
     history: History,
     calendar: Sequence[str],
-    gaps: Mapping[str, Gap],
     troubles: Mapping[str, Trouble],
     *,
     limit: int,
@@ -26,11 +27,10 @@ def strip_of(
     Args:
         history: what the log tells.
         calendar: last partition keys whose time is over, of a table by time.
-        gaps: partition key -> stale partition of the table.
         troubles: partition key -> open trouble of the partition.
         limit: number of partitions.
     """
-    known = sorted({*history.keys(), *gaps} - {""})
+    known = sorted({*history.keys(), *(key for key, each in troubles.items() if is_state(each.kind))} - {""})
     recent = calendar[-limit:]
     # Of a table whose data ended long ago, the calendar's last keys would show nothing.
     if known and recent and known[-1] < recent[0]:
@@ -38,16 +38,20 @@ def strip_of(
     # Before the first data there was no table yet.
     wanted = {key for key in recent if known and key >= known[0]}
     keys = sorted({*known, *wanted})[-limit:]
-    return tuple(_cell(key, history, gaps.get(key), troubles.get(key)) for key in keys)
+    return tuple(_cell(key, history, troubles.get(key)) for key in keys)
 
 
-def _cell(key: str, history: History, gap: Gap | None, trouble: Trouble | None) -> Cell:
+def is_state(kind: str) -> bool:
+    """Return whether a kind of trouble is the state of a partition: whether and from what it was written."""
+    return kind in _STATES
+
+
+def _cell(key: str, history: History, trouble: Trouble | None) -> Cell:
     rows, commit = history.rows_of(key), history.written.get(key)
     stored = commit is not None or rows is not None
-    if gap is not None:
-        return Cell(key, _of_gap(gap, stored=stored), rows, gap.reason)
     if trouble is not None:
-        return Cell(key, _of_trouble(trouble, stored=stored), rows, f"{trouble.kind}: {trouble.reason}".strip(": "))
+        words = trouble.reason if is_state(trouble.kind) else f"{trouble.kind}: {trouble.reason}".strip(": ")
+        return Cell(key, _of_trouble(trouble, stored=stored), rows, words)
     if not stored:
         return Cell(key, "empty", None, "nothing was written")
     if rows == 0:
@@ -57,13 +61,7 @@ def _cell(key: str, history: History, gap: Gap | None, trouble: Trouble | None) 
     return Cell(key, "ok", rows)
 
 
-def _of_gap(gap: Gap, *, stored: bool) -> State:
-    if gap.state == "refused":
-        return "refused"
-    return "late" if stored else "missing"
-
-
 def _of_trouble(trouble: Trouble, *, stored: bool) -> State:
     if trouble.kind == "refused":
         return "refused"
-    return ("late" if trouble.kind in ("late", "lagging", "stale") else "partial") if stored else "missing"
+    return ("late" if trouble.kind in LATE | _STATES else "partial") if stored else "missing"

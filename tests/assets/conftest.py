@@ -13,10 +13,13 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
-from dedp_assets.instance import Ended, Platform
+from dedp_assets.local.instance import Ended, Platform
 from dedp_assets.patterns.delta import Commit, Ledger
+from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import settings
 from dedp_assets.sources import visits
+from dedp_assets.status_page.making import Maker
+from dedp_assets.status_page.strips import is_state
 
 MONDAY = date(2026, 1, 5)
 BOTH_OF_GOLD = "gold/daily_page_views, gold/daily_visitors"
@@ -118,6 +121,12 @@ class World:
         record = self.platform.instance.fetch_materializations(wanted, limit=1).records[0]
         assert record.asset_materialization is not None
         return {name: value.value for name, value in record.asset_materialization.metadata.items()}
+
+    def waiting(self, table: str) -> dict[tuple[str, str], str]:
+        """Reason by partition and state, of the partitions of a table that are not current, as `dedp status` has it."""
+        page = Maker(self.settings, thorough=True).page(Clock().now())
+        found = [each for each in page.troubles if each.table == table and is_state(each.kind)]
+        return {(each.partition, each.kind): each.reason for each in found}
 
     def contradicted(self) -> dict[str, str]:
         """Differences between the declared and the observed column lineage, by table; without tables of arrays."""

@@ -11,9 +11,6 @@ from datetime import datetime
 import pytest
 
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.spark import SparkEngine
-from dedp_assets.status import needs
 from tests.assets.conftest import day, visits_of, world_in
 
 SOUND = [json.loads(line) for line in visits_of(0, count=300)]
@@ -232,14 +229,6 @@ def test_a_delivery_that_must_not_be_read_refuses_the_run_in_one_sentence(world,
     assert not world.ledger("bronze/visits").exists() or not world.rows("bronze/visits")
 
 
-def told(world):
-    """What status says needs somebody in bronze/visits: state and reason by partition or file."""
-    settings = world.settings
-    lake = Lake(root=str(settings.lakehouse), engine=SparkEngine())
-    found = [need for need in needs(settings, lake, lake.names()) if need.table == "bronze/visits"]
-    return {(need.partition, need.state): need.reason for need in found}
-
-
 def test_every_file_of_a_day_is_read_or_the_day_is_refused_by_its_name(world):
     """A file that engines skip holds the day, whoever asks for it; under a format that is read, all lines are there."""
     lines = [line.encode() + b"\n" for line in visits_of(0, count=40)]
@@ -247,22 +236,22 @@ def test_every_file_of_a_day_is_read_or_the_day_is_refused_by_its_name(world):
     (world.landing / "visits" / "c.jsonl").write_bytes(lines[0])
     assert world.react() == []
     assert "b.jsonl.lz4 is a .lz4 file by its name" in world.run("daily_visits", TODAY).failure
-    said = told(world)
-    assert "b.jsonl.lz4 is a .lz4 file by its name" in said[TODAY, "waiting"]
-    assert "b.jsonl.lz4 is a .lz4 file by its name" in said[TODAY, "refused"]
-    assert "c.jsonl lies in no partition's folder" in said["c.jsonl", "waiting"]
+    said = world.waiting("bronze/visits")
+    assert "b.jsonl.lz4 is a .lz4 file by its name" in said[TODAY, "unusable"]
+    assert (TODAY, "refused") not in said, "one cause is one trouble"
+    assert "c.jsonl lies in no partition's folder" in said["c.jsonl", "unusable"]
     assert not world.ledger("bronze/visits").exists()
     (world.landing / "visits" / "c.jsonl").unlink()
     (world.landing / "visits" / TODAY / "b.jsonl.lz4").unlink()
     deliver(world, {"b.jsonl.gz": gzip.compress(b"".join(lines[10:]))})
     assert world.react()
     assert len(world.rows("bronze/visits")) == len({*world.ids("silver/visits")}) == 40
-    assert told(world) == {}
+    assert world.waiting("bronze/visits") == {}
     grown = world.landing / "visits" / TODAY / "a.jsonl"
     with grown.open("ab") as file:
         file.write(b"{}\n")
     os.utime(grown, (0, 0))  # long ago, so that nobody waits for it to settle
-    assert "is complete and not loaded as it is now" in told(world)[TODAY, "behind"]
+    assert "is complete and not loaded as it is now" in world.waiting("bronze/visits")[TODAY, "behind"]
 
 
 def test_a_day_declared_empty_by_its_manifest_is_loaded_as_empty(world):

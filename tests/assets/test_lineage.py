@@ -10,7 +10,8 @@ import pytest
 from dedp_assets import defs
 from dedp_assets.graph.checks.lineage import declared_lineage
 from dedp_assets.graph.declare import declared, declared_jobs
-from dedp_assets.patterns.connectors.lineage_outbox import LineageOutbox
+from dedp_assets.mail.lineage_outbox import LineageOutbox
+from dedp_assets.patterns.delta import LocalStore
 from dedp_assets.patterns.observability.dataset_tracker import compare_lineage
 from tests.assets.conftest import day
 from tests.openlineage import faults_of
@@ -38,7 +39,7 @@ def test_every_attempt_has_one_start_and_one_end(events):
 def test_runs_do_what_their_tables_declare(week, events):
     """Nothing undeclared is read or written, and nobody is blind."""
     graph = declared_lineage(declared(defs), declared_jobs(defs))
-    runs = list(LineageOutbox(week.settings.home / "lineage").runs())
+    runs = list(LineageOutbox(LocalStore(str(week.settings.home / "lineage"))).runs())
     found = compare_lineage(graph, runs)
     # Days come by files here: the topic is the other way in.
     assert found.note == "never observed: bronze_visits reads source:kafka/visits"

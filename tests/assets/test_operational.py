@@ -8,10 +8,10 @@ from datetime import datetime, timedelta, timezone
 import dagster as dg
 import pytest
 
+from dedp_assets.commands.verify import verify
 from dedp_assets.defs.bronze import users
 from dedp_assets.resources import postgres
 from dedp_assets.sources import operational
-from dedp_assets.verifying import verify
 
 START = datetime(2026, 1, 5, 23, 59, 57, tzinfo=timezone.utc)
 COLUMNS = ("user_id", "login", "email", "biography", "credit", "active", "registered_at", "changed_at")

@@ -19,7 +19,6 @@ from dedp_assets.resources.alerting import outbox_of
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
-from dedp_assets.status import needs
 from tests.assets.conftest import day, page_views, world_in
 from tests.helpers import a_run
 
@@ -109,9 +108,7 @@ def test_each_published_hour_has_the_profile_of_its_rows_in_the_commit(partial):
 
 def test_the_aligned_day_waits_and_status_says_for_which_hours(partial):
     """Nothing of it is written."""
-    lake = Lake(root=str(partial.settings.lakehouse), engine=SparkEngine())
-    found = [need for need in needs(partial.settings, lake, lake.names(), partial.platform) if need.table == REPORT]
-    ((state, key, reason),) = [(need.state, need.partition, need.reason) for need in found]
+    (((key, state), reason),) = partial.waiting(REPORT).items()
     assert (state, key) == ("waiting", day(0))
     assert "waits for 4 of 24" in reason
     assert all(hours(0)[hour] in reason for hour in REFUSED)
@@ -244,6 +241,6 @@ def test_0_of_24_hours_write_nothing_and_raise_one_alert(tmp_path):
         observed = instance.fetch_observations(dg.AssetKey(SO_FAR.split("/")), limit=1).records
         assert "without 24 of 24" in observed[0].asset_observation.metadata["not computed"].value
         assert list(world.platform.react()) == []
-        alerts = [each.alert for each in outbox_of(world.settings).open_episodes() if each.alert.name == NO_BRANCH]
+        alerts = [each.alert for each in outbox_of(world.settings).open_episodes() if each.alert.kind == NO_BRANCH]
         assert [(alert.table, alert.partition) for alert in alerts] == [(SO_FAR, day(0))]
         assert "without 24 of 24" in alerts[0].reason

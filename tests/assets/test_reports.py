@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 
 from dedp_assets.defs.platform import report_triggers
-from dedp_assets.instance import Platform
+from dedp_assets.local.instance import Platform
 from dedp_assets.reporting.definitions import defs
 from tests.assets.conftest import World, day, visits_of, world_in
 from tests.helpers import a_record, write_log

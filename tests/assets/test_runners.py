@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from dedp_assets.graph.run.batches import NOT_COMPUTED
-from dedp_assets.instance import prepare_home
+from dedp_assets.local.instance import prepare_home
 from dedp_assets.resources.environments import CHECKOUT, child_environment, settings
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine

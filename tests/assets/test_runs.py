@@ -9,6 +9,7 @@ from dedp_assets.graph.run.batches import Inputs, Work
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.graph.run.run_tags import FORCE, REQUEST, refusals
 from dedp_assets.graph.run.runner import run
+from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import AuditFailed, Conflict, ContractError, NotReady
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -337,7 +338,7 @@ def waits(done):
 @pytest.mark.parametrize("error", [TimeoutError("no answer"), ConnectionResetError("gone"), Conflict("was first")])
 def test_what_may_pass_is_tried_again_after_longer_and_longer_pauses(pipeline, monkeypatch, error):
     """Twice; then it succeeds, or fails for good, and the days beside it are reported in either case."""
-    monkeypatch.setattr(failures, "_FIRST_WAIT_SECONDS", 0.001)
+    monkeypatch.setattr(failures, "_STEP", Backoff(attempts=3, first_seconds=0.001, jitter=0))
     pipeline.build_fails["silver/x", SECOND] = [error, error]
     done = pipeline.run(tags=RANGE)
     assert (done.success, waits(done)) == (True, [0.001, 0.002])

@@ -7,19 +7,16 @@ import json
 import pytest
 
 from dedp_assets.defs.platform import alerts, partner_delivery
-from dedp_assets.local.registry.app import serve
-from dedp_assets.local.registry.store import FileStore
 from dedp_assets.patterns.connectors import http, topic_sink
-from dedp_assets.patterns.connectors.schema_registry import SchemaRegistry, latest_schema, register_schema
+from dedp_assets.patterns.connectors.schema_registry import latest_schema
 from dedp_assets.patterns.connectors.sinks import Outgoing
-from dedp_assets.patterns.core.errors import ContractError, NotReady
-from dedp_assets.patterns.quality.schema_compatibility_enforcer import judge_schema
+from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.resources.environments import settings
 from dedp_assets.resources.kafka import Kafka
 from dedp_assets.resources.registry import lacking
 from dedp_assets.resources.services import Services
 from tests.connectors.test_sinks import Producer
-from tests.fixtures import answering
+from tests.registry import schemas_in_memory
 
 VISIT = {"visit_id": "e1", "event_time": "2026-01-05T09:00:00.000001Z", "page": "/a", "status": 503}
 BROKEN = {
@@ -59,11 +56,11 @@ def produced(monkeypatch):
 
 
 @pytest.fixture
-def registry(tmp_path, monkeypatch):
+def registry(monkeypatch):
     """A registry that the settings name."""
-    with answering(serve(FileStore(tmp_path), judge_schema), lifespan="off") as url:
-        monkeypatch.setenv("DEDP_REGISTRY", url)
-        yield SchemaRegistry(url)
+    with schemas_in_memory() as made:
+        monkeypatch.setenv("DEDP_REGISTRY", made.url)
+        yield made
 
 
 def alerts_by(kafka):
@@ -109,16 +106,6 @@ def test_alerts_of_a_topic_name_their_schema_where_a_registry_is_configured(regi
     assert "does not answer" in lacking(settings())
     monkeypatch.setenv("DEDP_REGISTRY", registry.url)
     assert lacking(settings()) == ""
-
-
-def test_alerts_whose_contract_breaks_readers_are_not_sent(registry, produced):
-    """The topic's readers know another type: the delivery ends with subject, mode and field, before a record."""
-    known = json.loads(json.dumps(alerts.CONTRACTS[alerts.DESTINATION].schema))
-    known["properties"]["status"] = {"type": "string"}
-    register_schema(registry, "alerts-value", json.dumps(known), dialect="JSON")
-    with pytest.raises(ContractError, match=r"subject alerts-value .* BACKWARD: .*version 1: status: "):
-        alerts_by("broker:1").send(alerts.DESTINATION, [record(VISIT)])
-    assert produced == []
 
 
 def test_without_a_registry_alerts_go_as_they_are(monkeypatch, tmp_path):

@@ -13,21 +13,18 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY, refusal
-from dedp_assets.local.registry.app import serve
-from dedp_assets.local.registry.store import FileStore
 from dedp_assets.patterns.connectors.framed_values import UNREAD
-from dedp_assets.patterns.connectors.schema_registry import SchemaRegistry, framed, register_schema
-from dedp_assets.patterns.delta import staged_table
+from dedp_assets.patterns.connectors.schema_registry import framed, register_schema
+from dedp_assets.patterns.delta import staged_writes
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
-from dedp_assets.patterns.quality.schema_compatibility_enforcer import judge_schema
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.kafka import client
 from dedp_assets.sources.visits import BROKEN, visits_of
 from dedp_assets.sources.visits_topic import publish
 from tests.assets.conftest import SILVER_AND_GOLD, world_in
 from tests.faults.test_kill import killed_at
-from tests.fixtures import answering
 from tests.helpers import within_one_day
+from tests.registry import schemas_in_memory
 
 pytestmark = pytest.mark.budget(120, "streams in processes of their own, one of which is killed")
 
@@ -79,11 +76,11 @@ def delete_before(kafka, offsets):
 
 
 @pytest.fixture
-def registry(tmp_path, monkeypatch):
+def registry(monkeypatch):
     """A registry with a schema of JSON, which the settings name."""
-    with answering(serve(FileStore(tmp_path / "schemas"), judge_schema), lifespan="off") as url:
-        monkeypatch.setenv("DEDP_REGISTRY", url)
-        yield register_schema(SchemaRegistry(url), "visits-value", "{}", dialect="JSON")
+    with schemas_in_memory() as made:
+        monkeypatch.setenv("DEDP_REGISTRY", made.url)
+        yield register_schema(made, "visits-value", "{}", dialect="JSON")
 
 
 def test_published_visits_reach_gold(world, kafka, registry):
@@ -290,7 +287,7 @@ def test_another_stream_in_between_is_a_retry_and_not_a_second_copy(world, kafka
     world.platform.instance.event_log_storage.set_concurrency_slots("bronze_visits", 2)
     first, second = visits(5), visits(5, seed=2)
     publish(kafka, first)
-    stage_rows, others = staged_table.stage_rows, []
+    stage_rows, others = staged_writes.stage_rows, []
 
     def staged_late(*rows, **options):
         staged = stage_rows(*rows, **options)
@@ -300,7 +297,7 @@ def test_another_stream_in_between_is_a_retry_and_not_a_second_copy(world, kafka
             others.append(world.run("stream_visits").failure)
         return staged
 
-    monkeypatch.setattr(staged_table, "stage_rows", staged_late)
+    monkeypatch.setattr(staged_writes, "stage_rows", staged_late)
     assert world.run("stream_visits").failure == ""
     assert others == ["begins", ""]
     assert raw(world) == Counter([*first, *second])

@@ -15,11 +15,11 @@ from deltalake import DeltaTable
 from rich.console import Console
 
 import dedp_assets
-from dedp_assets import migrating
 from dedp_assets.cli import main
+from dedp_assets.commands import _migration as migrating
+from dedp_assets.commands._migration import deploy, land
 from dedp_assets.defs.silver.visits import EDITION
 from dedp_assets.graph.declare.editions import Edition, edition_at
-from dedp_assets.migrating import deploy, land
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.delta import Ledger
 from dedp_assets.patterns.quality._phases import PHASES
@@ -93,11 +93,11 @@ def test_the_phase_is_that_of_the_log_and_of_no_other_migration(tmp_path):
 def test_the_command_deploys_until_the_last_phase_and_goes_on_where_it_ended(tmp_path, monkeypatch, capsys):
     """A home without visits, a platform that runs, and a refused phase end it; a further call takes the phases left."""
     monkeypatch.setenv("DEDP_HOME", str(tmp_path))
-    assert main(["demo", "--migrate"]) == 1
+    assert main(["demo", "--migrate"]) == 2
     assert "a migration needs rows" in capsys.readouterr().err
     with monkeypatch.context() as patch:
         patch.setattr(migrating, "running", lambda _: "process 7")
-        assert main(["demo", "--migrate"]) == 1
+        assert main(["demo", "--migrate"]) == 2
         assert "a platform runs here (process 7)" in capsys.readouterr().err
     visits, codes, deployed = tmp_path / "lakehouse/silver/visits", [0, 1, 0, 0, 0], []
     write_log(visits, {"bytes": "long"}, [], [])

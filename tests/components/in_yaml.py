@@ -12,8 +12,9 @@ from typing import Any
 import yaml
 
 from dedp_assets.components import acting
-from dedp_assets.components.chaining import Known, steps_of
+from dedp_assets.components.chaining import steps_of
 from dedp_assets.components.documents import documents
+from dedp_assets.components.known import Known
 from dedp_assets.components.model import Choice, PythonName, models_in
 from dedp_assets.components.operations import Operation
 from dedp_assets.components.steps import Chain

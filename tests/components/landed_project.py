@@ -18,14 +18,16 @@ from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
 from dedp_assets.resources.spark import SparkEngine
 
+IDLE = ("waiting", "unusable")
+
 
 class Project:
     """Files with declarations, what lands, and the runs that follow."""
 
-    def __init__(self, root: Path, files: Mapping[str, str]) -> None:
+    def __init__(self, root: Path, files: Mapping[str, str], *, lake: str = "lake") -> None:
         self.root = root
         self.write(files)
-        self.lake = Lake(root=str(root / "lake"), engine=SparkEngine())
+        self.lake = Lake(root=str(root / lake), engine=SparkEngine())
         self.zone = Landing(root=str(root / "landing"))
 
     def write(self, files: Mapping[str, str]) -> None:
@@ -54,12 +56,12 @@ class Project:
 
     def wants(self) -> list[Any]:
         """What a new look of the reconciler asks for."""
-        return [w for w in self._overview().poll(self.lake, self.zone, Clock().now()) if w.state != "waiting"]
+        return [w for w in self._overview().poll(self.lake, self.zone, Clock().now()) if w.state not in IDLE]
 
     def held(self) -> dict[str, str]:
         """What a look of the reconciler waits for, with the reason."""
         found = self._overview().poll(self.lake, self.zone, Clock().now())
-        return {w.key: w.reason for w in found if w.state == "waiting"}
+        return {w.key: w.reason for w in found if w.state in IDLE}
 
     def _overview(self) -> Overview:
         return Overview(list(self.tables.values()))
@@ -96,7 +98,7 @@ class Project:
 
     def rows(self, name: str, *columns: str) -> list[Any]:
         """Rows of a table by an independent reader, or some columns of them as tuples, sorted."""
-        found = DeltaTable(str(self.root / "lake" / name)).to_pyarrow_table().to_pylist()
+        found = DeltaTable(f"{self.lake.root}/{name}").to_pyarrow_table().to_pylist()
         return sorted((tuple(row[c] for c in columns) for row in found), key=repr) if columns else found
 
 

@@ -218,6 +218,20 @@ WORDS = [
     ("- sql: SELECT", "- python: dedp_assets.partitions:static\n    - sql: SELECT", "takes keys, which is no name"),
     ("- sql: SELECT", "- idempotency.data_overwrite: {}\n    - sql: SELECT", "writes, and must be the last step"),
     ("    key: [event_date, page]\n", "    executed_by: event_date\n", "executed_by must not be a partition column"),
+    ("date, page, count", "date, page, cuont", "sql calls an unknown function cuont: did you mean count?"),
+    ("FROM {rows} GROUP", "FRM {rows} GROUP", "sql is no SQL after"),
+    ("FROM {rows} GROUP", "FROM rows GROUP", "sql must name rows in braces, {rows}, not rows"),
+    ("{rows} GROUP", "{visits} v GROUP BY v.pge --", "sql names an unknown column pge: did you mean page?"),
+    ("a page: page IS", "a page: pge IS", "conditions has a page names an unknown column pge: did you mean page?"),
+    ("a page: page IS NOT NULL", "a page: page IS NOT", "conditions has a page is no SQL after 'page IS'"),
+    ("views > 0", "vews > 0", "check views_are_there names an unknown column vews: did you mean views?"),
+    ("views > 0", "views", "check views_are_there must be true or false of a row, not views, a BIGINT"),
+    ("views > 0", "max(views) > 0", "check views_are_there must be true or false of one row, not with MAX(views)"),
+    ("where: page IS NULL", "where: page IS", "where is no SQL after 'page IS'"),
+    ("coalesce(sum(views), 0)", "coalesce(sm(views), 0)", "sql calls an unknown function sm"),
+    ("coalesce(sum(views), 0)", "coalesce(views, 0)", "sql must be an aggregate of rows, such as sum(views)"),
+    ("coalesce(sum(views), 0)", "count(DISTINCT page)", "sql must have no DISTINCT, as it is observed"),
+    ("replica: pseudonym", "replica: upper(pge)", "replica names an unknown column pge: did you mean page?"),
 ]  # fmt: skip
 
 
@@ -234,6 +248,7 @@ def test_a_wrong_word_is_one_fault_at_its_line(right, wrong, message):
     assert first - 1 <= fault.line <= first + 1 + max(right.count("\n"), wrong.count("\n")), fault
 
 
+WRITE = GOOD[GOOD.index("    - quality.audit_w") :]
 RULES = [
     ("{users_are_there_once", "{users_are_there", "gates.checks must have users_are_there_once",
      "steps.3.value.static_joiner.judge_reference.name"),
@@ -246,6 +261,15 @@ RULES = [
      "table.event_time"),
     ("    - tally: {identity: [visit_id], keep: valid}\n      from: parts\n", "", "takes rows, not a split", "steps.3"),
     (GOOD[GOOD.index("    - quality.audit_w") :], "", "the last step must write the table", "steps.6"),
+    (WRITE, "    - idempotency.merger: {keys: [page]}\n", "partitions must be left out of the runs, as idempotency",
+     "runs.partitions"),
+    (WRITE, "    - idempotency.stateful_merger: {keys: [page]}\n", "executed_by must name the executions", ""),
+    (WRITE, "    - idempotency.merger: {keys: [page], deleted: page}\n", "keys, order and deletion flag are different",
+     "steps.7.idempotency.merger"),
+    (WRITE, "    - modeling.versioned_dimension: {stream: {keys: [page], event_time: event_date}}\n",
+     "gold/page_counts needs keys that it declares as required, not ['page']", "steps.7.modeling.versioned_dimension"),
+    (WRITE, "    - modeling.current_dimension: {stream: {keys: [views], event_time: event_date}}\n",
+     "gold/page_counts has no columns is_deleted BOOLEAN, last_change", "steps.7.modeling.current_dimension"),
 ]  # fmt: skip
 
 
@@ -254,7 +278,7 @@ def test_a_broken_rule_is_one_fault_at_what_it_is_about(right, wrong, message, p
     """A rule over several parts of a declaration has no single word at fault."""
     (fault,) = faults_in(GOOD.replace(right, wrong, 1))
     assert message in fault.message
-    assert fault.path == f"attributes.{path}"
+    assert fault.path == f"attributes.{path}".rstrip(".")
 
 
 def test_every_mistake_of_a_file_is_found_at_once():

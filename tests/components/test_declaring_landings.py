@@ -13,10 +13,12 @@ from hypothesis import HealthCheck, given, settings
 
 from dedp_assets.cli import main
 from dedp_assets.components.checking import checked, files_below
+from dedp_assets.components.landed_columns import LandedColumn
 from dedp_assets.components.landing import LandingComponent
 from dedp_assets.components.landings import Landing
 from dedp_assets.graph.declare import OnDelivery
 from dedp_assets.patterns.connectors.formats import Csv
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.resources.environments import CHECKOUT
 from tests.components.declarations import faults_in
 from tests.components.test_checking import edited_texts, edited_values, require_faults_or_a_table
@@ -123,11 +125,12 @@ def test_a_missing_required_option_is_one_fault(name):
     assert fault.path == f"attributes.{name}"
 
 
+WHEN = "format: M/d/yyyy H:mm"
 WORDS = [
     ("keys: [trip_id]", "keys: [trip_ids]", "unknown column trip_ids: did you mean trip_id?"),
     ("order_by: [fare]", "order_by: [fares]", "unknown column fares: did you mean fare?"),
     ("event_time: picked_up", "event_time: pickd_up", "unknown column pickd_up: did you mean picked_up?"),
-    ("event_time: picked_up", "event_time: trip_id", "event_time must be a column of type TIMESTAMP, not trip_id"),
+    ("event_time: picked_up", "event_time: trip_id", "must be a column of type TIMESTAMP or DATE, not trip_id"),
     ("type: DOUBLE", "type: DOUBEL", "type must be an SQL type, not 'DOUBEL': did you mean DOUBLE?"),
     ("type: DOUBLE", "type: TEXT", "type must be an SQL type, not 'TEXT'"),
     ("    places: {type", "    raw: {type", "raw must have another name, with called: raw, as the tables"),
@@ -154,6 +157,21 @@ WORDS = [
     ("folder: trips", "folder: '{partition}/trips'", "folder must have {partition} in the last name, and partitions"),
     ("owner: team:web", "owner: the web team", "the web team"),
     ("name: trips_are_many", "name: dead_letters_are_few", ""),
+    ("fare >= 0}", "fares >= 0}", "rule fare is negative names an unknown column fares: did you mean fare?"),
+    ("fare >= 0}", "fare >=}", "rule fare is negative is no SQL after 'fare >='"),
+    ("fare >= 0}", "fare}", "rule fare is negative must be true or false of a row, not fare, a DOUBLE"),
+    ("fare >= 0}", "fare + 1}", "rule fare is negative must be true or false of a row"),
+    ("fare >= 0}", "'`fare text` IS NULL'}", ""),
+    ("type: TIMESTAMP, called: Pickup Time, format: M/d/yyyy H:mm", "type: DATE", ""),
+    ("type: TIMESTAMP, called: Pickup Time, format: M/d/yyyy H:mm", "type: STRING",
+     "must be a column of type TIMESTAMP or DATE, not picked_up, a STRING: declare type: TIMESTAMP, with the format"),
+    ("type: TIMESTAMP, called: Pickup Time, format: M/d/yyyy H:mm", "type: TIMESTAMP_NTZ",
+     "must be a column of type TIMESTAMP or DATE, not picked_up, a TIMESTAMP_NTZ: declare type: TIMESTAMP"),
+    *[(WHEN, f'format: "{pattern}"', f"format must be a date pattern of Spark's, not {pattern!r}: ") for pattern in (
+        "dd/mm/yyyy", "MM/dd", "YYYY", "YYYY-MM-dd", "DD/MM/YYYY", "yyyy-MM-ddTHH:mm:ss", "%Y-%m-%d", "iso8601",
+        "ISO-8601", "epoch_micros", "unix", "yyyy-mm-dd HH:MM:ss", "yyyy-MM-dd hh:mm", "yyyy", "dd/MM[/yyyy]", "MMM dd",
+        "yyyyMMd",
+    )],
 ]  # fmt: skip
 
 
@@ -167,6 +185,27 @@ def test_a_wrong_name_or_value_is_one_fault(right, wrong, said):
         return
     (fault,) = found
     assert said in fault.message, fault
+
+
+def test_each_wrong_format_is_a_fault_of_its_own():
+    """At its line, beside the faults of rules; and the hours of a landing take a time, not a day."""
+    wrong = GOOD.replace(WHEN, "format: MM/dd").replace("fare >= 0", "far >")
+    wrong = wrong.replace("type: DOUBLE", "type: DATE, format: YYYY")
+    assert [fault.path for fault in sorted(faults_in(wrong))] == [
+        "attributes.columns.picked_up.format",
+        "attributes.columns.fare.format",
+        "attributes.rules.fare is negative",
+    ]
+    by_hour = GOOD.replace("type: TIMESTAMP, called: Pickup Time, format: M/d/yyyy H:mm", "type: DATE")
+    (fault,) = faults_in(by_hour.replace("daily: {start: 2026-01-05}", "hourly: {start: 2026-01-05}"))
+    assert "event_time must be a column of type TIMESTAMP, not picked_up, a DATE" in fault.message
+
+
+@pytest.mark.parametrize("pattern", ["dd/mm/yyyy", "epoch_micros", "%Y-%m-%d"])
+def test_a_column_in_python_is_judged_as_in_a_file(pattern):
+    """By the same sentence, when it is made."""
+    with pytest.raises(ConfigError, match=f"format must be a date pattern of Spark's, not '{pattern}'"):
+        LandedColumn("DATE", format=pattern)
 
 
 @given(edited_texts(GOOD.strip("\n").split("\n")))

@@ -37,7 +37,7 @@ attributes:
   steps:
     - flow.unaligned_fan_in.judge_branches: {name: every_branch_is_there}
       as: judged
-    - sql: SELECT DATE '{event_date}' AS event_date, page, sum(views) AS views FROM {rows} GROUP BY page
+    - sql: SELECT DATE {event_date} AS event_date, page, sum(views) AS views FROM {rows} GROUP BY page
     - flow.unaligned_fan_in.label_partial: {judged: judged}
     - quality.audit_write_audit_publish: {allow_empty: true}
 """

@@ -40,7 +40,9 @@ attributes:
   about: {owner: "team:web", used_by: editors}
   code_version: "1"
   steps:
-    - sql: SELECT event_date, CAST(NULL AS STRING) AS page, 1L AS views, false AS is_approximate FROM {rows}
+    - sql: >-
+        SELECT DATE {event_date} AS event_date, CAST(NULL AS STRING) AS page, 1L AS views, false AS is_approximate
+        FROM {rows}
     - idempotency.data_overwrite: {}
 """
 OF_READER = {

@@ -14,7 +14,7 @@ import pytest
 from dedp_assets.cli import main
 from dedp_assets.components.checking import checked, files_below
 from dedp_assets.components.inferring import columns_of
-from dedp_assets.patterns.connectors.formats import Csv, JsonLines, Parquet
+from dedp_assets.patterns.connectors.formats import Csv, Json, JsonLines, Parquet
 from dedp_assets.patterns.core.errors import ContractError
 
 LANDING = """
@@ -65,8 +65,8 @@ def test_the_command_writes_a_file_that_the_declaration_takes(home, capsys):
     lines = [line.strip() for line in text.splitlines()]
     assert "id: {type: BIGINT}" in lines
     assert 'order_time: {type: TIMESTAMP, called: "Order Time", format: "M/d/yyyy H:mm"}' in lines
-    assert '"no": {type: STRING}' in lines
-    assert "raw_in_file: {type: STRING, called: raw, may_lack: true}" in lines
+    assert '"no": {type: STRING}  # text: no number, date or time' in lines
+    assert "raw_in_file: {type: STRING, called: raw, may_lack: true}  # text: no number, date or time" in lines
     land(home, "2026-01-07", "c.csv", "id;Order Time;no\nx;1/25/2026 9:05;x\n")
     assert main(["infer", folder]) == 1
     assert "the columns are written down: --again replaces them" in capsys.readouterr().err
@@ -116,7 +116,7 @@ def test_types_of_csv_are_conservative(tmp_path):
     assert found["american"][1] == "M/d/yyyy"
     assert found["german"][1] == "d.M.yyyy"
     assert found["short"][1] == "yyyy-MM-dd HH:mm"
-    assert found["zip"][3] == "leading zeros, or a sign"
+    assert found["zip"][3] == "text: leading zeros, or a sign"
     assert found["nothing"][3] == "no value"
 
 
@@ -129,6 +129,114 @@ def test_a_few_values_of_another_type_are_named(tmp_path):
     lines += ["many"]
     assert columns(tmp_path / "a.csv", "\n".join(lines), Csv())["fare"][0] == "STRING"
     assert columns(tmp_path / "a.csv", "\n".join(lines), Csv(nulls=("many", "n/a")))["fare"][0] == "DOUBLE"
+
+
+WHY = {
+    ("10115", "01067"): "text: leading zeros, or a sign",
+    ("+49", "1"): "text: leading zeros, or a sign",
+    ("2,6", "3", "-0,5"): "text: numbers with a decimal comma: state decimal: ',' in the format",
+    ("1,234", "12", "5,678.90"): "text: numbers with signs between thousands",
+    ("1.234,5", "2,6"): "text: numbers with points between thousands",
+    ("9" * 20, "1"): "text: whole numbers of more than 64 bits",
+    ("3/4/2026", "5/6/2026"): "text: M/d/yyyy or d/M/yyyy? '3/4/2026' may be both",
+    ("1", "2", "3", "n/a"): "text: 1 of 4 values are no DOUBLE: 'n/a'",
+    ("2026-01-05", "2026-01-06", "soon"): "text: 1 of 3 values are no DATE: 'soon'",
+    ("2001/01/01 06:55", "2001/01/02 06:55", "x"): "text: 1 of 3 values are not as yyyy/MM/dd HH:mm: 'x'",
+    ("Main Street", "May"): "text: no number, date or time",
+    ("5-Jan-99", "6-Jan-99"): "text: no number, date or time",
+    ("", ""): "no value",
+}
+
+
+@pytest.mark.parametrize("values", WHY, ids=WHY.values())
+def test_a_column_of_text_says_why(tmp_path, values):
+    """In the file that is written, where somebody may state another type, or an option of the format."""
+    text = "a;b\n" + "\n".join(f"{value};1" for value in values)
+    assert columns(tmp_path / "a.csv", text, Csv(delimiter=";"))["a"] == ("STRING", "", False, WHY[values])
+
+
+TYPED = {
+    (".097", "-.25", "5.", "5"): ("DOUBLE", ""),
+    ("1e3", "2.5E-2"): ("DOUBLE", ""),
+    ("2001/01/01 06:55", "2001/12/31 16:05"): ("TIMESTAMP", "yyyy/MM/dd HH:mm"),
+    ("Jan 1 2000", "Feb 12 2001"): ("DATE", "MMM d yyyy"),
+    ("5. January 2026", "6. May 2026"): ("DATE", "d. MMMM yyyy"),
+    ("25.01.2026 10:00:03",): ("TIMESTAMP", "d.M.yyyy HH:mm:ss"),
+    ("1/25/2026 9:05 PM",): ("TIMESTAMP", "M/d/yyyy h:mm a"),
+}
+
+
+@pytest.mark.parametrize("values", TYPED, ids=[each[0] for each in TYPED])
+def test_dates_and_numbers_of_many_spellings_have_a_type(tmp_path, values):
+    """As databases, spreadsheets and people write them."""
+    text = "a;b\n" + "\n".join(f"{value};1" for value in values)
+    kind, pattern, _, remark = columns(tmp_path / "a.csv", text, Csv(delimiter=";"))["a"]
+    assert (kind, pattern, remark) == (*TYPED[values], "")
+
+
+def test_numbers_that_may_be_times_are_told(tmp_path):
+    """They stay numbers, until somebody states a format."""
+    text = "day;at;id\n20260105;1767600000;1\n20261231;1767600001;20260105\n"
+    found = columns(tmp_path / "a.csv", text, Csv(delimiter=";"))
+    assert found["day"] == ("BIGINT", "", False, "may be days, with type: DATE, format: yyyyMMdd")
+    assert found["at"] == ("BIGINT", "", False, "may be times, with type: TIMESTAMP, format: epoch_seconds")
+    assert found["id"] == ("BIGINT", "", False, "")
+
+
+def test_numbers_with_a_decimal_comma_are_numbers_where_it_is_stated(tmp_path):
+    """And a point is none there; dates keep theirs."""
+    text = "a;b;c\n2,6;1.234;5.1.2026\n,5;2;25.1.2026\n"
+    found = columns(tmp_path / "a.csv", text, Csv(delimiter=";", decimal=","))
+    assert [found[name][:2] for name in "abc"] == [("DOUBLE", ""), ("STRING", ""), ("DATE", "d.M.yyyy")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "made", "said"),
+    [
+        (
+            "a.jsonl",
+            '[\n{"a": 1},\n{"a": 2}\n]\n',
+            JsonLines(),
+            "a.jsonl may be one JSON array: state format",
+        ),
+        ("a.jsonl", '[{"a": 1}, {"a": 2}]', JsonLines(), "1 of 1 records are no JSON objects, like '[{"),
+        ("a.jsonl", '{\n"a": 1\n}', JsonLines(), "a.jsonl may be one JSON object: state format: {json: {records"),
+        ("a.jsonl", "a,b\n1,2\n", JsonLines(), "2 of 2 records are no JSON objects, like 'a,b' in a.jsonl"),
+        ("a.csv", "a;b;c\n1;2;3\n", Csv(), "a.csv has one column, with ';' in it: state delimiter: ';'"),
+        ("a.csv", "a\tb\n1\t2\n", Csv(), r"state delimiter: '\t'"),
+        ("a.csv", "Report\n\na,b\n1,2\n3,4\n", Csv(), "most have 2 values, and the header 1: state skip_first"),
+        ("a.csv", "a,b\n1\n2\n3,4\n", Csv(), "2 of 3 records are no rows of the header's columns, like '1' in a.csv"),
+        ("a.json", '{"a": 1}', Json(), "a.json has no array of records where it begins"),
+    ],
+)
+def test_records_that_are_mostly_malformed_are_refused(tmp_path, name, text, made, said):
+    """With one of them, and with the option that reads such a file."""
+    with pytest.raises(ContractError) as refusal:
+        columns(tmp_path / name, text, made)
+    assert said in str(refusal.value)
+
+
+def test_lines_around_the_records_and_excluded_files_are_not_looked_at(home, capsys):
+    """As a load leaves them out; bytes that are no text of the encoding are counted."""
+    land(home, "2026-01-05", "a.csv", "Report\n\nid;v\n1;x\n2;y\ntotal;3;4\n")
+    land(home, "2026-01-05", "README.md", "# read me\n\nall of it\n")
+    stated = LANDING.replace("{delimiter: ;}", "{delimiter: ;, skip_first: 2, skip_last: 1}")
+    defs = home / "defs" / "orders" / "defs.yaml"
+    defs.write_text(stated + '  exclude: ["*.md"]\n')
+    assert main(["infer", str(defs.parent)]) == 0
+    assert "2 columns, 1 of 1 files, 2 records" in capsys.readouterr().err
+    (home / "landing" / "orders" / "2026-01-05" / "a.csv").write_bytes("Report\n\nid;v\n1;é\nx".encode("cp1252"))
+    assert main(["infer", str(defs.parent), "--again"]) == 0
+    assert "1 records, 1 with bytes that are no text: state encoding" in capsys.readouterr().err
+
+
+def test_elements_of_an_array_are_records(tmp_path):
+    """With their types; an element that is no object is malformed."""
+    text = '{"data": [{"id": 1, "at": "2026-01-05T10:00:00Z"}, {"id": 2}, 7]}'
+    found = columns(tmp_path / "a.json", text, Json(records="data"))
+    assert {name: (kind, lacks) for name, (kind, _, lacks, _) in found.items()} == {
+        "id": ("BIGINT", False), "at": ("TIMESTAMP", True)
+    }  # fmt: skip
 
 
 def test_csv_without_a_header_has_numbered_columns(tmp_path):

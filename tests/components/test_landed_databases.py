@@ -11,9 +11,11 @@ from dedp_assets.components.checking import checked
 from dedp_assets.components.inferring import infer
 from dedp_assets.graph.declare import Every
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.delta import transaction_id
 from dedp_assets.resources.databases import Database
 from tests.components.declarations import faults_in
 from tests.components.landed_project import Project
+from tests.helpers import a_record, write_log
 
 pytestmark = pytest.mark.budget(40, "a PostgreSQL, and two lakes, of which one has six runs")
 SECRET = "sesame-4711"  # noqa: S105 - of no server
@@ -153,6 +155,22 @@ def test_windows_of_a_table_become_valid_records_and_dead_letters(spark, shop, d
     stored = [file.read_text() for file in (tmp_path / "lake").rglob("*.json")]
     assert stored
     assert not [text for text in stored if database.password in text]
+
+
+def test_windows_that_another_declaration_loaded_are_read_again(tmp_path, monkeypatch):
+    """The log says which declaration read a window."""
+    monkeypatch.setattr(Database, "lacks", lambda _: "")
+    project = Project(tmp_path, {"orders/defs.yaml": ORDERS})
+    code = project.tables["bronze/orders"].code_version
+    commits = [
+        {
+            "record": a_record("bronze/orders", {"landed_on": day}, code_version=code if day[-1] == "5" else "1"),
+            "txn": {transaction_id("bronze/orders", {"landed_on": day}, 0, "runs"): 1},
+        }
+        for day in ("2026-01-05", "2026-01-06", "2026-01-07")
+    ]
+    write_log(tmp_path / "lake/bronze/orders", {"landed_on": "date"}, ["landed_on"], commits)
+    assert due(project) == ["2026-01-06", "2026-01-07"]
 
 
 def test_a_table_without_partitions_is_loaded_as_a_whole(spark, shop, tmp_path):

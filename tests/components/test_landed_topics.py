@@ -12,17 +12,14 @@ import pytest
 
 from dedp_assets.components.inferring import infer
 from dedp_assets.graph.declare import sensors_of
-from dedp_assets.local.registry.app import serve
-from dedp_assets.local.registry.store import FileStore
 from dedp_assets.patterns.connectors.framed_values import UNREAD
-from dedp_assets.patterns.connectors.schema_registry import SchemaRegistry, framed, register_schema
-from dedp_assets.patterns.quality.schema_compatibility_enforcer import judge_schema
+from dedp_assets.patterns.connectors.schema_registry import framed, register_schema
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.kafka import Kafka
 from dedp_assets.sources.visits_topic import publish
 from tests.components.landed_project import Project
-from tests.fixtures import answering
 from tests.helpers import within_one_day
+from tests.registry import schemas_in_memory
 
 pytestmark = [pytest.mark.spark, pytest.mark.budget(40, "runs over the topic of a broker")]
 MIDNIGHT = datetime.combine(Clock().now().date(), time(), timezone.utc)
@@ -84,15 +81,14 @@ def orders(spark, broker, tmp_path_factory):
     """Two batches of a topic, each read by one run, and the runs that follow."""
     within_one_day(timedelta(minutes=3))
     topic = Kafka(bootstrap=broker.address, topic="orders-of-a-landing")
-    schemas = serve(FileStore(tmp_path_factory.mktemp("schemas")), judge_schema)
-    with pytest.MonkeyPatch.context() as patch, answering(schemas, lifespan="off") as url:
+    with pytest.MonkeyPatch.context() as patch, schemas_in_memory() as schemas:
         text = ORDERS.replace("TOPIC", topic.topic)
         project = Project(tmp_path_factory.mktemp("orders"), {"orders/defs.yaml": text})
         project.unset = look(project)
         patch.setenv("ORDERS_BROKERS", broker.address)
-        patch.setenv("ORDERS_REGISTRY", url)
-        register_schema(SchemaRegistry(url), "orders-value", json.dumps(SCHEMA))
-        register_schema(SchemaRegistry(url), "orders-as-json", "{}", dialect="JSON")
+        patch.setenv("ORDERS_REGISTRY", schemas.url)
+        register_schema(schemas, "orders-value", json.dumps(SCHEMA))
+        register_schema(schemas, "orders-as-json", "{}", dialect="JSON")
         publish(topic, FIRST, key="id")
         (project.root / "sampled").mkdir()
         (project.root / "sampled/defs.yaml").write_text(text.partition("  columns:")[0])

@@ -110,10 +110,10 @@ def in_file(text):
 
 
 def shown(table):
-    """What Dagster shows of a table, apart from the place of its code."""
+    """What Dagster shows of a table, apart from the place of its code and the digest of what a file declares."""
     (spec,) = table.definition().specs
     metadata = {name: value for name, value in spec.metadata.items() if name != "dagster/code_references"}
-    return spec.replace_attributes(metadata=metadata)
+    return spec.replace_attributes(metadata=metadata, code_version=spec.code_version.partition("-")[0])
 
 
 def test_a_table_of_a_file_is_the_table_in_python():
@@ -161,7 +161,8 @@ def last_commit(lake, name):
     """What the newest commit of a table says, apart from run, times and cost."""
     commit = lake.ledger(name).latest({"event_date": DAY})
     record = commit.record
-    said = {field: getattr(record, field) for field in ("asset", "partition", "pattern", "code_version", "inputs")}
+    said = {field: getattr(record, field) for field in ("asset", "partition", "pattern", "inputs")}
+    said["code_version"] = record.code_version.partition("-")[0]
     findings = [(finding["name"], finding["passed"], finding["figures"]) for finding in record.findings]
     return commit.operation, said, record.verdict, record.rows, findings, dict(record.figures)
 

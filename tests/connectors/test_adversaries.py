@@ -39,6 +39,7 @@ from dedp_assets.patterns.connectors.receipts import RECEIPT
 from dedp_assets.patterns.connectors.sinks import Answer, Outgoing, send
 from dedp_assets.patterns.connectors.topic_sink import TopicSink
 from dedp_assets.patterns.connectors.topics import Topic, position, resume
+from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady, PatternError, SchemaMismatch
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -195,7 +196,7 @@ def bounds_of(script):
 
 def service(liar, **more):
     bounds = {**bounds_of(liar.script), **more}
-    return Service(liar.url, Patience(lambda: NOW, attempts=2, sleep=lambda _: None), **bounds)
+    return Service(liar.url, Patience(lambda: NOW, Backoff(attempts=2), sleep=lambda _: None), **bounds)
 
 
 def ask(liar):
@@ -300,7 +301,7 @@ def test_an_http_sink_that_answers_with_no_outcome_is_named(liar, told):
     """Its request may have been taken; it is not sent again by guess, and no receipt says so."""
     liar.script = said({"records": [{"id": record.id, **told} for record in RECORDS]})
     with refused(ContractError, f"{liar.name}/blog", "outcomes that nobody knows"):
-        send(HttpSink(service(liar)), "blog", RECORDS, attempts=3, pause_seconds=0)
+        send(HttpSink(service(liar)), "blog", RECORDS, backoff=Backoff(attempts=3, first_seconds=0))
     assert [head[0] for head in liar.asked] == ["POST /part/blog?token=secret HTTP/1.1\r\n"]
 
 
@@ -309,7 +310,7 @@ def test_what_an_http_sink_says_beside_an_outcome_is_text(liar):
     told = [{"position": 7}, {"position": None}, {"position": {"p": 1}, "reason": 5}]
     items = zip(RECORDS, told, strict=True)
     liar.script = said({"records": [{"id": record.id, "outcome": "accepted", **more} for record, more in items]})
-    answers, _ = send(HttpSink(service(liar)), "blog", RECORDS, attempts=1, pause_seconds=0)
+    answers, _ = send(HttpSink(service(liar)), "blog", RECORDS, backoff=Backoff(attempts=1, first_seconds=0))
     assert answers == [Answer("accepted", "7"), Answer("accepted"), Answer("accepted", "{'p': 1}", "5")]
 
 
@@ -361,7 +362,7 @@ def test_an_exception_of_a_sinks_own_says_whose_it_is(error):
     """It is sent nothing more by this delivery: nobody knows what it took."""
     sink = LyingSink(raising(error))
     with refused(ContractError, "the liar, sent 3 records for blog, failed with", type(error).__name__):
-        send(sink, "blog", RECORDS, attempts=3, pause_seconds=0)
+        send(sink, "blog", RECORDS, backoff=Backoff(attempts=3, first_seconds=0))
     assert len(sink.requests) == 1
 
 
@@ -369,7 +370,7 @@ def test_an_exception_of_a_sinks_own_says_whose_it_is(error):
 def test_a_failure_of_the_system_may_pass(error):
     """A step that is tried again may find it gone."""
     with refused(NotReady, "the liar"):
-        send(LyingSink(raising(error)), "blog", RECORDS, attempts=3, pause_seconds=0)
+        send(LyingSink(raising(error)), "blog", RECORDS, backoff=Backoff(attempts=3, first_seconds=0))
 
 
 @pytest.mark.parametrize(
@@ -388,14 +389,14 @@ def test_a_failure_of_the_system_may_pass(error):
 def test_answers_that_no_receipt_could_hold_leave_every_record_open(answer):
     """They would end the delivery when its receipts are written, with the records sent and nobody to know."""
     sink = LyingSink(answer)
-    answers, requests = send(sink, "blog", RECORDS, attempts=2, pause_seconds=0)
+    answers, requests = send(sink, "blog", RECORDS, backoff=Backoff(attempts=2, first_seconds=0))
     assert ({one.outcome for one in answers}, requests) == ({"failed"}, 2)
 
 
 def test_an_iterator_of_answers_that_dies_is_the_sinks_failure():
     """Not one of them counts."""
     with refused(ContractError, "the liar", "KeyError"):
-        send(LyingSink(breaking), "blog", RECORDS, attempts=1, pause_seconds=0)
+        send(LyingSink(breaking), "blog", RECORDS, backoff=Backoff(attempts=1, first_seconds=0))
 
 
 # --- PostgreSQL -------------------------------------------------------------------------------------------------------
@@ -571,7 +572,7 @@ def test_reports_that_do_not_come_or_come_twice_leave_no_record_before_one_that_
     assert [answer.outcome for answer in sink.send("alerts", RECORDS)] == told
     left = RECORDS[told.count("accepted") :]
     if left:
-        answers, _ = send(sink, "alerts", left, attempts=2, pause_seconds=0)
+        answers, _ = send(sink, "alerts", left, backoff=Backoff(attempts=2, first_seconds=0))
         assert {answer.outcome for answer in answers} == {"accepted"}
     assert (first.taken, second.taken) == (["0", "1", "2"], [record.id for record in left])
 
@@ -615,7 +616,7 @@ def test_a_producer_that_fails_with_anything_is_not_used_again(monkeypatch):
     """The next delivery begins with another one."""
     sink = topic_sink(monkeypatch, LyingProducer(lambda _: [None], raising(TypeError("value"))), GOOD)
     with refused(ContractError, "Kafka at broker:9092, sent 3 records for alerts, failed with TypeError: value"):
-        send(sink, "alerts", RECORDS, attempts=3, pause_seconds=0)
+        send(sink, "alerts", RECORDS, backoff=Backoff(attempts=3, first_seconds=0))
     assert {answer.outcome for answer in sink.send("alerts", RECORDS)} == {"accepted"}
 
 
@@ -624,7 +625,7 @@ def test_settings_that_make_no_client_are_told_with_the_brokers(brokers):
     """Nothing was sent."""
     sink = TopicSink({**brokers, "nonsense": "1"})
     with refused(ConfigError, f"Kafka at {brokers.get('bootstrap.servers', 'no bootstrap.servers')}", "nonsense"):
-        send(sink, "alerts", RECORDS, attempts=1, pause_seconds=0)
+        send(sink, "alerts", RECORDS, backoff=Backoff(attempts=1, first_seconds=0))
 
 
 @pytest.mark.parametrize(

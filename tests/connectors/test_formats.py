@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import bz2
 import gzip
+from dataclasses import replace
 
 import pytest
 
 from dedp_assets.patterns.connectors.formats import (
     Csv,
+    Json,
     JsonLines,
     avro_refusal,
+    csv_records,
     digest_whole,
     header_of,
+    header_record,
     is_binary,
     parquet_refusal,
     records_in,
@@ -29,6 +33,9 @@ from dedp_assets.patterns.core.errors import ConfigError, ContractError
         ({"quote": ","}, "quote must be another character than delimiter"),
         ({"escape": "\\", "quote": ""}, "escape must be another character than delimiter, and go with quote"),
         ({"encoding": "utf-7"}, "encoding"),
+        ({"skip_first": -1}, "skip_first must be 0 or more lines, not -1"),
+        ({"skip_last": -2}, "skip_last must be 0 or more lines"),
+        ({"decimal": ";"}, "decimal"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(options, said):
@@ -53,6 +60,63 @@ def test_files_of_text_are_read_by_suffix_and_encoding(tmp_path):
     (tmp_path / "f.csv").write_bytes(b"x" * (2 << 20))
     with pytest.raises(ContractError, match="a line of more than 1 MiB"):
         header_of(tmp_path / "f.csv", Csv())
+
+
+@pytest.mark.parametrize("multiline", [False, True])
+def test_lines_before_the_header_and_behind_the_records_are_left_out(tmp_path, multiline):
+    """Of a file with fewer lines, all; without a header, those before the first record."""
+    (tmp_path / "a.csv").write_text('report of\n"May"\na,b\n1,2\n3,4\ntotal,6\nend')
+    made = Csv(skip_first=2, skip_last=2, multiline=multiline)
+    assert header_of(tmp_path / "a.csv", made) == ("a", "b")
+    assert header_record(tmp_path / "a.csv", made) == (("a", "b"), 3)
+    assert list(records_in(tmp_path / "a.csv", made)) == [["1", "2"], ["3", "4"]]
+    assert [record.number for record in csv_records(tmp_path / "a.csv", made)] == [3, 4, 5]
+    assert next(records_in(tmp_path / "a.csv", replace(made, header=False))) == ["a", "b"]
+    assert list(records_in(tmp_path / "a.csv", Csv(skip_first=9, skip_last=9, multiline=multiline))) == []
+
+
+def test_a_number_has_a_point_where_the_decimals_begin():
+    """A text with another character there is no number; nothing else changes."""
+    made = Csv(decimal=",")
+    assert [made.pointed(each) for each in ("2,6", "-1", ",5", "x", "")] == ["2.6", "-1", ".5", "x", ""]
+    assert made.pointed("1.234,5") == "1.234,5 (decimal: ,)"
+    assert Csv().pointed("2,6") == "2,6"
+
+
+ARRAYS = {
+    '[{"a": 1.50,\n "b": "x\\n"}, {"a": 2}]\n': (Json(), ['{"a": 1.50,  "b": "x\\n"}', '{"a": 2}']),
+    " [ ] ": (Json(), []),
+    '{"x": {}, "data": {"items": [{"a": 1}, 5]}, "y": [2]}': (Json(records="data.items"), ['{"a": 1}', "5"]),
+    '{"a": [1]}': (Json(), "has no array of records where it begins: state records"),
+    '{"a": {}}': (Json(records="a"), "has no array of records in its member a"),
+    '{"x": 1}': (Json(records="data"), "has no member data where records names one"),
+    '{"data": [1], "x": }': (Json(records="data"), "is no JSON to its end: Expecting value in line 1, column 20"),
+    '[{"a": 1},]': (Json(), "is no JSON to its end: Expecting value in line 1, column 11"),
+    '[{"a": 1}': (Json(), r"is no JSON to its end: Expecting ',' or '\]' in line 1, column 10"),
+    "[1] 2": (Json(), "is no JSON to its end: Extra data in line 1, column 5"),
+    "[" * 100_000: (Json(), "is no JSON that is read: it is nested too deep"),
+    "": (Json(), "has no array"),
+}
+
+
+@pytest.mark.parametrize("text", ARRAYS, ids=[text[:20] for text in ARRAYS])
+def test_the_records_of_a_json_file_are_the_elements_of_its_array(tmp_path, text):
+    """As they are written, each in one line; a file that is none to its end is refused by name and place."""
+    made, expected = ARRAYS[text]
+    (tmp_path / "a.json.gz").write_bytes(gzip.compress(text.encode()))
+    if isinstance(expected, str):
+        with pytest.raises(ContractError, match=rf"a\.json\.gz {expected}"):
+            list(records_in(tmp_path / "a.json.gz", made))
+    else:
+        assert list(records_in(tmp_path / "a.json.gz", made)) == expected
+
+
+def test_a_json_file_is_read_in_its_encoding(tmp_path):
+    """Whole, or not at all."""
+    (tmp_path / "a.json").write_bytes('["é"]'.encode("cp1252"))
+    assert list(records_in(tmp_path / "a.json", Json(encoding="windows-1252"))) == ['"é"']
+    with pytest.raises(ContractError, match="is no utf-8 to its end"):
+        list(records_in(tmp_path / "a.json", Json()))
 
 
 def test_a_parquet_file_is_told_by_name_and_digested_whole(tmp_path):

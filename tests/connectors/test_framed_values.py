@@ -14,8 +14,6 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.local.registry.app import serve
-from dedp_assets.local.registry.store import FileStore
 from dedp_assets.patterns.connectors import framed_values
 from dedp_assets.patterns.connectors.framed_values import SCHEMA_ID, UNREAD, name_unread, unframed, without_headers
 from dedp_assets.patterns.connectors.schema_registry import (
@@ -27,8 +25,7 @@ from dedp_assets.patterns.connectors.schema_registry import (
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.extras import optional
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.quality.schema_compatibility_enforcer import judge_schema
-from tests.fixtures import answering
+from tests.registry import schemas_in_memory
 
 VISIT = {
     "type": "record",
@@ -54,10 +51,9 @@ PLAIN = {"page": "/é", "at": "2026-01-05T09:00:00.000001Z", "paid": 1.5}
 
 
 @pytest.fixture(scope="module")
-def registry(tmp_path_factory):
+def registry():
     """A registry with a schema of Avro (1), one of JSON (2), and one of a type that is not read (3)."""
-    with answering(serve(FileStore(tmp_path_factory.mktemp("schemas")), judge_schema), lifespan="off") as url:
-        found = SchemaRegistry(url)
+    with schemas_in_memory() as found:
         assert register_schema(found, "visits-value", json.dumps(VISIT)) == 1
         assert register_schema(found, "orders-value", '{"type": "object"}', dialect="JSON") == 2
         assert register_schema(found, "mixed-value", json.dumps(MIXED)) == 3

@@ -11,6 +11,7 @@ import pytest
 from dedp_assets.patterns.connectors.http import Patience, Service
 from dedp_assets.patterns.connectors.http_sink import HttpSink
 from dedp_assets.patterns.connectors.sinks import Answer, Outgoing, send
+from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.json_schemas import record_schema_of
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -47,7 +48,7 @@ def test_a_request_may_be_taken_in_part(services, sink):
     outcomes = [answer.outcome for answer in sink.send("part", RECORDS)]
     assert {*outcomes} == {"accepted", "failed"}
     services.behave("partners", "throttled 3", times=3)
-    answers, requests = send(sink, "part", RECORDS, attempts=9, pause_seconds=0)
+    answers, requests = send(sink, "part", RECORDS, backoff=Backoff(attempts=9, first_seconds=0))
     assert {answer.outcome for answer in answers} <= {"accepted", "present"}
     assert requests > 1
     assert sorted(inbox(services, "part"), key=int) == [record.id for record in RECORDS]

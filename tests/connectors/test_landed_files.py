@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dedp_assets.patterns.connectors.formats import Avro, Csv, JsonLines, Parquet
+from dedp_assets.patterns.connectors.formats import Avro, Csv, Json, JsonLines, Parquet
 from dedp_assets.patterns.connectors.landed_files import LINES_OF_RECORD, read_landed
 from dedp_assets.patterns.core.errors import ContractError
 
@@ -49,6 +49,31 @@ def test_records_of_several_lines_are_one_row_at_their_first_line(spark, tmp_pat
     assert lines.rows.selectExpr(whole).first()["n"] == lines.checksum
     (spoilt,) = [row["raw_bytes"] for row in lines.rows.collect() if row["raw_bytes"]]
     assert bytes(spoilt) == b'4,"x\xff\ny"'
+
+
+@pytest.mark.parametrize("multiline", [False, True])
+def test_lines_that_are_left_out_are_no_rows_and_counted_as_none(spark, tmp_path, multiline):
+    """Before the header and behind the records, of each file; of a short one nothing is left."""
+    (tmp_path / "a.csv").write_text("report\n\nid,v\n1,2\n3,4\ntotal\n")
+    (tmp_path / "b.csv").write_text("report\n\nid,v\n5,6\nend")
+    (tmp_path / "c.csv").write_text("report\n")
+    files = [tmp_path / name for name in ("a.csv", "b.csv", "c.csv")]
+    lines = read_landed(spark, files, Csv(skip_first=2, skip_last=1, multiline=multiline))
+    assert landed(lines) == [("a.csv", 4, "1,2"), ("a.csv", 5, "3,4"), ("b.csv", 4, "5,6")]
+    assert lines.checksum == 4 + 5 + 4
+    without = Csv(header=False, skip_first=3, skip_last=1, multiline=multiline)
+    bare = read_landed(spark, files[:2], without, columns=["a"])
+    assert landed(bare) == landed(lines)
+    assert bare.checksum == lines.checksum
+
+
+def test_the_elements_of_a_json_array_are_rows(spark, tmp_path):
+    """In one line each, with their number; of several files."""
+    (tmp_path / "a.json").write_text('[{"id": 1.50,\n  "v": "x"},\n {"id": 2}]')
+    (tmp_path / "b.json").write_text("[]")
+    lines = read_landed(spark, [tmp_path / "a.json", tmp_path / "b.json"], Json())
+    assert landed(lines) == [("a.json", 1, '{"id": 1.50,   "v": "x"}'), ("a.json", 2, '{"id": 2}')]
+    assert lines.count == {"a.json": 2}
 
 
 def test_a_file_without_header_has_the_columns_of_the_declaration(spark, tmp_path):

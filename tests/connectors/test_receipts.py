@@ -18,7 +18,7 @@ from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractErro
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Target
-from dedp_assets.patterns.value.fifo_orderer import Retry
+from dedp_assets.patterns.value.fifo_orderer import Backoff
 from tests.sinks import Inbox
 
 RUN = Provenance(asset="delivered", run_id="run-1")
@@ -37,7 +37,7 @@ class Receipts:
 
 
 def delivery(sink, attempts=3):
-    return Delivery(sink, Target(Receipts(), RUN, {"day": "mon"}), Retry(attempts=attempts, pause_seconds=0))
+    return Delivery(sink, Target(Receipts(), RUN, {"day": "mon"}), Backoff(attempts=attempts, first_seconds=0))
 
 
 def records(entities):

@@ -7,6 +7,7 @@ import pytest
 from dedp_assets.patterns.connectors import topic_sink as topic_sinks
 from dedp_assets.patterns.connectors.sinks import Answer, Outgoing, in_requests, send
 from dedp_assets.patterns.connectors.topic_sink import TopicSink
+from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.json_schemas import record_schema_of
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -16,7 +17,7 @@ RECORDS = [Outgoing(str(n), f"entity {n}", "{}") for n in range(5)]
 
 
 def outcomes(sink, attempts=3):
-    answers, requests = send(sink, "blog", RECORDS, attempts=attempts, pause_seconds=0)
+    answers, requests = send(sink, "blog", RECORDS, backoff=Backoff(attempts=attempts, first_seconds=0))
     return [answer.outcome for answer in answers], requests
 
 
@@ -85,7 +86,7 @@ def test_answers_that_nobody_understands_leave_every_record_open(given):
     sink.send = send_
     assert outcomes(sink) == (["present"] * 5, 2)
     sink.send = lambda *_: given
-    (answers, requests) = send(sink, "blog", RECORDS, attempts=2, pause_seconds=0)
+    (answers, requests) = send(sink, "blog", RECORDS, backoff=Backoff(attempts=2, first_seconds=0))
     assert ({answer.outcome for answer in answers}, requests) == ({"failed"}, 2)
     assert answers[0].reason.startswith(f"{sink.name} must answer each of 5 records, not ")
 
@@ -94,9 +95,15 @@ def test_pauses_double(monkeypatch):
     """A busy sink gets time."""
     waited = []
     monkeypatch.setattr("dedp_assets.patterns.connectors.sinks.time.sleep", waited.append)
-    send(Inbox(fault=losing("0")), "blog", RECORDS, attempts=4, pause_seconds=0.5)
+    backoff = Backoff(attempts=4, first_seconds=0.5, jitter=0)
+    send(Inbox(fault=losing("0")), "blog", RECORDS, backoff=backoff)
     assert waited == [0.5]
-    send(Inbox(fault=lambda *_: Answer("failed")), "blog", RECORDS, attempts=4, pause_seconds=0.5)
+    send(
+        Inbox(fault=lambda *_: Answer("failed")),
+        "blog",
+        RECORDS,
+        backoff=backoff,
+    )
     assert waited[1:] == [0.5, 1.0, 2.0]
 
 

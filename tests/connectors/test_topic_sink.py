@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from dedp_assets.patterns.connectors.sinks import Outgoing, send
 from dedp_assets.patterns.connectors.topic_sink import TopicSink
+from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.resources.kafka import client
 
 pytestmark = pytest.mark.slow
@@ -57,5 +58,5 @@ def test_records_are_in_the_topic_in_order_and_say_who_they_are(kafka):
 def test_brokers_that_do_not_answer_are_a_failed_attempt():
     """The outcome stays open, and the next attempt begins with a new producer."""
     sink = TopicSink(client("127.0.0.1:1"), give_up_seconds=0.3)
-    answers, requests = send(sink, "alerts", RECORDS[:2], attempts=2, pause_seconds=0)
+    answers, requests = send(sink, "alerts", RECORDS[:2], backoff=Backoff(attempts=2, first_seconds=0))
     assert ([answer.outcome for answer in answers], requests) == (["failed", "failed"], 2)

@@ -12,8 +12,6 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.errors import PySparkException
 
-from dedp_assets.local.registry.app import serve
-from dedp_assets.local.registry.store import FileStore
 from dedp_assets.patterns.connectors.schema_registry import SchemaRegistry, framed, register_schema
 from dedp_assets.patterns.connectors.topics import Position, Topic, append_available, position, read_topic, resume
 from dedp_assets.patterns.core.audits import Audit
@@ -23,12 +21,11 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Ledger, transaction_id
 from dedp_assets.patterns.delta.log.transactions import generation_id
 from dedp_assets.patterns.delta.staging import stage_commit
-from dedp_assets.patterns.quality.schema_compatibility_enforcer import judge_schema
 from dedp_assets.resources.kafka import client
 from dedp_assets.sources.visits_topic import publish
 from tests.faults.processes import wait_until
-from tests.fixtures import answering
 from tests.helpers import OF_PRODUCERS, a_record, a_run, read_back, write_log
+from tests.registry import schemas_in_memory
 
 pytestmark = pytest.mark.budget(50, "streams of a broker")
 
@@ -229,8 +226,7 @@ def test_records_with_and_without_a_header_are_read_from_one_topic(lines, kafka,
     with pytest.raises(NotReady, match=r"the schema registry at http://127.0.0.1:1 does not answer"):
         stream(kafka, lines, schemas=SchemaRegistry("http://127.0.0.1:1"))
     assert raw(lines) == Counter()
-    with answering(serve(FileStore(tmp_path), judge_schema), lifespan="off") as url:
-        registry = SchemaRegistry(url)
+    with schemas_in_memory() as registry:
         register_schema(registry, "visits-value", json.dumps(schema))
         register_schema(registry, "json-value", "{}", dialect="JSON")
         (commit,) = stream(kafka, lines, schemas=registry)

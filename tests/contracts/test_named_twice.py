@@ -12,7 +12,7 @@ import pytest
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Insert, Update
+from dedp_assets.patterns.delta import Insert, Merge, Update
 from dedp_assets.patterns.error_management.filter_interceptor import filter_measures, intercept_filters
 from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
 from dedp_assets.patterns.idempotency.transactional_writer import (
@@ -114,4 +114,4 @@ def test_a_clause_sets_a_column_once(spark, make_table):
     rows = spark.sql("SELECT 1 AS id, 2 AS n")
     for clause in (Update({"n": "1", "N": "2"}), Insert({"id": "s.id", "ID": "2"})):
         with pytest.raises(ConfigError, match=r"t: a clause names (n|id) twice"):
-            table.merge(rows, keys=["id"], clauses=[clause], provenance=a_run())
+            table.merge(rows, Merge(["id"], [clause]), provenance=a_run())

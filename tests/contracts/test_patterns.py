@@ -25,8 +25,8 @@ from dedp_assets.patterns.core import errors
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.column_lineage import ColumnLineage
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.readme import with_table
 from dedp_assets.resources.environments import CHECKOUT
+from tests.contracts.readme import with_tables
 
 PATTERNS = list(catalog.patterns())
 SIGNATURES = CHECKOUT / "tests" / "contracts" / "signatures"
@@ -262,10 +262,11 @@ def test_public_signatures_change_only_on_purpose():
         assert frozen == [line for line in now.get(path.stem, []) if line.partition(".")[0] in known], path.stem
 
 
-def test_readme_lists_the_patterns_as_they_are():
-    """Every row of its table is the catalogue's; `make format` writes the rows of new patterns."""
-    readme = (CHECKOUT / "README.md").read_text()
-    cells = [{row.partition(" | ")[2] for row in text.splitlines()} for text in (readme, with_table(readme))]
+@pytest.mark.parametrize("file", ["README.md", "docs/settings.md"])
+def test_the_tables_of_documents_list_what_is_there(file):
+    """Every row is the code's; `make format` writes new rows."""
+    text = (CHECKOUT / file).read_text()
+    cells = [{row.partition(" | ")[2] for row in each.splitlines()} for each in (text, with_tables(text))]
     assert cells[0] <= cells[1], "run `make format`"
 
 

@@ -50,9 +50,10 @@ class Example:
         """A server makes it slow."""
         return pytest.mark.slow if "database" in self.fixtures else pytest.mark.spark
 
-    def begin(self, request: pytest.FixtureRequest) -> dict[str, Any]:
-        """Run what stands before the first call."""
-        space = {**self.module, **{name: request.getfixturevalue(name) for name in self.fixtures}}
+    def begin(self, request: pytest.FixtureRequest, **named: Any) -> dict[str, Any]:
+        """Run what stands before the first call; ``named`` takes the place of fixtures."""
+        known = {name: named.get(name) or request.getfixturevalue(name) for name in self.fixtures}
+        space = {**self.module, **known}
         for statement in self.statements[: self.statements.index(self.calls[0])]:
             execute(statement, space)
         return space

@@ -42,7 +42,7 @@ def records() -> Iterator[type]:
         source = getattr(importlib.util.find_spec(module.name), "origin", None)
         if source and "dataclass" in Path(source).read_text():
             for _, found in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
-                if is_dataclass(found) and found.__module__ == module.name:
+                if is_dataclass(found) and found.__module__ == module.name and not inspect.isabstract(found):
                     yield found
 
 
@@ -68,7 +68,7 @@ def secrets_of(record: type) -> list[str]:
 def test_no_record_shows_a_secret():
     """A field that is named or described as one is left out of the representation, whatever the field holds."""
     found = {f"{record.__name__}.{name}": (record, name) for record in records() for name in secrets_of(record)}
-    named = {"Address.password", "MaskingKey.secret", "Settings.masking_key", "Outbox.secrets"}
+    named = {"Address.password", "MaskingKey.secret", "Settings.masking_key", "AlertOutbox.secrets"}
     of_urls = {"Settings.postgres", "Settings.history", "AlertSettings.webhook", "AlertSettings.apprise"}
     assert named | of_urls | {"Webhook.url", "AppriseService.url", "Place.client"} <= found.keys()
     shown = {place for place, (record, name) in found.items() if CANARY in repr(holding(record, name))}

@@ -17,7 +17,7 @@ from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Insert, Table, Update
+from dedp_assets.patterns.delta import Insert, Merge, Table, Update
 from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
 from dedp_assets.patterns.error_management.filter_interceptor import filter_measures, intercept_filters
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
@@ -120,15 +120,14 @@ def test_partitions_of_any_value_are_written_read_and_replaced_as_that_value(spa
     assert sorted(row["city"] for row in read) == sorted(cities[:9])
     merge = spark.createDataFrame([(99, cities[0], "merged")], "id INT, city STRING, note STRING")
     table.merge(
-        merge,
-        keys=["note"],
-        clauses=[Update(), Insert()],
-        partition={"city": cities[0]},
-        provenance=a_run(run_id=cities[0]),
+        merge, Merge(["note"], [Update(), Insert()]), partition={"city": cities[0]}, provenance=a_run(run_id=cities[0])
     )
     table.clear(partition={"city": "/root"}, provenance=a_run())
     held = [(row["id"], row["city"]) for row in read_back(table) if row["city"] in (cities[0], "/root")]
     assert held == [(0, cities[0]), (99, cities[0])]
+
+
+UPSERT = Merge(["id"], [Update(), Insert()])
 
 
 @spark_test
@@ -142,9 +141,9 @@ def test_statements_of_delta_keep_texts_as_they_are(spark, make_table):
     rows = spark.createDataFrame([(1, city, "it's {} ?"), (2, "/root", "")], "id INT, city STRING, note STRING")
     table.overwrite(rows, provenance=a_run())
     changes = spark.createDataFrame([(1, city, "${env:HOME}")], "id INT, city STRING, note STRING")
-    told = {"keys": ["id"], "clauses": [Update(), Insert()], "partition": {"city": city}, "provenance": run}
-    first = table.merge(changes, **told)
-    again = table.merge(changes, **told)
+    told = {"partition": {"city": city}, "provenance": run}
+    first = table.merge(changes, UPSERT, **told)
+    again = table.merge(changes, UPSERT, **told)
     assert (first.changed, again.applied) == (True, False)
     assert {(row["id"], row["city"], row["note"]) for row in read_back(table)} == {(1, city, city), (2, "/root", "")}
     record = table.ledger.commit(first.version).record

@@ -15,7 +15,7 @@ from dedp_assets.patterns.core.meeting import common, fits
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.core.sql_types import nullable, spelled
-from dedp_assets.patterns.delta import Insert, Table, Update
+from dedp_assets.patterns.delta import Insert, Merge, Table, Update
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
 from dedp_assets.patterns.value.distributed_aggregator import merge_aggregates
 from dedp_assets.patterns.value.dynamic_joiner import JoinTimes, join_latest, join_within
@@ -135,9 +135,7 @@ STORED = [kind for kind in TYPES if "INTERVAL" not in kind and "COLLATE" not in 
 WRITES = {
     "overwrite": lambda table, rows: table.overwrite(rows, provenance=a_run()),
     "append": lambda table, rows: table.append(rows, provenance=a_run(sequence=1)),
-    "merge": lambda table, rows: table.merge(
-        rows, keys=["id"], clauses=[Update(), Insert()], provenance=a_run(sequence=1)
-    ),
+    "merge": lambda table, rows: table.merge(rows, Merge(["id"], [Update(), Insert()]), provenance=a_run(sequence=1)),
 }
 
 

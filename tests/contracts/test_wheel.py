@@ -145,7 +145,13 @@ def test_the_wheel_is_one_package_with_all_that_its_code_reads(installed):
     """Jars, logging, Dagster's instance, the stub and the template lie inside; nothing else claims a name."""
     (metadata,) = installed.site.glob("dedp-*.dist-info")
     assert {path.name for path in installed.site.iterdir()} == {"dedp_assets", metadata.name}
-    data = ("resources/ivy.xml", "resources/log4j2.properties", "dagster.yaml", "patterns/__init__.pyi")
+    data = (
+        "resources/ivy.xml",
+        "resources/log4j2.properties",
+        "local/dagster.yaml",
+        "patterns/__init__.pyi",
+        "py.typed",
+    )
     assert all((installed.site / "dedp_assets" / name).is_file() for name in data)
     stored = {p.relative_to(CHECKOUT / "dedp_assets") for p in (CHECKOUT / "dedp_assets" / "template").rglob("*")}
     assert all((installed.site / "dedp_assets" / path).exists() for path in stored)
@@ -173,20 +179,20 @@ def test_every_pattern_imports_with_the_core_alone(installed):
 
 
 def test_help_needs_the_core_and_each_other_command_names_its_extra(installed):
-    """One line and exit code 1, not a traceback."""
+    """One line and the exit code of what is missing, not a traceback."""
     done = installed("from dedp_assets.cli import main; main(['--help'])", without=EXTRAS)
     assert (done.returncode, done.stderr) == (0, "")
     said = " ".join(done.stdout.split())
     for extra, commands in NEEDS.items():
         names = [command.split()[0] for command in commands]
-        assert f"{', '.join(names)}: pip install 'dedp[{extra}]'" in said
+        assert f"{', '.join(sorted(names))}: pip install 'dedp[{extra}]'" in said
     every = [command for commands in NEEDS.values() for command in commands]
     done = installed(COMMANDS, *every, without=EXTRAS)
     assert done.returncode == 0, done.stderr
     for line in done.stdout.splitlines():
         name, code, error = line.split(" | ")
         extra = next(extra for extra, commands in NEEDS.items() if name in {c.split()[0] for c in commands})
-        assert code == "1"
+        assert code == "2"
         assert error.startswith(f"dedp {name}: needs the extra [{extra}]: pip install 'dedp[{extra}]' (")
 
 
@@ -207,7 +213,7 @@ def test_a_project_is_made_and_a_table_adopted_with_the_core_alone(installed, tm
     assert new[1:] == ["0", ""]
     assert (tmp_path / "river" / "pyproject.toml").exists()
     assert not (tmp_path / "river" / ".dedp" / "schema.json").exists()
-    assert adopt[1] == "1"
+    assert adopt[1] == "2"
     assert "holds no table" in adopt[2]
 
 
@@ -224,5 +230,5 @@ def test_without_a_project_commands_say_so(installed, tmp_path):
     """In the folder of a stranger who has not made one."""
     done = installed(COMMANDS, "run gold/x 2026-01-05", "demo", cwd=tmp_path)
     sentence = f"there is no project in {tmp_path} or above: go to the folder of one, or make one by `dedp new my_lake`"
-    lines = [f"{name} | 1 | dedp {name}: {sentence}" for name in ("run", "demo")]
+    lines = [f"{name} | 2 | dedp {name}: {sentence}" for name in ("run", "demo")]
     assert done.stdout.splitlines() == lines, done.stderr

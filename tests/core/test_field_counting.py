@@ -105,7 +105,7 @@ def test_three_days_of_a_source_that_changes(step):
         "fields_are_as_usual": "id is a string in 2.00% of 400, usual is 0.00%; "
         "ref is absent in 100.00% of 400, usual is 0.00%",
     }
-    commits = {c.record.partition["day"]: c.record for c in step.valid.ledger.history() if c.record}
+    commits = {c.record.partition["day"]: c.record for c in step.valid.ledger.newest_first() if c.record}
     assert {day: record.verdict for day, record in commits.items()} == {
         "2026-01-05": "passed", "2026-01-06": "passed", "2026-01-07": "warned", "2026-01-08": "warned",
     }  # fmt: skip

@@ -11,7 +11,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.keys import key_of
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Delete, Table, Update
+from dedp_assets.patterns.delta import Delete, Merge, Table, Update
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
 from dedp_assets.patterns.error_management.filter_interceptor import intercept_filters
 from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
@@ -118,12 +118,7 @@ def test_a_change_of_rows_takes_a_condition_of_one_row(rows, make_table, sql):
         table.delete(sql, provenance=a_run(run_id="2"))
     for clause in (Delete(when=sql), Update({"id": sql.replace("true", "1")})):
         with pytest.raises((ConfigError, SchemaMismatch), match=r"^x: "):
-            table.merge(
-                rows.select("id"),
-                keys=["id"],
-                clauses=[clause],
-                provenance=a_run(run_id="3"),
-            )
+            table.merge(rows.select("id"), Merge(["id"], [clause]), provenance=a_run(run_id="3"))
     with pytest.raises(ConfigError, match="odd cannot be evaluated"):
         table.overwrite(rows.select("id"), audits=[Audit.none_where("odd", sql)], provenance=a_run(run_id="4"))
     assert read_back(table) == [{"id": 1}]
@@ -176,7 +171,7 @@ def test_a_change_of_rows_by_chance_is_refused(rows, make_table):
         table.delete("rand() < 0.5", provenance=a_run(run_id="2"))
     clauses = [Delete(when="uuid() > '8'")]
     with pytest.raises(ConfigError, match=r"^x: a condition must say the same of a row each time"):
-        table.merge(rows.select("id"), keys=["id"], clauses=clauses, provenance=a_run(run_id="3"))
+        table.merge(rows.select("id"), Merge(["id"], clauses), provenance=a_run(run_id="3"))
     audits = [Audit.none_where("lucky", "rand() < 0.5")]
     with pytest.raises(ConfigError, match=r"^audit lucky must say the same of a row each time"):
         audit_write_audit_publish(rows.select("id"), table.target(a_run(), partition={}, audits=audits))

@@ -11,8 +11,6 @@ from dedp_assets.patterns.delta import (
     Ledger,
     audits_of_usual,
     earlier_fields,
-    medians,
-    newest_before,
     usual_values,
 )
 from tests.helpers import EVENTS, a_record, write_log
@@ -85,15 +83,6 @@ def test_a_tolerance_that_is_no_share_is_refused(tmp_path, tolerance):
     """5 would be meant as percent, and never notice anything."""
     with pytest.raises(ConfigError, match="must be a share"):
         judged(Ledger(tmp_path), 0, tolerance=tolerance)
-
-
-def test_usual_is_the_median_of_the_newest_partitions_before():
-    """Later partitions do not count, and without an earlier one nothing is usual."""
-    history = {"2026-01-05": {"rows": 10}, "2026-01-06": {"rows": 40}, "2026-01-08": {"rows": 7}}
-    earlier = newest_before(history, "2026-01-07", last=7)
-    assert earlier == [{"rows": 40}, {"rows": 10}]
-    assert newest_before(history, "2026-01-07", last=1) == [{"rows": 40}]
-    assert (medians(earlier), medians(())) == ({"rows": 25}, {})
 
 
 def test_a_partition_that_is_rebuilt_needs_no_other_history(tmp_path):

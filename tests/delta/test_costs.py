@@ -13,7 +13,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.errors import AuditFailed, Conflict
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Insert, Table, Update
+from dedp_assets.patterns.delta import Insert, Merge, Table, Update
 from dedp_assets.patterns.delta.commit import file_exchange
 from dedp_assets.patterns.idempotency.transactional_writer import TableRows, publish_group
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish
@@ -31,8 +31,8 @@ FEW = Audit(name="few", of="written", fail_above=9)
 EVERY = {"seconds", "waiting_seconds", "staging_seconds", "committing_seconds", "attempts"}
 WRITTEN = {"rows_written", "files_written", "bytes_written"}
 ENGINE = {"cpu_seconds", "bytes_spilled"}
-SIZES = ["path", "size_bytes"]
-INPUTS = Cost(files_read=3, bytes_read=4_000)
+SIZES = ["path", "size_bytes", "num_records"]
+INPUTS = Cost(rows_read=700, files_read=3, bytes_read=4_000)
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def overwrite(days, spark):
 
 
 def merge(days, spark):
-    days.merge(rows(spark, 2, 3), keys=["n"], clauses=[Update(), Insert()], provenance=run(2))
+    days.merge(rows(spark, 2, 3), Merge(["n"], [Update(), Insert()]), provenance=run(2))
 
 
 def delete(days, spark):
@@ -106,21 +106,24 @@ def test_every_kind_of_write_has_its_cost(spark, written, write):
     """Phases lie within the total, and what was written is what the commit adds."""
     days, version = written[0], written[1][write]
     cost, commit = cost_of(days, version), days.ledger.commit(version)
-    known = EVERY | WRITTEN | {"files_read", "bytes_read"} | ({"rows_read"} if commit.record.counted else set())
+    known = EVERY | WRITTEN | {"files_read", "rows_read", "bytes_read"}
     assert cost.known.keys() - {"held_seconds"} == known | (ENGINE if hasattr(spark, "_jsparkSession") else set())
     assert cost.seconds >= cost.waiting_seconds + cost.staging_seconds + cost.committing_seconds - 1e-5
     assert cost.staging_seconds > 0
     assert cost.attempts == 1
     now, before = (DeltaTable(str(days.location), version=at).get_add_actions() for at in (version, version - 1))
-    sizes, known = (
-        dict(zip(*pa.table(files).select(SIZES).to_pydict().values(), strict=True)) for files in (now, before)
+    now, before = (
+        {file["path"]: file for file in pa.table(files).select(SIZES).to_pylist()} for files in (now, before)
     )
+    sizes, known = ({path: file["size_bytes"] for path, file in files.items()} for files in (now, before))
     added = [sizes[path] for path in sizes.keys() - known.keys()]
-    gone = [known[path] for path in known.keys() - sizes.keys()] if write in (merge, delete, recompute) else []
+    removed = known.keys() - sizes.keys() if write in (merge, delete, recompute) else ()
+    gone = [known[path] for path in removed]
     assert (cost.held_seconds is not None) == bool(added)
     assert 0 <= (cost.held_seconds or 0) <= cost.seconds + 0.001
     assert (cost.files_written, cost.bytes_written) == (len(added), sum(added)) == (len(added), commit.bytes_added)
     assert (cost.files_read, cost.bytes_read) == (3 + len(gone), 4_000 + sum(gone))
+    assert cost.rows_read == 700 + sum(before[path]["num_records"] for path in removed)
 
 
 def test_the_engine_tells_the_cpu_of_all_jobs_of_a_write(spark, written):

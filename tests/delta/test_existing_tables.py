@@ -16,7 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, PatternError
 from dedp_assets.patterns.core.names import identifier
-from dedp_assets.patterns.delta import Insert, Table, Update, adoption_of
+from dedp_assets.patterns.delta import Insert, Merge, Table, Update, adoption_of
 from dedp_assets.resources.environments import CHECKOUT
 from tests.helpers import field_of, write_protocol
 
@@ -341,7 +341,7 @@ def changes(kind, sample, table, spark):
 
     def merge(*audits):
         into = table.target("merge")
-        return table.merge(rows, keys=["id"], clauses=clauses, provenance=into.run, audits=audits)
+        return table.merge(rows, Merge(["id"], clauses), provenance=into.run, audits=audits)
 
     def delete(*audits):
         return table.delete("id IN (3, 9)", provenance=table.target("delete").run, audits=audits)

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Insert, Table, Update
+from dedp_assets.patterns.delta import Insert, Merge, Table, Update
 from dedp_assets.patterns.quality.audit_write_audit_publish import require_pass
 from tests.helpers import a_run, read_back
 
@@ -117,7 +117,7 @@ def test_a_merge_that_compares_a_column_that_spark_pads_is_refused_with_what_to_
     table.overwrite(rows, provenance=a_run("t/padded"))
     clauses = [Update(when="NOT (t.name <=> s.name)"), Insert()]
     with pytest.raises(ConfigError, match=r"t/padded has a CHAR column.*VARCHAR"):
-        table.merge(rows, keys=["id"], clauses=clauses, provenance=a_run("t/padded", run_id="2"))
+        table.merge(rows, Merge(["id"], clauses), provenance=a_run("t/padded", run_id="2"))
     assert [row["id"] for row in read_back(table)] == [1]
 
 

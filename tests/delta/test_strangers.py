@@ -15,7 +15,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Insert, Ledger, Table, store_at
+from dedp_assets.patterns.delta import Insert, Ledger, Merge, Table, store_at
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
 from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate, deduplicate_stream
@@ -218,7 +218,7 @@ def writes(rows, table):
     return {
         "overwrite": lambda: table.overwrite(rows, provenance=run),
         "append": lambda: table.append(rows, provenance=run),
-        "merge": lambda: table.merge(rows, keys=["id"], clauses=[Insert()], provenance=run),
+        "merge": lambda: table.merge(rows, Merge(["id"], [Insert()]), provenance=run),
         "overwrite_partition": lambda: overwrite_partition(rows, day),
         "audited": lambda: audit_write_audit_publish(rows, day),
         "load_full": lambda: load_full(rows, table.target(run)),

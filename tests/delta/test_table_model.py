@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from dedp_assets.patterns.core.errors import TransactionReused
 from dedp_assets.patterns.core.partitions import stored_type, text
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Delete, Insert, Table, Update
+from dedp_assets.patterns.delta import Delete, Insert, Merge, Table, Update
 from dedp_assets.patterns.ingestion.compactor import compact, vacuum
 from tests.helpers import a_run
 
@@ -168,8 +168,7 @@ def merge(world: World, draw: Any, spark: Any) -> None:
     clauses = [*([Delete(when=f"s.k = {drop}")] if drop else []), Update(), Insert()]
     world.table.merge(
         spark.createDataFrame(world.frame(rows)),
-        keys=["k"],
-        clauses=clauses,
+        Merge(["k"], clauses),
         provenance=a_run("t/model", sequence=next(world.sequence)),
     )
     world.rows = {k: row for k, row in (world.rows | rows).items() if k != drop}

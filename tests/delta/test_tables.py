@@ -18,6 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import (
     AuditFailed,
     ConfigError,
@@ -32,10 +33,9 @@ from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Insert, StagedWrite, Table, Update
+from dedp_assets.patterns.delta import Insert, Merge, StagedWrite, Table, Update
 from dedp_assets.patterns.delta.commit import file_exchange, spark_writer
 from dedp_assets.patterns.delta.staging import stage_commit
-from dedp_assets.patterns.delta.storage import coordination
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
 from dedp_assets.patterns.ingestion.compactor import compact
 from tests.helpers import EVENTS, NOW, a_run, active_files, job_group, jobs_of, read_back
@@ -50,7 +50,7 @@ VISITS = TableSpec(
     {name: Column(kind) for name, kind in {"raw": "STRING", "landed_on": "DATE", "event_date": "DATE"}.items()},
     partition_by=("landed_on", "event_date"),
 )
-UPSERT = {"keys": ["id"], "clauses": [Update(), Insert()], "partition": DAY}
+UPSERT = Merge(["id"], [Update(), Insert()])
 NAMED = replace(EVENTS, properties={"delta.columnMapping.mode": "name"})
 TRACKED = replace(EVENTS, properties={"delta.enableRowTracking": "true"})
 
@@ -447,7 +447,7 @@ def test_rows_that_come_in_between_do_not_survive_an_overwrite(events, event_row
 
 def test_attempts_end_where_another_writer_never_yields(events, event_rows, before_commit, monkeypatch):
     """A bounded number of times, then the conflict is the caller's; our rows are not there."""
-    monkeypatch.setattr(coordination.attempts, "__kwdefaults__", {"pause_seconds": 0.001})
+    monkeypatch.setattr(Backoff, "pause", lambda *_: 0.001)
     events.overwrite(event_rows(9), partition=DAY, provenance=a_run(sequence=1))
     numbers = iter(range(9))
     tried = before_commit(lambda: DeltaTable(str(events.location)).delete(f"id = {next(numbers)}"), times=99)
@@ -688,7 +688,7 @@ def test_no_job_runs_while_the_lock_is_held(make_table, spark, monkeypatch):
             table.overwrite(each, partition=LANDED, provenance=a_run(sequence=sequence))
             table.append(each, provenance=a_run(sequence=sequence))
         keys = ["raw", "event_date"]
-        table.merge(rows[2], keys=keys, clauses=[Update(), Insert()], provenance=a_run(sequence=3))
+        table.merge(rows[2], Merge(keys, [Update(), Insert()]), provenance=a_run(sequence=3))
         table.delete("raw = 'c'", provenance=a_run(sequence=4))
         compact(table.target(a_run(run_id="compaction")))
         table.clear(partition=LANDED, provenance=a_run(sequence=5))
@@ -756,7 +756,7 @@ def test_a_partition_is_the_same_however_its_column_is_capitalised(make_table, s
 def test_personal_columns_leave_no_trace_in_the_log(events, event_rows):
     """No minimum or maximum of a person's data, whoever writes: staged files and merged ones."""
     events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
-    events.merge(event_rows(1, start=7), **UPSERT, provenance=a_run(sequence=2))
+    events.merge(event_rows(1, start=7), UPSERT, partition=DAY, provenance=a_run(sequence=2))
     log = [path.read_text().splitlines() for path in (events.location / "_delta_log").glob("*.json")]
     adds = [json.loads(line)["add"] for lines in log for line in lines if '"add"' in line]
     bounds = [json.loads(add["stats"])[kind] for add in adds for kind in ("minValues", "maxValues")]
@@ -786,17 +786,17 @@ def test_a_merge_is_one_commit_with_record_and_transaction_and_happens_once(even
     """Matched rows are updated, others inserted; a retry is recognised, other rows under the same id are refused."""
     events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
     source = event_rows(2, start=2, amount="99D")
-    merged = events.merge(source, **UPSERT, provenance=a_run(sequence=2, inputs={"bronze": 2}))
+    merged = events.merge(source, UPSERT, partition=DAY, provenance=a_run(sequence=2, inputs={"bronze": 2}))
     assert (merged.applied, merged.changed) == (True, True)
     expected = [(0, 0.0), (1, 1.5), (2, 99.0), (3, 99.0)]
     assert sorted((row["id"], row["amount"]) for row in read_back(events)) == expected
     commit = last_commit(events)
     assert (commit.operation, commit.record.sequence, commit.record.inputs) == ("MERGE", 2, {"bronze": 2})
     assert events.ledger.state().applied("silver/events", DAY) == 2
-    again = events.merge(source, **UPSERT, provenance=a_run(sequence=2, inputs={"bronze": 2}))
+    again = events.merge(source, UPSERT, partition=DAY, provenance=a_run(sequence=2, inputs={"bronze": 2}))
     assert (again.applied, again.version) == (False, merged.version)
     with pytest.raises(TransactionReused, match="came back with other rows"):
-        events.merge(event_rows(1), **UPSERT, provenance=a_run(sequence=2, inputs={"bronze": 2}))
+        events.merge(event_rows(1), UPSERT, partition=DAY, provenance=a_run(sequence=2, inputs={"bronze": 2}))
     assert sorted((row["id"], row["amount"]) for row in read_back(events)) == expected
     assert events.ledger.version() == merged.version
 
@@ -810,7 +810,7 @@ def test_a_merge_that_breaks_a_constraint_changes_nothing_and_names_it(events, e
     for source, broken in ((event_rows(1, amount="-1D"), "amount_is_positive"), (nobody, "id")):
         sentence = rf"silver/events all: nothing published\. constraints_hold: failed \({broken}.*=1\)\. For example"
         with pytest.raises(AuditFailed, match=sentence) as raised:
-            events.merge(source, keys=["id"], clauses=UPSERT["clauses"], provenance=a_run(sequence=2))
+            events.merge(source, UPSERT, provenance=a_run(sequence=2))
         assert "user_id" not in str(raised.value)
     assert events.ledger.version() == version
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow.parquet as pq
 import pytest
 
 from dedp_assets.patterns.core.rows import RowsRead, tally
@@ -9,7 +10,7 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.idempotency.merger import merge_changes
-from tests.helpers import a_run
+from tests.helpers import a_run, read_back
 
 EVENTS = TableSpec(
     "silver/payloads",
@@ -63,6 +64,26 @@ def test_a_partition_with_variants_is_replaced_and_a_rerun_changes_nothing(table
     assert told(table) == {number: of(text) for number, text in enumerate(texts)}
     assert not write(*texts, number=2).changed
     assert write(*texts[:3], "20260105", number=3).changed
+
+
+@pytest.mark.both
+def test_files_with_variants_are_read_by_others_whatever_the_session_says(table, bodies, spark):
+    """Spark would shred the values, which asks for a feature that the table does not have."""
+    named = "spark.sql.variant.inferShreddingSchema"
+    spark.conf.set(named, "true")
+    try:
+        overwrite_partition(bodies('{"a":1}', '{"a":"x"}'), table.target(a_run(sequence=1), partition=MONDAY))
+    finally:
+        spark.conf.unset(named)
+    assert [row["id"] for row in sorted(read_back(table), key=lambda row: row["id"])] == [0, 1]
+    for file in table.ledger.state().files():
+        assert sorted(pq.ParquetFile(table.location / file["path"]).schema.names) == [
+            "id",
+            "metadata",
+            "metadata",
+            "value",
+            "value",
+        ]
 
 
 def test_merges_tell_variants_apart_by_value_and_type(table, bodies):

@@ -9,15 +9,15 @@ import sys
 import time
 from pathlib import Path
 
-from dedp_assets.instance import Platform
-from dedp_assets.patterns.delta import Store, staged_table
+from dedp_assets.local.instance import Platform
+from dedp_assets.patterns.delta import Store, staged_writes
 from dedp_assets.patterns.delta.commit import file_exchange
 from dedp_assets.patterns.delta.versions import exposure
 from dedp_assets.resources.environments import settings
 
 
 def main(point: str, table: str, reached: str) -> None:
-    stage, exchange, switch = staged_table.stage_rows, file_exchange.exchange_files, exposure.commit_actions
+    stage, exchange, switch = staged_writes.stage_rows, file_exchange.exchange_files, exposure.commit_actions
 
     def reach(here: str, store: Store) -> None:
         if here == point and store.address.endswith(table):
@@ -38,7 +38,7 @@ def main(point: str, table: str, reached: str) -> None:
         reach("before switch", store)
         return switch(store, *more, **options)
 
-    staged_table.stage_rows, file_exchange.exchange_files = killed_once_staged, committing
+    staged_writes.stage_rows, file_exchange.exchange_files = killed_once_staged, committing
     exposure.commit_actions = switching
     platform = Platform(settings())
     if point == "before switch":

@@ -13,7 +13,7 @@ from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import RowsRead, count_where, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Insert, Table, Update
+from dedp_assets.patterns.delta import Insert, Merge, Table, Update
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish
 from tests.faults.failpoints import losing_figures
@@ -56,7 +56,7 @@ def read_along(table, rows, audits):
 
 
 def merge(table, rows, audits):
-    return table.merge(rows, keys=["id"], clauses=[Update(), Insert()], provenance=a_run(), audits=audits)
+    return table.merge(rows, Merge(["id"], [Update(), Insert()]), provenance=a_run(), audits=audits)
 
 
 def recompute(table, rows, audits):

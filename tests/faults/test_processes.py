@@ -20,6 +20,8 @@ def another():
     with subprocess.Popen([sys.executable, "-c", SLEEPS]) as started:
         process = psutil.Process(started.pid)
         try:
+            # A process that was forked has the command line of its program once it has begun that program.
+            assert wait_until(lambda: command(process).endswith(f"-c {SLEEPS}"), seconds=60)
             yield process
         finally:
             kill([process])
@@ -55,7 +57,6 @@ def test_a_process_is_found_below_its_parent_until_it_is_killed():
     """A killed one does not live while it waits to be reaped."""
     with another() as process:
         assert process in descendants(psutil.Process())
-        assert command(process).endswith(f"-c {SLEEPS}")
         assert living([process]) == {process}
         kill([process])
         assert wait_until(lambda: process.status() == psutil.STATUS_ZOMBIE, seconds=60)

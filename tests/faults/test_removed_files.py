@@ -13,7 +13,7 @@ from dedp_assets.patterns.core.errors import Conflict
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Insert, StagedWrite, Table, Update
+from dedp_assets.patterns.delta import Insert, Merge, StagedWrite, Table, Update
 from dedp_assets.patterns.idempotency.transactional_writer import TableRows, publish_group
 from dedp_assets.patterns.ingestion.compactor import compact
 from tests.faults.failpoints import vacuuming
@@ -48,7 +48,7 @@ WRITES = {
     "compaction": lambda table, _: compact(table.target(RUN), min_small_files=2),
 }
 CHANGES = {
-    "merge": lambda table, rows: table.merge(rows, keys=["id"], clauses=[Update(), Insert()], provenance=RUN),
+    "merge": lambda table, rows: table.merge(rows, Merge(["id"], [Update(), Insert()]), provenance=RUN),
     "recompute": recompute,
     "delete": lambda table, _: table.delete("id < 3", provenance=RUN),
 }

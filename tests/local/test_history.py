@@ -11,8 +11,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from dedp_assets.instance import prepare_home
 from dedp_assets.local import history, postgres
+from dedp_assets.local.instance import prepare_home
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.resources.environments import Settings, settings
 from dedp_assets.resources.home import Running, hold

@@ -27,8 +27,8 @@ from deltalake import DeltaTable
 
 from dedp_assets.cli import main
 from dedp_assets.graph.run.run_tags import ran_by
-from dedp_assets.instance import close_abandoned
-from dedp_assets.local import engine, processes
+from dedp_assets.local import engine, processes, registry
+from dedp_assets.local.instance import close_abandoned
 from dedp_assets.local.ports import free as free_port
 from dedp_assets.patterns.delta import Ledger
 from dedp_assets.patterns.delta.storage.coordination import table_lock
@@ -51,7 +51,7 @@ SERVERS = {
     "database": "bin/postgres -D",
     "services": "sources.services:application",
     "status": "status_server:application",
-    "registry": "registry.app:application",
+    "registry": "quarkus-run.jar",
     # What `dagster code-server start` answers for; the first location is the project's own.
     **{
         f"code_{location.name}" if number else "code": f"info --location-name {location.name}"
@@ -73,6 +73,7 @@ def here(tmp_path, monkeypatch):
     """A home for commands in this process, which may start nothing."""
     for name in ("DEDP_HOME", "DAGSTER_HOME", "JAVA_HOME", "SPARK_LOCAL_IP"):
         monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setenv("DEDP_REGISTRY", "own")
     monkeypatch.setattr(engine, "prepare", lambda _: None)
     monkeypatch.setattr(processes, "supervise", lambda *_, **__: pytest.fail("it was about to start processes"))
     return tmp_path
@@ -93,12 +94,13 @@ OPTIONS = (*ONES, "--database-port", "--kafka-port")
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_port_in_use_ends_up_with_one_line(here, taken, capsys, option):
-    """Exit code 1, the port and the option that changes it; nothing is started, and the home is free again."""
+    """Exit code 2, the port and the option that changes it; nothing is started, and the home is free again."""
     asked = {**{name: free_pair() for name in OPTIONS}, option: taken}
-    assert main(["up", *[str(word) for pair in asked.items() for word in pair]]) == 1
+    assert main(["up", *[str(word) for pair in asked.items() for word in pair]]) == 2
     said = capsys.readouterr()
     (line,) = said.err.splitlines()
-    assert (said.out, (here / "platform.lock").read_text()) == ("", "")
+    assert said.out == f"dedp up: the servers' code is loaded; everything is written to {here}\n"
+    assert (here / "platform.lock").read_text() == ""
     assert line.startswith(f"dedp up: port {taken} for ")
     assert option in line
 
@@ -114,13 +116,13 @@ def test_ports_that_cannot_work_are_refused_before_anything_starts(here, capsys,
     ports = ["--port", web.replace("free", free), "--engine-port", spark.replace("free", free)]
     ports += ["--kafka-port", str(free_pair()), "--services-port", str(free_port()), "--status-port", str(free_port())]
     ports += ["--registry-port", str(free_port())]
-    assert main(["up", *ports]) == 1
+    assert main(["up", *ports]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("named", ["", "http://registry.example"])
+@pytest.mark.parametrize("named", ["", "own", "http://registry.example"])
 def test_topics_go_through_the_registry_that_is_named_or_its_own(here, monkeypatch, named):
-    """Dagster's processes have its address, so that no record goes without its schema; a named one is not served."""
+    """Dagster's processes have the own one's address, so that no record goes without its schema; no other is served."""
     own = {"DEDP_REGISTRY": named, "DEDP_KAFKA": "b:1", "DEDP_SERVICES": "http://s", "DEDP_POSTGRES": "postgresql://d"}
     for name, value in own.items():
         monkeypatch.setenv(name, value)
@@ -133,12 +135,12 @@ def test_topics_go_through_the_registry_that_is_named_or_its_own(here, monkeypat
     monkeypatch.setattr(processes, "supervise", supervise)
     monkeypatch.setattr(processes, "use_java", lambda _: None)
     monkeypatch.setattr(engine, "connect_command", lambda *_: ["spark"])
+    monkeypatch.setattr(registry, "command", lambda *_, **__: ["registry"])
     ports = {name: free_pair() for name in OPTIONS}
-    with pytest.raises(StopIteration):
-        main(["up", *[str(word) for pair in ports.items() for word in pair]])
-    assert ("registry" in made) == (not named)
-    address = named or f"http://127.0.0.1:{ports['--registry-port']}"
-    assert {made[name].variables["DEDP_REGISTRY"] for name in ("code", "web", "daemon")} == {address}
+    assert main(["up", *[str(word) for pair in ports.items() for word in pair]]) == 3
+    assert ("registry" in made) == (named == "own")
+    own = registry.url(ports["--registry-port"]) if named == "own" else None  # another address is in the environment
+    assert {made[name].variables.get("DEDP_REGISTRY") for name in ("code", "web", "daemon")} == {own}
 
 
 @contextmanager
@@ -150,7 +152,7 @@ def platform_up(folder):
     with said.open("wb") as output:
         up = subprocess.Popen(
             [DEDP, "up", *[str(word) for pair in ports.items() for word in pair]],
-            env=environment(folder / "home", DEDP_TICK_SECONDS="2"),
+            env=environment(folder / "home", DEDP_TICK_SECONDS="2", DEDP_REGISTRY="own"),
             stdout=output,
             stderr=output,
             start_new_session=True,
@@ -188,8 +190,13 @@ class Up:
         self.everything.update({self.tree, *descendants(self.tree)})
 
     def find(self, words):
-        """The server whose command line has these words."""
-        return min((each for each in descendants(self.tree) if words in command(each)), key=lambda each: each.pid)
+        """The server whose command line has these words, once it has begun its program."""
+
+        def found():
+            return [each for each in descendants(self.tree) if words in command(each)]
+
+        assert wait_until(found, seconds=60), words
+        return min(found(), key=lambda each: each.pid)
 
 
 @pytest.fixture(scope="module")
@@ -215,7 +222,9 @@ def test_up_says_where_everything_is_once_it_answers(platform):
         told = json.loads(reply.read())
     assert (told["web"], "silver/visits" in {table["name"] for table in told["tables"]}) == (url, True)
     logs = platform.home / "logs"
-    began, _, where = platform.said().splitlines()[0].partition(";")
+    first, second, *_ = platform.said().splitlines()
+    assert first == f"dedp up: the servers' code is loaded; everything is written to {platform.home}"
+    began, _, where = second.partition(";")
     assert {*began.partition("starting")[2].strip().split(", ")} == {*SERVERS}
     assert str(logs) in where
     assert {f"{name}.log" for name in SERVERS} <= {path.name for path in logs.iterdir()}
@@ -237,7 +246,7 @@ def test_what_is_killed_comes_back_and_a_run_in_flight_is_asked_for_again(platfo
     bronze = platform.home / "lakehouse" / "bronze/visits"
     assert loaded(bronze, "landed_on") == VISITS
     for one in (table, bronze):
-        assert len([commit for commit in Ledger(one).history() if commit.changed and commit.record]) == 1
+        assert len([commit for commit in Ledger(one).newest_first() if commit.changed and commit.record]) == 1
 
 
 def loaded(table, column="event_date"):
@@ -253,7 +262,7 @@ def test_a_second_platform_is_refused_and_other_commands_join_the_first(platform
     before = {platform.find(words) for words in SERVERS.values()}
     others = [str(word) for name in set(OPTIONS) - {"--kafka-port"} for word in (name, free_port())]
     done = dedp(platform, "up", *others, "--kafka-port", str(free_pair()))
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, len(done.stdout.splitlines())) == (2, 1)
     assert done.stderr.startswith(f"dedp up: this home is used by pid {platform.process.pid} since ")
     assert f"runs (pid {platform.process.pid} since " in dedp(platform, "status").stderr
     assert "1 steps done in the operational database" in dedp(platform, "work").stdout

@@ -15,7 +15,7 @@ from dagster._core.storage.event_log import SqliteEventLogStorage  # noqa: TID25
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from dedp_assets.instance import CONFIGURATION
+from dedp_assets.local.instance import CONFIGURATION
 from tests.faults.processes import wait_until
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}

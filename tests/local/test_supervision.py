@@ -34,6 +34,11 @@ with supervise(servers, folder, mark=str(folder), died=died, policy=policy) as k
     reason = ""
     while not reason and not kept.asked.wait(0.1):
         reason = kept.poll()
+        if (wish := folder / "restart").exists():
+            name = wish.read_text()
+            wish.unlink()
+            kept.restart(name)
+            print("restarted", flush=True)
 print("ended:", reason or "asked", flush=True)
 """
 STAYS = "import time; time.sleep(600)"
@@ -80,8 +85,21 @@ def program(up, text):
     def find():
         return [p for p in descendants(psutil.Process(up.pid)) if command(p).endswith(f"-c {text}")]
 
-    assert wait_until(find, seconds=30)
+    assert wait_until(find, seconds=60)
     return find()[0]
+
+
+def test_a_restart_is_no_death(tmp_path):
+    """Another process of the program runs, nothing is said of a death, and the limit of deaths does not count it."""
+    with kept(tmp_path, hourly=1, page=STAYS) as (up, said):
+        for number in range(1, 4):
+            before = program(up, STAYS).pid
+            (tmp_path / "logs" / "restart").write_text("page")
+            assert wait_until(lambda number=number: said().count("restarted") == number, seconds=30)
+            assert wait_until(lambda before=before: program(up, STAYS).pid != before, seconds=30)
+        up.send_signal(signal.SIGTERM)
+    assert "died:" not in said()
+    assert "ended: asked" in said()
 
 
 def test_what_is_killed_comes_back_and_is_said_in_one_line(tmp_path):

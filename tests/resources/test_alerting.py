@@ -13,7 +13,8 @@ from dedp_assets.graph.declare import About, OnRequest, Reads, Runs, lake_table
 from dedp_assets.local.ports import free as free_port
 from dedp_assets.location import lake_resources
 from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, overwrite_partition
-from dedp_assets.resources.alerting import Alerting, channels_of, manner_of, outbox_of
+from dedp_assets.patterns.core.calendars import QuietHours
+from dedp_assets.resources.alerting import Alerting, channels_of, outbox_of
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import settings
 
@@ -77,14 +78,14 @@ def test_clearing_what_nobody_raised_is_nothing(home):
 
 def test_the_settings_name_channels_silent_hours_and_reminders(home, monkeypatch):
     """In the order of the offer, each service of Apprise a channel of its own."""
-    assert (channels_of(settings()), manner_of(settings()).silence) == ([], None)
+    assert (channels_of(settings()), outbox_of(settings()).manner.silence) == ([], None)
     monkeypatch.setenv("DEDP_ALERTS", "apprise, webhook,log,file")
     monkeypatch.setenv("DEDP_ALERTS_WEBHOOK", f"https://hooks.example/{CANARY}")
     monkeypatch.setenv("DEDP_ALERTS_APPRISE", f"mailto://ada:{CANARY}@example.com tgram://{CANARY}/1")
     monkeypatch.setenv("DEDP_ALERTS_SILENT", "22:00-07:00 Europe/Berlin")
     monkeypatch.setenv("DEDP_ALERTS_HOLD", "info")
     monkeypatch.setenv("DEDP_ALERTS_REMIND_HOURS", "12")
-    channels, manner = channels_of(settings()), manner_of(settings())
+    channels, manner = channels_of(settings()), outbox_of(settings()).manner
     assert [(channel.name, channel.address) for channel in channels] == [
         ("log", "logger dedp.alerts"),
         ("file", str(home / "alerts.jsonl")),
@@ -92,7 +93,7 @@ def test_the_settings_name_channels_silent_hours_and_reminders(home, monkeypatch
         ("apprise-1", "mailto://"),
         ("apprise-2", "tgram://"),
     ]
-    assert (f"{manner.silence.start:%H:%M}", manner.silence.zone) == ("22:00", "Europe/Berlin")
+    assert manner.silence.hours == QuietHours(zone="Europe/Berlin", start="22:00:00", end="07:00:00")
     assert (manner.silence.holds, manner.remind_hours) == (("info",), 12)
     assert CANARY not in repr((settings(), channels, manner, outbox_of(settings())))
 

@@ -10,48 +10,29 @@ import dagster as dg
 import pytest
 import yaml
 
-from dedp_assets.instance import configuration, prepare_home
+from dedp_assets.local.instance import configuration, prepare_home
 from dedp_assets.resources.environments import (
     CHECKOUT,
     RETENTION_DAYS,
+    AlertSettings,
+    Settings,
     child_environment,
     child_path,
     home_of,
     project_root,
     settings,
+    variables_of,
 )
 from dedp_assets.sources import visits
 from tests.assets.conftest import day, visits_of, world_in
 
-VARIABLES = (
-    "DEDP_HOME",
-    "DEDP_CACHE",
-    "SPARK_REMOTE",
-    "DEDP_SPARK_MASTER",
-    "DEDP_DRIVER_MEMORY",
-    "DEDP_JAVA",
-    "DEDP_POSTGRES_TLS",
-    "DEDP_KAFKA",
-    "DEDP_KAFKA_TOPIC",
-    "DEDP_SERVICES",
-    "DEDP_REGISTRY",
-    "DEDP_ADS_TOPIC",
-    "DEDP_TICK_SECONDS",
-    "DEDP_RUNS_AT_ONCE",
-    "DEDP_FIRST_DAY",
-    "DEDP_ALERTS",
-    "DEDP_ALERTS_WEBHOOK",
-    "DEDP_ALERTS_APPRISE",
-    "DEDP_ALERTS_SILENT",
-    "DEDP_ALERTS_HOLD",
-    "DEDP_ALERTS_REMIND_HOURS",
-)
+VARIABLES = [known.name for kind in (Settings, AlertSettings) for known in variables_of(kind).values()]
 
 
 @pytest.fixture
 def bare(monkeypatch):
     """An environment that decides nothing."""
-    for name in (*VARIABLES, "DEDP_JIT", "DEDP_POSTGRES", "JAVA_HOME"):
+    for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     return monkeypatch
 
@@ -62,7 +43,7 @@ def tree(folder: Path):
 
 
 def test_nothing_set_means_the_documented_defaults(bare):
-    """Each default is what the table at the top of the module says."""
+    """Each default is what docs/settings.md says."""
     chosen = settings()
     assert (chosen.home, chosen.cache) == (CHECKOUT / ".dedp", CHECKOUT / ".dedp" / "cache")
     assert (chosen.remote, chosen.java_home, chosen.postgres, chosen.postgres_tls) == (None, None, None, "off")
@@ -73,7 +54,7 @@ def test_nothing_set_means_the_documented_defaults(bare):
 def test_an_empty_variable_counts_as_not_set(bare):
     """What a shell or a container file leaves empty does not become a value."""
     before = settings()
-    for name in (*VARIABLES, "DEDP_JIT", "DEDP_POSTGRES", "JAVA_HOME"):
+    for name in VARIABLES:
         bare.setenv(name, "")
     assert settings() == before
 
@@ -92,8 +73,8 @@ def test_an_empty_variable_counts_as_not_set(bare):
         ("DEDP_KAFKA", "kafka.example:9092", "kafka"),
         ("DEDP_KAFKA_TOPIC", "clicks", "kafka_topic"),
         ("DEDP_SERVICES", "http://services.example", "services"),
-        ("DEDP_REGISTRY", "postgres", "registry"),
-        ("DEDP_REGISTRY", "http://registry.example", "registry_url"),
+        ("DEDP_REGISTRY", "own", "registry"),
+        ("DEDP_REGISTRY", "http://registry.example", "registry"),
         ("DEDP_ADS_TOPIC", "banners", "ads_topic"),
         ("DEDP_LINEAGE_URL", "http://marquez.example", "lineage_url"),
         ("DEDP_LINEAGE_NAMESPACE", "web", "lineage_namespace"),
@@ -265,6 +246,9 @@ def test_a_run_history_in_postgres_leaves_the_number_of_runs(bare, tmp_path):
         ("DEDP_ALERTS_SILENT", "22-25 UTC", "must be two times and a time zone"),
         ("DEDP_ALERTS_SILENT", "07:00-07:00 UTC", "must be two times and a time zone"),
         ("DEDP_ALERTS_SILENT", "night UTC", "must be two times and a time zone"),
+        ("DEDP_ALERTS_SILENT", "22:00+02:00-07:00 Europe/Berlin", "must be two times and a time zone"),
+        ("DEDP_ALERTS_SILENT", "22:00-07:00Z UTC", "must be two times and a time zone"),
+        ("DEDP_ALERTS_SILENT", "22:00Z-07:00Z UTC", "must be two times and a time zone"),
         ("DEDP_ALERTS_REMIND_HOURS", "-1", "must be a whole number of hours from 0 on, not -1"),
     ],
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,12 +47,35 @@ def test_a_damaged_line_hides_no_other(tmp_path):
     assert journal.of_day(date(2026, 1, 20)) == [measured()]
 
 
+WRONG = st.one_of(
+    st.sampled_from(["7", "null", "[]", "{}", '"x"', "true", "1e999", "NaN", "", "{", "\\u0000"]),
+    st.text(max_size=20).filter(lambda text: "\n" not in text),
+    st.dictionaries(
+        st.sampled_from(["metric", "table", "at", "verdict", "value", "partition", "since"]),
+        st.one_of(st.none(), st.integers(), st.text(max_size=5), st.lists(st.integers(), max_size=1)),
+    ).map(json.dumps),
+)
+
+
+@given(st.lists(st.one_of(WRONG, st.none()), max_size=8), WRONG)
+def test_no_line_hides_another_and_none_is_an_error(tmp_path_factory, lines, torn):
+    """Whatever stands in the file; what is written after a torn line is read, too."""
+    journal = Journal(folder=str(tmp_path_factory.mktemp("journal")))
+    journal.append([measured()])
+    file = Path(journal.folder) / "2026-01-20.jsonl"
+    sound = file.read_text()
+    file.write_text("".join(sound if line is None else line + "\n" for line in lines) + torn)
+    journal.append([measured("fail", 1)])
+    assert journal.of_day(date(2026, 1, 20)) == [*[measured()] * lines.count(None), measured("fail", 1)]
+
+
 def test_old_days_are_removed_when_a_day_begins(tmp_path):
-    """After 90 days."""
-    for day in ("2025-10-21", "2025-10-22"):
+    """The newest 90 stay, also where a clock is a year ahead for one round."""
+    days = [(NOW - timedelta(days=number)).date().isoformat() for number in range(1, 100)]
+    for day in days:
         (tmp_path / f"{day}.jsonl").write_text("")
-    Journal(folder=str(tmp_path)).append([measured()])
-    assert sorted(file.stem for file in tmp_path.iterdir()) == ["2025-10-22", "2026-01-20"]
+    Journal(folder=str(tmp_path)).append([measured(minutes=400 * 24 * 60)])
+    assert sorted(file.stem for file in tmp_path.iterdir()) == [*sorted(days[:89]), "2027-02-24"]
 
 
 LOOKS = st.lists(st.tuples(st.sampled_from(["ok", "warn", "fail"]), st.integers(0, 90)), max_size=20)

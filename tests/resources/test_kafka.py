@@ -77,6 +77,10 @@ def test_a_topic_that_is_not_there_is_named(kafka):
     """One sentence says which topic of which broker."""
     with pytest.raises(NotReady, match=f"^Kafka at {kafka.bootstrap} has no topic {kafka.topic}: "):
         kafka.describe()
+    kafka.create()
+    misspelt = Kafka(bootstrap=kafka.bootstrap, topic=kafka.topic[:-1])
+    with pytest.raises(NotReady, match=f"did you mean {kafka.topic}\\?; correct its name, or create it$"):
+        misspelt.sample(1)
 
 
 @pytest.mark.slow

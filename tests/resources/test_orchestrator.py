@@ -7,7 +7,7 @@ import json
 import dagster as dg
 import pytest
 
-from dedp_assets.instance import CONFIGURATION
+from dedp_assets.local.instance import CONFIGURATION
 from dedp_assets.patterns.connectors.http import Service
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.resources.environments import settings

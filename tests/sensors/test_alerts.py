@@ -11,17 +11,19 @@ import pytest
 from dedp_assets.defs.gold.daily_visitors import daily_visitors
 from dedp_assets.defs.silver.visits import visits
 from dedp_assets.defs.staging.visits import visits as staged_visits
-from dedp_assets.graph.checks import causes
+from dedp_assets.graph.checks.causes import CauseWatch
 from dedp_assets.graph.declare import Expects
+from dedp_assets.graph.observe import observing
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.location import lake_sensors
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.delta import transaction_id
 from dedp_assets.resources.alerting import Alerting, outbox_of
 from dedp_assets.resources.environments import settings
+from dedp_assets.resources.lake import Lake
 from dedp_assets.sensors.alerts import alerts
 from dedp_assets.sensors.reconciler import reconciler
-from tests.helpers import a_record
+from tests.helpers import a_record, fill
 
 # Without expectations: what the detectors find is no matter of these tests, apart from the last ones.
 TABLES = [
@@ -45,6 +47,7 @@ class Watched:
 
     def tick(self):
         """One tick; the skip message."""
+        fill(self.zone.root / "lake")
         data = self.zone.tick(self.sensor)
         assert not data.run_requests
         return data.skip_message
@@ -117,7 +120,7 @@ def test_a_refusal_of_a_table_that_the_reconciler_leaves_alone_counts_by_its_not
 
 def test_many_partitions_of_a_table_are_few_alerts(watched, monkeypatch):
     """The oldest by themselves, the others by their number."""
-    monkeypatch.setattr(causes, "_SHOWN", 2)
+    monkeypatch.setattr(observing, "_SHOWN", 2)
     for day in range(5, 10):
         watched.refuse(staged_visits, f"2026-01-{day:02d}")
     watched.tick()
@@ -158,8 +161,18 @@ def test_a_table_older_than_declared_is_stale(watched, now, stale):
     assert watched.heard("stale") == [("raised", "stale", "gold/daily_visitors", "")] * stale
     if stale:
         message = watched.message()
-        assert (message["figure"], message["limit"]) == ("26 h", "26 h")
+        assert (message["figure"], message["limit"]) == ("26.0003 h", "at most 26 h")
         assert message["reason"] == f"the newest complete partition is {DAY}"
+
+
+def test_nothing_of_the_demo_is_stale(watched):
+    """Its rows are of the days that somebody chose; what it refused is told all the same."""
+    watched.zone.dated("gold/daily_visitors", {"changed": [{"event_date": DAY}]})
+    Lake(root=str(watched.zone.root / "lake"), engine=watched.zone.engine).mark_demo()
+    watched.refuse(visits, DAY)
+    watched.zone.now = "2026-11-27T02:00:00+00:00"
+    watched.tick()
+    assert [(event, name) for event, name, *_ in watched.heard()] == [("raised", "refused")]
 
 
 def test_a_log_that_cannot_be_read_is_critical_and_clears_nothing_else(watched):
@@ -178,7 +191,7 @@ def test_a_log_that_cannot_be_read_is_critical_and_clears_nothing_else(watched):
     watched.restart()
     watched.tick()
     assert watched.heard()[2:] == [("cleared", "unreadable", "bronze/visits", "")]
-    assert [e.alert.name for e in outbox_of(settings()).open_episodes()] == ["refused"]
+    assert [e.alert.kind for e in outbox_of(settings()).open_episodes()] == ["refused"]
 
 
 def test_what_is_owed_leaves_where_the_observation_fails(watched, monkeypatch):
@@ -188,7 +201,7 @@ def test_what_is_owed_leaves_where_the_observation_fails(watched, monkeypatch):
     def broken(*_, **__):
         raise ContractError("the landing zone is gone")
 
-    monkeypatch.setattr("dedp_assets.graph.observe.observing.find_causes", broken)
+    monkeypatch.setattr(CauseWatch, "poll", broken)
     with pytest.raises(ContractError, match="the landing zone is gone"):
         watched.tick()
     assert watched.heard() == [("raised", "incomplete", "gold/summary", "")]
@@ -222,7 +235,7 @@ def test_a_flow_that_is_interrupted_is_raised_at_the_second_look_and_noted_in_th
     assert watched.heard("interrupted") == []
     watched.tick()
     assert watched.heard("interrupted") == [("raised", "interrupted", flowing.spec.name, "")]
-    assert watched.message()["limit"] == "at most 3,600 s"
+    assert watched.message()["limit"] == "at most 60 min"
     noted = watched.zone.resources()["journal"].since(date(2026, 1, 1))
     assert {(each.metric, each.verdict) for each in noted} == {
         ("gap", "fail"),

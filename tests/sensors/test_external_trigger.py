@@ -20,7 +20,7 @@ from dagster._daemon.sensor import execute_sensor_iteration
 from dedp_assets.defs.bronze.devices import devices
 from dedp_assets.graph.declare import job_of
 from dedp_assets.graph.run.run_tags import refusal
-from dedp_assets.instance import CONFIGURATION
+from dedp_assets.local.instance import CONFIGURATION
 from dedp_assets.patterns.connectors.events import Event
 from dedp_assets.patterns.ingestion.external_trigger import send_event
 from dedp_assets.sensors.external_trigger import events_arrived as over

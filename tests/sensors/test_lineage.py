@@ -8,9 +8,10 @@ import pytest
 
 from dedp_assets.local.ports import free as free_port
 from dedp_assets.location import lake_sensors
-from dedp_assets.patterns.connectors.lineage_outbox import LineageOutbox
-from dedp_assets.patterns.connectors.openlineage import Attempt, complete_event, start_event
+from dedp_assets.mail.lineage_outbox import LineageOutbox
+from dedp_assets.mail.openlineage import Attempt, complete_event, start_event
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.delta import LocalStore
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.lake import Lake
 from dedp_assets.sensors.lineage import lineage
@@ -23,7 +24,7 @@ class Watched:
     """The sensor over a zone whose lake has a folder for lineage."""
 
     def __init__(self, zone, folder, url):
-        self.zone, self.outbox, self.now = zone, LineageOutbox(folder), NOON
+        self.zone, self.outbox, self.now = zone, LineageOutbox(LocalStore(str(folder))), NOON
         lake = Lake(root=str(zone.root / "lake"), lineage=str(folder), engine=zone.engine)
         plain = zone.resources
         zone.resources = lambda: {**plain(), "lake": lake, "clock": Clock(fixed=self.now.isoformat())}

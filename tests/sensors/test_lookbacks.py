@@ -59,7 +59,7 @@ def test_the_first_tick_asks_for_the_whole_look_back_in_one_run(zone, tick):
     zone.dated("silver/visits", visited(*DAYS, "2026-01-20"))
     data = tick()
     assert ranges(data) == [("2026-01-05", "2026-01-19")]
-    assert data.run_requests[0].run_key == "silver/referrals:2026-01-05..2026-01-19@1"
+    assert data.run_requests[0].run_key == f"silver/referrals:2026-01-05..2026-01-19@1 by {referrals.code}"
     assert data.run_requests[0].tags["dedp/cause"] == "look-back"
 
 

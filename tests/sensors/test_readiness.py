@@ -14,8 +14,10 @@ import pytest
 from dedp_assets.defs.bronze import devices, visits
 from dedp_assets.defs.bronze.partner_visits import partner_visits as partners
 from dedp_assets.graph.declare import job_of
-from dedp_assets.graph.reconcile import arrivals
+from dedp_assets.graph.reconcile import arrivals, backlogs
 from dedp_assets.graph.run.refusals import Refusal, Refusals
+from dedp_assets.graph.run.run_tags import goal_of, keys_of
+from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.connectors.deliveries import delivery_at
 from dedp_assets.patterns.delta import transaction_id
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
@@ -28,11 +30,11 @@ from tests.helpers import a_record
 
 def watching():
     """The sensor over the visits that land, as after a restart."""
-    return reconciler([visits.visits], [job_of(visits.visits)])
+    return reconciler([visits.visits], [job_of(visits.visits)], asks_for="deliveries")
 
 
 visits_delivered = watching()
-devices_delivered = reconciler([devices.devices], [job_of(devices.devices)])
+devices_delivered = reconciler([devices.devices], [job_of(devices.devices)], asks_for="deliveries")
 
 
 def deliver(zone, day: str, *names: str) -> None:
@@ -80,7 +82,10 @@ def test_partitions_come_oldest_first(zone, keys):
 
 def test_deliveries_of_a_table_with_slots_are_asked_for_as_far_as_slots_are_free(zone, keys):
     """Of six days of partners four, those in flight counted, as many as its pool holds; then others."""
-    asking, days = reconciler([partners], [job_of(partners)]), [f"2026-01-{number:02}" for number in range(5, 11)]
+    asking, days = (
+        reconciler([partners], [job_of(partners)], asks_for="deliveries"),
+        [f"2026-01-{number:02}" for number in range(5, 11)],
+    )
     for day in days:
         with delivering(zone.landing / "partner_visits" / day) as folder:
             (folder / "magazine.jsonl").write_text("{}\n")
@@ -340,8 +345,9 @@ def test_a_file_that_came_while_its_day_was_loaded_is_found_after_a_restart(zone
         assert keys(zone.tick(watching())) == found
 
 
-def test_many_ready_days_are_asked_for_in_portions(zone, keys):
+def test_many_ready_days_are_asked_for_in_portions(zone, keys, monkeypatch):
     """A tick requests at most 25 runs and keeps the others for the next ones."""
+    monkeypatch.setattr(backlogs, "_FEW", 100)
     days = [(date(2026, 1, 5) - timedelta(days=n)).isoformat() for n in range(30)]
     for day in days:
         deliver(zone, day)
@@ -349,6 +355,21 @@ def test_many_ready_days_are_asked_for_in_portions(zone, keys):
     assert keys(first) == sorted(days)[:25]
     zone.bronze(*[loaded(zone, day) for day in sorted(days)[:25]])
     assert keys(zone.tick(visits_delivered)) == sorted(days)[25:]
+
+
+def test_a_month_of_ready_days_is_one_run(zone, keys):
+    """The first load of many days: one request with a goal of each day; a few days have runs of their own."""
+    days = sorted((date(2026, 1, 20) - timedelta(days=n)).isoformat() for n in range(40))
+    for day in days:
+        deliver(zone, day)
+    first, second = zone.tick(visits_delivered).run_requests
+    for request, some in ((first, days[:31]), (second, days[31:])):
+        assert request.partition_key is None
+        assert keys_of(request.tags, DAILY) == some
+        goals = [goal_of(request.tags, "bronze/visits", day) for day in some]
+        assert goals == [delivery_at(zone.landing / "visits" / day).identity for day in some]
+    zone.bronze(*[loaded(zone, day) for day in days[:33]])
+    assert keys(zone.tick(visits_delivered)) == days[33:]
 
 
 def test_devices_are_loaded_once_per_delivery(zone):

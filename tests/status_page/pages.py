@@ -11,9 +11,9 @@ from dedp_assets.status_page.model import (
     Details,
     Page,
     Point,
+    ShownTrouble,
     Spending,
     TableRow,
-    Trouble,
     worst_first,
 )
 from tests.helpers import NOW
@@ -23,7 +23,7 @@ GOLD = ("gold/daily_visitors", "gold/visits_cube", "gold/sessions")
 USED = ("dashboards of marketing (gold/sessions)",)
 TROUBLES = worst_first(
     [
-        Trouble(
+        ShownTrouble(
             kind="refused",
             table="silver/visits",
             partition=DAYS[-2],
@@ -32,7 +32,7 @@ TROUBLES = worst_first(
             command=f"dedp approve silver/visits {DAYS[-2]}",
             affected=Affected(GOLD[:2], (*GOLD[2:], "gold/visits_cube_weekly"), USED),
         ),
-        Trouble(
+        ShownTrouble(
             kind="late",
             table="bronze/visits",
             severity="critical",
@@ -43,7 +43,7 @@ TROUBLES = worst_first(
             command="dedp status bronze/visits",
             affected=Affected(("silver/visits",), GOLD, USED),
         ),
-        Trouble(
+        ShownTrouble(
             kind="skewed",
             table="silver/users",
             partition=DAYS[-1],
@@ -53,7 +53,7 @@ TROUBLES = worst_first(
             since=NOW - timedelta(days=1, hours=4),
             command="dedp status silver/users",
         ),
-        Trouble(
+        ShownTrouble(
             kind="lagging",
             table="silver/visits_enriched",
             figure="7,400 s",
@@ -63,7 +63,7 @@ TROUBLES = worst_first(
             command="dedp status silver/visits_enriched",
             explained_by="bronze/visits",
         ),
-        Trouble(
+        ShownTrouble(
             kind="over budget",
             table="gold/visits_cube",
             figure="1,260 s",
@@ -73,7 +73,7 @@ TROUBLES = worst_first(
             command="dedp cost gold/visits_cube",
             affected=Affected(("gold/visits_cube_weekly",)),
         ),
-        Trouble(
+        ShownTrouble(
             kind="stale",
             table="bronze/devices",
             figure="31 h",
@@ -82,7 +82,7 @@ TROUBLES = worst_first(
             since=NOW - timedelta(hours=5),
             command="dedp status bronze/devices",
         ),
-        Trouble(
+        ShownTrouble(
             kind="missing",
             table="silver/visits",
             partition=DAYS[-1],

@@ -7,16 +7,16 @@ from datetime import timedelta
 
 import pytest
 
+from dedp_assets.commands.status import status
 from dedp_assets.graph.observe.rounds import Rounds, Seen
-from dedp_assets.patterns.connectors.alerts import Alert
 from dedp_assets.patterns.core.measurements import Measured, Measurement
+from dedp_assets.patterns.core.troubles import Trouble
 from dedp_assets.project import Project
 from dedp_assets.resources.alerting import outbox_of
 from dedp_assets.resources.environments import settings
 from dedp_assets.resources.home import Running, hold
-from dedp_assets.status import write_page
 from dedp_assets.status_page.making import Maker
-from tests.helpers import NOW, a_record, write_log
+from tests.helpers import NOW, a_record, fill, write_log
 
 
 @pytest.fixture
@@ -30,6 +30,7 @@ def chosen(tmp_path, monkeypatch):
 def stored(chosen, name="gold/x"):
     log = {"record": a_record(name, {}), "changed": [{}]}
     write_log(chosen.lakehouse / name, {"id": "long"}, [], [log])
+    fill(chosen.lakehouse)
 
 
 def test_a_home_that_is_not_there_is_a_notice_and_is_not_made(chosen):
@@ -44,13 +45,13 @@ def test_a_home_that_is_not_there_is_a_notice_and_is_not_made(chosen):
 def test_alerts_and_measurements_of_the_home_are_shown(chosen, monkeypatch):
     """With the tables of the project that they affect; the address of Dagster is the running platform's."""
     stored(chosen)
-    outbox_of(chosen).raise_alert(Alert(name="incomplete", table="silver/visits"), NOW - timedelta(hours=1))
+    outbox_of(chosen).raise_alert(Trouble(kind="incomplete", table="silver/visits"), NOW - timedelta(hours=1))
     lag = Measurement(metric="lag", table="gold/x", at=NOW, verdict="warn", value=5.0)
-    seen = Seen(Measured((lag,)), frozenset(), {})
-    monkeypatch.setattr(Rounds, "judge", lambda *_: seen)
+    seen = Seen(Measured((lag,)), {}, {})
+    monkeypatch.setattr(Rounds, "judge", lambda *_, **__: seen)
     with hold(chosen, Running(1, "x", "http://127.0.0.1:3000", "sc://x")):
         page = Maker(chosen).page(NOW)
-    assert {(each.kind, each.table) for each in page.open} == {("incomplete", "silver/visits"), ("lagging", "gold/x")}
+    assert {(each.kind, each.table) for each in page.open} == {("incomplete", "silver/visits"), ("lag", "gold/x")}
     assert "gold/daily_visitors" in page.open[0].affected.direct
     assert page.web == "http://127.0.0.1:3000"
 
@@ -77,26 +78,52 @@ def test_a_project_that_cannot_be_loaded_is_a_notice(chosen, monkeypatch):
     def broken(_):
         raise SyntaxError("bronze.py, line 7")
 
-    monkeypatch.setattr(Project, "tables", broken)
+    monkeypatch.setattr(Project, "declarations", broken)
     page = Maker(chosen).page(NOW)
     assert page.notices == (
-        "The project's tables cannot be loaded, so only stored tables are shown: bronze.py, line 7",
+        "The project's tables cannot be loaded, so only stored tables are shown: SyntaxError: bronze.py, line 7",
     )
-    assert [table.name for table in page.tables] == ["gold/x"]
+    assert [(table.name, table.verdict) for table in page.tables] == [("gold/x", "unknown")]
+    assert page.verdict == "unknown"
+
+
+def test_a_faulty_declaration_is_a_notice_and_no_green_page(chosen, monkeypatch):
+    """Its table is left out, and nobody judges it."""
+    stored(chosen)
+    monkeypatch.setattr(Project, "declarations", lambda _: ([], ["defs.yaml:6:10: keys: unknown column idd"]))
+    page = Maker(chosen).page(NOW)
+    assert page.notices == ("The declarations have faults (`dedp check`): defs.yaml:6:10: keys: unknown column idd",)
+    assert page.verdict == "unknown"
+
+
+def test_a_project_that_changed_since_it_was_loaded_is_a_notice(chosen, monkeypatch):
+    """What the page says is of the declarations before, and so not green."""
+    stored(chosen)
+    maker = Maker(chosen)
+    assert (maker.page(NOW).notices, maker.page(NOW).verdict) == ((), "ok")
+    monkeypatch.setattr(Project, "stamp", lambda _: (0, 0))
+    page = maker.page(NOW)
+    assert page.notices[0].startswith(
+        "The project's files have changed since the declarations of this page were loaded"
+    )
+    assert page.verdict == "unknown"
 
 
 def test_measurements_and_alerts_that_cannot_be_read_are_notices(chosen, monkeypatch):
     """The rest of the page is shown."""
     stored(chosen)
 
-    def away(*_):
+    def away(*_, **__):
         raise OSError("disk away")
 
     monkeypatch.setattr("dedp_assets.status_page.making.outbox_of", away)
     monkeypatch.setattr(Rounds, "judge", away)
     page = Maker(chosen).page(NOW)
-    assert page.notices == ("Open alerts cannot be read: disk away", "Measurements cannot be read: disk away")
-    assert page.table("gold/x").verdict == "ok"
+    assert page.notices == (
+        "Open alerts cannot be read: OSError: disk away",
+        "Measurements cannot be made: OSError: disk away",
+    )
+    assert (page.table("gold/x").verdict, page.verdict) == ("unknown", "unknown"), "nothing declares it"
 
 
 @pytest.mark.parametrize(("web", "shown"), [("https://x/", "https://x"), ("javascript:alert(1)", ""), ("", "")])
@@ -109,7 +136,7 @@ def test_only_an_address_of_the_web_becomes_a_link(chosen, web, shown):
 def test_the_page_is_written_to_a_file(chosen, tmp_path, capsys):
     """As `dedp status --page FILE` does, without a server."""
     stored(chosen)
-    outbox_of(chosen).raise_alert(Alert(name="incomplete", table="gold/x", reason="sensor 7 lacks"), NOW)
-    assert write_page(chosen, tmp_path / "page.html") == 0
+    outbox_of(chosen).raise_alert(Trouble(kind="incomplete", table="gold/x", reason="sensor 7 lacks"), NOW)
+    assert status(chosen, file=tmp_path / "page.html") == 1
     assert capsys.readouterr().out == f"1 troubles; written to {tmp_path / 'page.html'}\n"
     assert "sensor 7 lacks" in (tmp_path / "page.html").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from dedp_assets.status_page.model import (
     Affected,
     Entry,
     Page,
-    Trouble,
+    ShownTrouble,
     affected_by,
     age,
     as_json,
@@ -59,7 +59,7 @@ def test_every_table_that_is_reached_is_affected_once(reads, start):
 
 def test_the_worst_is_first():
     """By severity, then own troubles before explained ones, then by reach, then by age."""
-    trouble = Trouble(kind="late", table="a")
+    trouble = ShownTrouble(kind="late", table="a")
     ordered = [
         replace(trouble, severity="critical"),
         replace(trouble, affected=Affected(("b", "c"))),
@@ -76,7 +76,7 @@ def test_many_partitions_with_one_trouble_are_one_line():
     """Three are listed, more are joined with the earliest beginning; another severity stays apart."""
     days = [f"2026-01-0{day}" for day in range(1, 6)]
     same = [
-        Trouble(kind="refused", table="a", partition=day, reason=f"broken {day}", since=NOW - timedelta(hours=n))
+        ShownTrouble(kind="refused", table="a", partition=day, reason=f"broken {day}", since=NOW - timedelta(hours=n))
         for n, day in enumerate(days)
     ]
     assert grouped(same[:3]) == same[:3]

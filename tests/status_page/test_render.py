@@ -8,14 +8,17 @@ from html.parser import HTMLParser
 
 import pytest
 
+from dedp_assets.patterns.core.names import printable
 from dedp_assets.status_page.details import render_details
 from dedp_assets.status_page.drawing import STATES, legend, strip
-from dedp_assets.status_page.model import Affected, Cell, Page, TableRow, Trouble
+from dedp_assets.status_page.model import Affected, Cell, Page, ShownTrouble, TableRow
 from dedp_assets.status_page.render import render
 from tests.helpers import NOW
 from tests.status_page.pages import DAYS, PAGE, details
 
 HOSTILE = "<script>alert(1)</script>\"'&{x}{0}%s${y}`--><!-- \x00\x1b\ud800 é"
+TOLD = printable(HOSTILE)
+"""A trouble has texts of whole characters."""
 VOID = {"meta", "link", "br", "path", "rect"}
 
 
@@ -53,10 +56,8 @@ class Read(HTMLParser):
 
 def hostile_page():
     """A page on which every text from outside is hostile."""
-    trouble = Trouble(
-        kind=HOSTILE, table=HOSTILE, partition=HOSTILE, figure=HOSTILE, limit=HOSTILE, reason=HOSTILE, command=HOSTILE,
-        since=NOW, affected=Affected((HOSTILE,), (HOSTILE,), (HOSTILE,)), explained_by=HOSTILE,
-    )  # fmt: skip
+    told = dict.fromkeys(("kind", "table", "partition", "figure", "limit", "reason", "command", "explained_by"), TOLD)
+    trouble = ShownTrouble(**told, since=NOW, affected=Affected((HOSTILE,), (HOSTILE,), (HOSTILE,)))
     cell = Cell(HOSTILE, "refused", 1, HOSTILE)
     table = replace(
         PAGE.tables[4], name=HOSTILE, owner=HOSTILE, used_by=HOSTILE, newest=HOSTILE, strip=(cell,),
@@ -104,7 +105,7 @@ def test_a_trouble_says_what_since_when_why_who_is_affected_and_what_helps():
     told = [
         "6 troubles in 6 tables",
         "1 late, 1 refused, 1 over budget, 1 skewed, 1 stale, 1 lagging.",
-        "✕ critical late: bronze/visits 184 min (limit at most 60 min) since 09:00 UTC, 3 h",
+        "✕ critical late: bronze/visits 184 min at most 60 min since 09:00 UTC, 3 h",
         "nothing has arrived since the delivery of 06:00",
         "Helps dedp status bronze/visits",
         "Affects silver/visits ; then gold/daily_visitors",

@@ -116,11 +116,11 @@ def users_changed(
         checks={
             "source_columns_are_as_in_the_snapshot": "Warns if the source's columns are no longer those of the "
             "snapshot.",
-            "replication_slot_is_bounded": "The log that the database keeps for the capture stays below its limit.",
         },
         reports={
+            "replication_slot_is_bounded": "The log that the database keeps for the capture stays below its limit.",
             "changes_arrive_in_time": f"Fails if a change took more than {MAX_LATENCY_SECONDS} s from its commit in "
-            f"the database to its commit in {USERS.name}. It does not block: rows that are late are right."
+            f"the database to its commit in {USERS.name}. It does not block: rows that are late are right.",
         },
     ),
     about=About(

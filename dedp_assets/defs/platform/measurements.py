@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from datetime import date, datetime, time, timedelta, timezone
-from pathlib import Path
 
 import dagster as dg
 
@@ -28,11 +27,11 @@ from dedp_assets.graph.declare import (
     declared_jobs,
     lake_table,
 )
+from dedp_assets.mail.lineage_outbox import LineageOutbox
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, audit_write_audit_publish, plan_windows
-from dedp_assets.patterns.connectors.lineage_outbox import LineageOutbox
 from dedp_assets.patterns.core.measurements import Measured, Measurement
-from dedp_assets.patterns.delta import ActivityLog
+from dedp_assets.patterns.delta import ActivityLog, LocalStore
 from dedp_assets.patterns.observability.data_sla_slo import Objective, measure_objective
 from dedp_assets.patterns.observability.freshness_check import check_freshness
 from dedp_assets.resources.environments import settings
@@ -198,7 +197,7 @@ def _freshness(lake: Lake, day: _Day) -> Measured:
 def _known_lineage(lake: Lake, day: _Day) -> Measured:
     """Measure the share of flows that are declared, by the runs of the day."""
     begin = day.at - timedelta(microseconds=1)
-    outbox = LineageOutbox(Path(lake.lineage))
+    outbox = LineageOutbox(LocalStore(lake.lineage))
     runs = [
         each for each in outbox.runs(since=begin.date(), namespace=settings().lineage_namespace) if each.at <= day.at
     ]

@@ -25,10 +25,12 @@ from dedp_assets.graph.declare.defaults import EARLIER, USUAL_PROFILES
 from dedp_assets.patterns import TableSpec, Target, WriteResult
 from dedp_assets.patterns.core.measurements import Measured
 from dedp_assets.patterns.core.profiles import Profile
+from dedp_assets.patterns.core.usual import reach
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.quality.offline_observer import (
     PROFILE,
     PROFILED_BY,
+    ProfileSeries,
     judge_profile,
     observe_offline,
 )
@@ -116,12 +118,13 @@ def _judged(profiles: Table, now: datetime) -> Iterator[Measured]:
     """Judge each day of the newest observation by the newest profiles of the days before."""
     newest = _newest(profiles)
     observed = sorted(day for day, observation in newest.items() if observation == max(newest.values()))
-    before = {day: sorted(other for other in newest if other < day)[-EARLIER:] for day in observed}
+    before = {day: sorted(other for other in newest if other < day)[-reach(EARLIER) :] for day in observed}
     wanted = {*observed, *(other for days in before.values() for other in days)}
-    known = _profiles(profiles, {day: newest[day] for day in wanted})
-    for day in observed:
-        history = [known[other] for other in before[day]]
-        yield judge_profile(known[day], history, now, table=VISITS.name, partition=day, rules=USUAL_PROFILES)
+    known, series = _profiles(profiles, {day: newest[day] for day in wanted}), ProfileSeries(USUAL_PROFILES)
+    for day in sorted(wanted):
+        measured = series.judge(known[day], now, table=VISITS.name, partition=day)
+        if day in observed:
+            yield measured
 
 
 def _newest(profiles: Table) -> dict[str, _Observation]:

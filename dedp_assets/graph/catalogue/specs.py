@@ -32,7 +32,8 @@ IN_FILE = "is_declared_in_a_file"
 _EVERY_WRITE = {
     "rows_are_accounted_for": "Every row read was written, or is a dead letter, a duplicate or filtered out.",
     "rows_lie_in_their_partition": "No row lies outside of the partition that the run owns.",
-    "constraints_hold": "Every row satisfies NOT NULL and CHECK of the stored table.",
+    "constraints_hold": "Every row satisfies NOT NULL and CHECK of the stored table, and each further rule of the "
+    "write that has no check of its own.",
 }
 """Rules that every write of the library holds, and what they say."""
 

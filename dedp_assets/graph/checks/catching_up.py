@@ -6,6 +6,7 @@ from typing import cast
 
 import dagster as dg
 
+from dedp_assets.graph.catalogue.calendars import window_seconds
 from dedp_assets.graph.catalogue.rendering import check_result
 from dedp_assets.graph.catalogue.selections import RUNS_ALONE
 from dedp_assets.graph.catalogue.specs import asset_key
@@ -45,16 +46,10 @@ def catch_up_checks(tables: Sequence[LakeTable[...]]) -> list[dg.AssetChecksDefi
         for check in sorted(context.selected_asset_check_keys):
             table = ordered[check.asset_key]
             ledger = context.resources.lake.ledger(table.spec.name)
-            newest = list(islice(ledger.history(), _MOST)) if ledger.exists() else []
+            newest = list(islice(ledger.newest_first(), _MOST))
             durations = [seconds for _, seconds in durations_of(reversed(newest))]
-            finding = judge_catch_up(durations, interval_seconds=_interval(table))
+            partitions = cast("dg.TimeWindowPartitionsDefinition", table.runs.partitions)
+            finding = judge_catch_up(durations, interval_seconds=window_seconds(partitions))
             yield check_result(table.spec.name, _NAME, {"": finding})
 
     return [judge] if ordered else []
-
-
-def _interval(table: LakeTable[...]) -> float:
-    """Return the time between two partitions, in seconds."""
-    partitions = cast("dg.TimeWindowPartitionsDefinition", table.runs.partitions)
-    first = partitions.time_window_for_partition_key(partitions.get_partition_keys()[0])
-    return (first.end - first.start).total_seconds()

@@ -1,134 +1,287 @@
-"""Causes of alerts: refused and given up partitions, unreadable logs, stale tables."""
+"""Causes of troubles: logs, data files, deliveries, notes on refusals and the run history, without an engine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 import dagster as dg
 
 from dedp_assets.graph.checks.stored import judge_recency
 from dedp_assets.graph.declare.tables import LakeTable
-from dedp_assets.graph.reconcile.reconciler import Reconciler
+from dedp_assets.graph.reconcile.reconciler import Reconciler, judges_of
 from dedp_assets.graph.reconcile.reconciling import Gap
+from dedp_assets.graph.reconcile.table_errors import TableErrors
+from dedp_assets.graph.run.failures import failure_told, step_failures
 from dedp_assets.graph.run.refusals import Refusals
+from dedp_assets.graph.run.run_tags import refusals
 from dedp_assets.graph.run.upstream_runs import ATTEMPTS
-from dedp_assets.patterns.connectors.alerts import Alert, Severity
-from dedp_assets.patterns.core.errors import PatternError
-from dedp_assets.resources.alerting import status_command
+from dedp_assets.patterns.core.errors import error_line
+from dedp_assets.patterns.core.names import printable
+from dedp_assets.patterns.core.quantities import compared
+from dedp_assets.patterns.core.records import slice_name
+from dedp_assets.patterns.core.troubles import Severity, Trouble
+from dedp_assets.patterns.delta import Commit, Ledger, LostFileWatch, lost_files_message
+from dedp_assets.resources.alerting import command_for
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
 
-__all__ = ["Causes", "find_causes", "noted_refusals"]
+__all__ = ["HISTORY", "CauseWatch", "Causes", "published", "refused_runs", "unreadable"]
 
-_SHOWN = 20
-"""Most partitions of a table with the same trouble that have an alert each; one more alert counts the others."""
-_HOUR = 3600
+HISTORY = "Dagster's run history"
+"""Name of the storage of runs, at the beginning of a sentence that it cannot be read."""
+_FAILED_RUNS = 100
+"""How many of the newest failed runs are held against the notes on refusals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Causes:
-    """The troubles of one observation.
+    """The troubles of one look.
 
     Attributes:
-        alerts: every trouble that was found.
-        unjudged: tables of which nothing can be said now, because a log cannot be read.
+        troubles: every one; of severity ``info`` for partitions that wait for a run.
+        unjudged: tables of which nothing can be said now, because something of them cannot be read.
+        unread: sentences on sources that could not be read for any table.
     """
 
-    alerts: Sequence[Alert]
+    troubles: tuple[Trouble, ...]
     unjudged: frozenset[str]
+    unread: tuple[str, ...] = ()
 
 
-def find_causes(
-    looking: Reconciler,
-    lake: Lake,
-    landing: Landing,
-    now: datetime,
-    *,
-    instance: dg.DagsterInstance | None = None,
-    repository: dg.RepositoryDefinition | None = None,
-) -> Causes:
-    """Find the troubles of the platform in the reconciler's outcome, the notes on refusals and the logs.
+@dataclass(slots=True)
+class CauseWatch:
+    """Repeated search for the causes of troubles, in which the logs are read on from the last look.
+
+    Attributes:
+        tables: the declared tables of the graph.
+        thorough: whether each look holds all deliveries that are loaded against what lies there, not some at a time.
+    """
+
+    tables: Sequence[LakeTable[...]]
+    thorough: bool = False
+    _looking: Reconciler = field(init=False)
+    _files: dict[str, LostFileWatch] = field(default_factory=dict, init=False)
+    _newest: dict[str, tuple[object, datetime | None]] = field(default_factory=dict, init=False)
+    _resolved: set[tuple[str, str, str]] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        self._looking = Reconciler(self.tables, thorough=self.thorough)
+
+    def poll(
+        self,
+        lake: Lake,
+        landing: Landing,
+        now: datetime,
+        *,
+        instance: dg.DagsterInstance | None = None,
+        repository: dg.RepositoryDefinition | None = None,
+    ) -> Causes:
+        """Look once; no run is requested.
+
+        Args:
+            lake: the tables.
+            landing: the landing zone.
+            now: current time, with time zone.
+            instance: where runs are recorded.
+            repository: the code location that is deployed.
+        """
+        unread: list[str] = []
+        gaps, errors = self._reconcile(lake, landing, now, unread, instance=instance, repository=repository)
+        lost = list(self._lost(lake, errors, unread))
+        stale = list(self._stale(lake, now, errors))
+        notes = self._notes(lake, errors)
+        gaps = [*gaps, *self._noted(notes, lake, errors)]
+        if instance is not None:
+            known = {(table, key) for table, of in notes.items() for key in of}
+            try:
+                gaps += self._of_runs(lake, instance, known)
+            except Exception as error:  # whatever a storage or a driver raises
+                unread.append(f"{HISTORY} cannot be read: {error_line(error)}")
+        waiting = _of_gaps([gap for gap in gaps if gap.table not in errors], lake)
+        troubles = (*unreadable(errors), *lost, *waiting, *stale)
+        readers = {t.spec.name for t in self.tables if {spec.name for spec in t.reads.upstream} & errors.keys()}
+        return Causes(troubles, frozenset({*errors, *readers}), tuple(dict.fromkeys(unread)))
+
+    def _reconcile(
+        self,
+        lake: Lake,
+        landing: Landing,
+        now: datetime,
+        unread: list[str],
+        *,
+        instance: dg.DagsterInstance | None,
+        repository: dg.RepositoryDefinition | None,
+    ) -> tuple[list[Gap], TableErrors]:
+        """Return the stale partitions and the tables that cannot be observed; without the run history if need be."""
+        for storage in dict.fromkeys([instance, None]):
+            try:
+                outcome, overview = self._looking.reconcile(
+                    lake, landing, now, instance=storage, repository=repository, mine=lambda _: False
+                )
+            except Exception as error:  # as above: the logs are read all the same
+                what = HISTORY if storage else "The work list"
+                unread.append(f"{what} cannot be read: {error_line(error)}")
+                continue
+            strange = [
+                Gap(
+                    each.table.spec.name,
+                    name,
+                    *_strange(each.strays, name, f"{landing.folder(each.dataset, name)} {why}"),
+                )
+                for each in overview.arrivals
+                for name, why in each.strange.items()
+            ]
+            errors = TableErrors()
+            errors.update(overview.unreadable)
+            return [*outcome.gaps, *strange], errors
+        return [], TableErrors()
+
+    def _lost(self, lake: Lake, errors: TableErrors, unread: list[str]) -> Iterator[Trouble]:
+        """Yield the stored tables without some of their data files; note the tables whose log cannot be read."""
+        try:
+            names = lake.names(replicas=True)
+        except Exception as error:  # whatever a file system raises
+            unread.append(f"The tables of {lake.root} cannot be listed: {error_line(error)}")
+            return
+        for name in {*self._files} - {*names}:
+            del self._files[name]
+        for name in names:
+            with errors.at(name):
+                lost = self._files.setdefault(name, LostFileWatch()).poll(lake.ledger(name))
+                if lost:
+                    keys = sorted({slice_name(dict(file.partition)) for file in lost})
+                    reason = f"{lost_files_message(name, lost)}: `dedp verify {name}` names what repairs it"
+                    place = ", ".join(keys) if keys != ["all"] else ""
+                    yield _trouble("lost files", name, place, severity="critical", reason=reason)
+
+    def _stale(self, lake: Lake, now: datetime, errors: TableErrors) -> Iterator[Trouble]:
+        """Yield the tables with data older than declared; note the tables that cannot be judged."""
+        for table in self.tables if not lake.is_demo() else ():
+            name = table.spec.name
+            if table.fresh is None or name in errors:
+                continue
+            with errors.at(name):
+                newest = self._newest_of(table, lake, now)
+                if newest and now - newest > table.fresh:
+                    age, most = (now - newest).total_seconds(), table.fresh.total_seconds()
+                    figure, limit = compared(age, "s", at_most=most)
+                    reason = judge_recency(table, lake.table(table.spec), now).note
+                    since = newest + table.fresh
+                    yield _trouble("stale", name, figure=figure, limit=limit, reason=reason, since=since)
+
+    def _newest_of(self, table: LakeTable[...], lake: Lake, now: datetime) -> datetime | None:
+        """Return the time of the newest complete data; judged again after a commit, and each hour.
+
+        ``None`` for a table that was never loaded, which is missing and not stale.
+        """
+        name, stored = table.spec.name, lake.table(table.spec)
+        if not stored.ledger.exists():
+            return None
+        known = (stored.ledger.version(), f"{now:%Y-%m-%d %H}")
+        if self._newest.get(name, (None, None))[0] != known:
+            seconds = judge_recency(table, stored, now).figures.get("age_seconds")
+            newest = None if seconds is None else now - timedelta(seconds=round(float(seconds)))
+            self._newest[name] = known, newest
+        return self._newest[name][1]
+
+    def _notes(self, lake: Lake, errors: TableErrors) -> dict[str, Mapping[str, Any]]:
+        """Read the notes on refusals of each declared table."""
+        found: dict[str, Mapping[str, Any]] = {}
+        for table in self.tables:
+            with errors.at(table.spec.name):
+                found[table.spec.name] = Refusals(lake.refused(table.spec.name)).by_key()
+        return found
+
+    def _noted(self, notes: Mapping[str, Mapping[str, Any]], lake: Lake, errors: TableErrors) -> Iterator[Gap]:
+        """Yield the noted refusals by the present code, of tables that the reconciler does not ask for."""
+        for table in self.tables:
+            if table.lands or (table.runs.follows and table.reads.tables):
+                continue
+            with errors.at(table.spec.name):
+                of = notes.get(table.spec.name, {})
+                judges = judges_of(table, lake) if of else ""
+                for key, note in of.items():
+                    if note.holds(table.code_version, judges):
+                        yield Gap(table.spec.name, key, "refused", note.reason)
+
+    def _of_runs(self, lake: Lake, instance: dg.DagsterInstance, known: set[tuple[str, str]]) -> Iterator[Gap]:
+        """Yield the refusals of runs that leave no note, such as replays, without a later publish."""
+        for table, key, record in refused_runs(instance):
+            run = record.dagster_run
+            if (table, key) in known or (run.run_id, table, key) in self._resolved:
+                continue
+            last = published(lake.ledger(table), key)
+            if last and last.timestamp > record.create_timestamp:
+                self._resolved.add((run.run_id, table, key))
+                continue
+            failures = step_failures(instance, run)
+            own = [event for event in failures if event.step_key == table.replace("/", "_")]
+            yield Gap(table, key, "refused", failure_told(own or failures))
+
+
+def refused_runs(
+    instance: dg.DagsterInstance, *, limit: int | None = _FAILED_RUNS
+) -> Iterator[tuple[str, str, dg.RunRecord]]:
+    """Yield table, partition key and run of the newest refusal of each partition.
 
     Args:
-        looking: the reconciler that polls the logs; no run is requested.
-        lake: the tables.
-        landing: the landing zone.
-        now: current time, with time zone.
         instance: where runs are recorded.
-        repository: the code location that is deployed.
+        limit: how many of the newest failed runs count; ``None`` for all.
     """
-    outcome, overview = looking.reconcile(
-        lake, landing, now, instance=instance, repository=repository, mine=lambda _: False
-    )
-    unreadable = dict(overview.unreadable)
-    gaps = [gap for gap in outcome.gaps if gap.table not in unreadable]
-    alerts = [_alert("unreadable", table, severity="critical", reason=why) for table, why in unreadable.items()]
-    alerts += _by_partition("refused", [*_refused(gaps), *noted_refusals(looking.tables, lake)], severity="warning")
-    attempts = f"{ATTEMPTS} runs"
-    alerts += _by_partition("given up", _given_up(gaps), severity="critical", figure=attempts, limit=attempts)
-    stale, unknown = _stale(looking.tables, lake, now)
-    readers = {t.spec.name for t in looking.tables if {spec.name for spec in t.reads.upstream} & unreadable.keys()}
-    return Causes([*alerts, *stale], frozenset({*unreadable, *readers, *unknown}))
+    seen = set[tuple[str, str]]()
+    for record in instance.get_run_records(dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE]), limit=limit):
+        for place in refusals(record.dagster_run.tags):
+            if place not in seen:
+                seen.add(place)
+                yield *place, record
 
 
-def _refused(gaps: Iterable[Gap]) -> Iterator[Gap]:
-    return (gap for gap in gaps if gap.state == "refused")
+def published(ledger: Ledger, key: str) -> Commit | None:
+    """Return the newest commit of a partition; of the whole table, if the key is empty.
+
+    ``None`` without such a commit.
+    """
+    return ledger.last(lambda commit: commit.record and "".join(commit.record.partition.values()) == key)
 
 
-def noted_refusals(tables: Sequence[LakeTable[...]], lake: Lake) -> Iterator[Gap]:
-    """Yield the noted refusals by the present code, of tables that the reconciler does not ask for."""
-    for table in tables:
-        if not (table.lands or (table.runs.follows and table.reads.tables)):
-            for key, note in Refusals(lake.refused(table.spec.name)).by_key().items():
-                if note.code_version == table.code_version:
-                    yield Gap(table.spec.name, key, "refused", note.reason)
+def _strange(strays: Iterable[str], name: str, why: str) -> tuple[str, str]:
+    """Return state and reason of a file or folder outside of any partition: nobody reads a stray file."""
+    return ("unusable" if name in {*strays} else "waiting"), why
 
 
-def _given_up(gaps: Iterable[Gap]) -> Iterator[Gap]:
-    """Yield the partitions whose runs failed, or changed nothing, too often."""
-    return (Gap(gap.table, gap.key, gap.state, gap.given_up) for gap in gaps if gap.given_up and gap.state != "refused")
+def unreadable(errors: Mapping[str, str]) -> list[Trouble]:
+    """Return the troubles of tables that cannot be observed: table -> reason."""
+    return [
+        _trouble("unreadable", table, severity="critical", reason=why, command=f"dedp verify {table}")
+        for table, why in errors.items()
+    ]
 
 
-def _by_partition(
-    name: str, gaps: Iterable[Gap], *, severity: Severity, figure: str = "", limit: str = ""
-) -> Iterator[Alert]:
-    """Yield an alert for each of a table's first partitions, and one alert for all further partitions."""
-    by_table: dict[str, list[Gap]] = {}
-    for gap in sorted(gaps, key=lambda gap: (gap.table, gap.key)):
-        by_table.setdefault(gap.table, []).append(gap)
-    for table, found in by_table.items():
-        for gap in found[:_SHOWN]:
-            stated = {"partition": gap.key, "figure": figure, "limit": limit, "reason": gap.reason}
-            yield _alert(name, table, severity=severity, **stated)
-        if len(found) > _SHOWN:
-            more, reason = f"{len(found) - _SHOWN} more partitions", f"the first {_SHOWN} have alerts of their own"
-            yield _alert(f"{name}, many", table, severity=severity, figure=more, reason=reason)
+def _of_gaps(gaps: Iterable[Gap], lake: Lake) -> Iterator[Trouble]:
+    """Yield the troubles of stale partitions: of refused, given up and unusable ones, and updates under way."""
+    times: dict[str, Mapping[str, datetime]] = {}
+    for gap in gaps:
+        if gap.state == "refused":
+            if gap.table not in times:
+                times[gap.table] = Refusals(lake.refused(gap.table)).times()
+            since = times[gap.table].get(gap.key)
+            yield _trouble("refused", gap.table, gap.key, reason=gap.reason, since=since)
+        elif gap.given_up:
+            run, attempts = f"dedp run {gap.table} {gap.key}".strip(), f"{ATTEMPTS} runs"
+            stated: dict[str, Any] = {"figure": attempts, "limit": attempts, "command": run}
+            yield _trouble("given up", gap.table, gap.key, severity="critical", reason=gap.given_up, **stated)
+        else:
+            severity: Severity = "warning" if gap.state == "unusable" else "info"
+            yield _trouble(gap.state, gap.table, gap.key, severity=severity, reason=gap.reason)
 
 
-def _stale(tables: Sequence[LakeTable[...]], lake: Lake, now: datetime) -> tuple[list[Alert], set[str]]:
-    """Return alerts for tables with data older than declared, and the tables that cannot be judged."""
-    found, unknown = [], set()
-    for declared in tables:
-        table = lake.table(declared.spec)
-        try:
-            # A table that was never loaded is missing and not stale.
-            if declared.fresh is None or not table.ledger.exists():
-                continue
-            finding = judge_recency(declared, table, now)
-        except PatternError:
-            unknown.add(declared.spec.name)
-            continue
-        if not finding.passed and "age_seconds" in finding.figures:
-            figure = f"{finding.figures['age_seconds'] / _HOUR:.0f} h"
-            limit = f"{declared.fresh.total_seconds() / _HOUR:g} h"
-            found.append(_alert("stale", table.name, figure=figure, limit=limit, reason=finding.note))
-    return found, unknown
-
-
-def _alert(name: str, table: str, *, severity: Severity = "warning", **stated: Any) -> Alert:  # noqa: ANN401 - fields of an alert
-    """Make an alert that an observation clears, with the command that shows the table."""
-    command = status_command(table)
-    return Alert(name=name, table=table, severity=severity, command=command, source="platform", **stated)
+def _trouble(kind: str, table: str, partition: str = "", *, severity: Severity = "warning", **stated: Any) -> Trouble:  # noqa: ANN401 - fields of a trouble
+    """Make a trouble that an observation ends, with the command that shows the table."""
+    # Names of files and folders, and errors that quote them, need not be text.
+    reason, table, partition = (printable(each) for each in (stated.pop("reason", ""), table, partition))
+    stated.setdefault("command", command_for(table, reason))
+    place: dict[str, Any] = {"table": table, "partition": partition, "severity": severity, "reason": reason}
+    return Trouble(kind=kind, source="platform", **place, **{"command": printable(stated.pop("command")), **stated})

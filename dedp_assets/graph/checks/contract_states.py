@@ -118,5 +118,4 @@ def _drift(judged: Finding) -> Drift:
 
 def _newest(ledger: Ledger) -> Commit | None:
     """Return the newest commit of rows, of any writer; maintenance of files keeps the rows."""
-    history = ledger.history() if ledger.exists() else ()
-    return next((commit for commit in history if commit.record or commit.changed), None)
+    return ledger.last(lambda commit: commit.record or commit.changed)

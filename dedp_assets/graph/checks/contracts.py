@@ -11,6 +11,7 @@ import dagster as dg
 
 from dedp_assets.graph.catalogue.contracts import ContractFolder
 from dedp_assets.graph.catalogue.rendering import bounds
+from dedp_assets.graph.catalogue.table_names import require_table
 from dedp_assets.graph.declare.isolated import OnMarkers
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.patterns.core.column_lineage import ColumnInput, ColumnLineage, ColumnOrigin
@@ -174,12 +175,9 @@ def _expectation(consumer: str, producer: TableSpec) -> Expectation:
 
 
 def _found(tables: Tables, name: str) -> tuple[LakeTable[...], TableSpec]:
-    for table in tables:
-        for spec in table.tables:
-            if spec.name == name:
-                return table, spec
-    known = ", ".join(spec.name for table in tables for spec in table.tables)
-    raise ConfigError(f"the table must be one of {known or 'none yet'}, not {name}")
+    declared = {spec.name: (table, spec) for table in tables for spec in table.tables}
+    require_table(name, declared)
+    return declared[name]
 
 
 def _quality(table: LakeTable[...], spec: TableSpec) -> Quality:

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import quoted
@@ -17,7 +18,7 @@ from dedp_assets.patterns.delta import Ledger
 from dedp_assets.patterns.error_management._letters import LETTER, open_by_class
 from dedp_assets.resources.lake import Lake
 
-__all__ = ["KNOWN_STATUS", "LetterCount", "count_letters", "taken"]
+__all__ = ["KNOWN_STATUS", "LetterCount", "count_letters", "refused_letters", "taken"]
 
 _STATUSES = ("open", "replayed", "given_up")
 KNOWN_STATUS = {"known_status": f"status IN ({', '.join(map(quoted, _STATUSES))})"}
@@ -54,6 +55,14 @@ def count_letters(lake: Lake) -> Iterator[LetterCount]:
             yield from _of_table(ledger)
 
 
+def refused_letters(lake: Lake) -> Iterator[tuple[str, str, Refusal]]:
+    """Yield table, partition key and note of each refused partition with dead letters, by table and key."""
+    for name in lake.refusing():
+        for key, note in sorted(Refusals(lake.refused(name)).by_key().items()):
+            if note.letters:
+                yield name, key, note
+
+
 def _of_table(ledger: Ledger) -> Iterator[LetterCount]:
     found: dict[tuple[str, str], list[tuple[int, float | None]]] = {}
     for figures in _newest(ledger):
@@ -76,7 +85,7 @@ def _newest(ledger: Ledger) -> Iterator[Mapping[str, Any]]:
     """
     held = {partition: stats.rows for partition, stats in ledger.state().statistics().items() if stats.rows}
     appended: list[Mapping[str, Any]] = []
-    for commit in ledger.history():
+    for commit in ledger.newest_first():
         record = commit.record
         key = tuple(sorted(record.partition.items())) if record else ()
         if record and held.get(key) == _letters_in(record.figures):

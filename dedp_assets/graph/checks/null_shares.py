@@ -9,6 +9,7 @@ from statistics import median
 
 from dedp_assets.graph.declare.defaults import UsualNulls
 from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.core.usual import Counted
 
 __all__ = ["NullCounts", "judge_null_shares"]
 
@@ -28,7 +29,7 @@ class NullCounts:
 
 
 def judge_null_shares(counts: Mapping[str, NullCounts], *, limits: UsualNulls) -> Finding:
-    """Judge the shares of NULL values of the newest partition by the partitions before.
+    """Judge the shares of NULL values of the newest partition by the usual partitions before.
 
     Args:
         counts: partition key -> rows and NULL values, of completed partitions. Keys sort in time.
@@ -43,11 +44,13 @@ def judge_null_shares(counts: Mapping[str, NullCounts], *, limits: UsualNulls) -
         note = f"too little history: {earlier} of {limits.least} earlier partitions"
         return Finding(_NAME, passed=True, severity="warn", figures={"columns": 0}, note=note)
     *before, newest = known
-    found = [
-        sentence
-        for column in known[newest].nulls
-        if (sentence := _unusual(column, newest, known, [key for key in before if column in known[key].nulls], limits))
-    ]
+    found = []
+    for column in known[newest].nulls:
+        counted = Counted[str]()
+        for key in [key for key in before if column in known[key].nulls][-limits.most :]:
+            counted.take(key, is_unusual=bool(_unusual(column, key, known, counted.values, limits)))
+        if sentence := _unusual(column, newest, known, counted.values, limits):
+            found.append(sentence)
     figures = {"columns": len(known[newest].nulls), "unusual": len(found)}
     return Finding(_NAME, passed=not found, severity="warn", figures=figures, note="; ".join(found))
 

@@ -4,12 +4,13 @@ The checks of a run judge rows before they are published. These judge the table 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from dedp_assets.graph.catalogue.calendars import calendar_of, is_within_a_day
 from dedp_assets.graph.catalogue.figures import labelled
 from dedp_assets.graph.catalogue.selections import RUNS_ALONE
 from dedp_assets.graph.catalogue.specs import asset_key
@@ -22,7 +23,6 @@ from dedp_assets.patterns.core.ddl import field
 from dedp_assets.patterns.core.errors import PatternError, SchemaMismatch
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.core.usual import span_of
 from dedp_assets.patterns.delta import (
     Table,
     broken_rules,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STORED", "judge_recency", "stored_checks"]
 
+_NEVER = datetime.max.replace(tzinfo=timezone.utc)
 STORED = {
     "files_are_there": "Every data file that the newest version names is there, whole. Reads the log, not the files.",
     "declared_schema_is_compatible": "The stored table can take over the declared columns, and readers of the new ones "
@@ -75,14 +76,18 @@ class _Checked:
     partitions: Sequence[Mapping[str, str]]
 
     def rows_by_key(self) -> dict[str, int]:
-        """Count the rows of each completed partition, by the log."""
-        days, column = self.declared.runs.partitions, self.table.spec.partition_by[0]
-        found: dict[str, int] = {}
+        """Count the rows of each completed partition of time, by the log."""
+        column, found = self.table.spec.partition_by[0], dict[str, int]()
         for partition, stats in self.table.ledger.state().statistics().items():
             key = dict(partition)[column]
-            if key is not None and stats.rows and _is_key(days, key) and _end(days, key) <= self.now:
+            if key is not None and stats.rows and self.end(key) <= self.now:
                 found[key] = found.get(key, 0) + stats.rows
         return dict(sorted(found.items()))
+
+    def end(self, key: str) -> datetime:
+        """Return the end of a partition's time; the last time of all for a partition about no time."""
+        span = calendar_of(self.declared.runs.partitions)(key)
+        return span.end if span else _NEVER
 
 
 def stored_checks(declared: "LakeTable[...]") -> dg.AssetChecksDefinition:
@@ -182,10 +187,10 @@ def _recent(checked: _Checked) -> Finding:
     days = isinstance(checked.declared.runs.partitions, dg.TimeWindowPartitionsDefinition)
     if days and not checked.table.spec.executed_by:
         keys = list(checked.rows_by_key())
-        last = _end(checked.declared.runs.partitions, keys[-1]) if keys else None
+        last = checked.end(keys[-1]) if keys else None
         what = f"the newest complete partition is {keys[-1]}" if keys else "no partition that is over has rows"
     else:
-        commit = next((c for c in checked.table.ledger.history() if c.record), None)
+        commit = checked.table.ledger.last(lambda commit: commit.record)
         last = commit.timestamp if commit else None
         what = f"the last publish was at {last:%Y-%m-%d %H:%M} UTC" if last else "nothing was published"
     age = (checked.now - last) if last else None
@@ -196,9 +201,12 @@ def _recent(checked: _Checked) -> Finding:
 
 def _volume(checked: _Checked) -> Finding:
     name, rows = "newest_volume_is_usual", checked.rows_by_key()
-    sizes = {key: PartitionSize(rows=n, size=0, files=0) for key, n in rows.items() if span_of(key)}
-    activity = Activity(table=checked.table.name, partitions=sizes)
-    (found,) = detect_skew(activity, checked.now, baseline=USUAL_VOLUME).measurements
+    sizes = {key: PartitionSize(rows=n, size=0, files=0) for key, n in rows.items()}
+    calendar = calendar_of(checked.declared.runs.partitions)
+    activity = Activity(table=checked.table.name, partitions=sizes, calendar=calendar)
+    has_season = is_within_a_day(checked.declared.runs.partitions)
+    usual = USUAL_VOLUME if has_season else replace(USUAL_VOLUME, season="none")
+    (found,) = detect_skew(activity, checked.now, baseline=usual).measurements
     figures = {"rows": rows.get(found.partition, 0)} | ({} if found.target is None else {"usual": found.target})
     return Finding(name, passed=not found.is_trouble, severity="warn", figures=figures, note=found.reason)
 
@@ -235,23 +243,6 @@ def _result(check: dg.AssetCheckKey, finding: Finding) -> dg.AssetCheckResult:
         description=finding.note or None,
         metadata=labelled(finding.figures, {}),
     )
-
-
-def _end(partitions: dg.PartitionsDefinition[str] | None, key: str) -> datetime:
-    """Return the end of a partition's time window; the minimum time for partitions without time windows."""
-    if isinstance(partitions, dg.TimeWindowPartitionsDefinition):
-        return partitions.time_window_for_partition_key(key).end
-    return datetime.min.replace(tzinfo=timezone.utc)
-
-
-def _is_key(partitions: dg.PartitionsDefinition[str] | None, key: str | None) -> bool:
-    """Return whether a partition value is a partition key of the graph."""
-    if key is None or not isinstance(partitions, dg.TimeWindowPartitionsDefinition):
-        return key is not None
-    try:
-        return partitions.time_window_for_partition_key(key).end is not None
-    except ValueError:
-        return False
 
 
 _JUDGES: Mapping[str, Callable[[_Checked], Finding]] = {

@@ -43,6 +43,7 @@ USUAL_PROFILES = ProfileRules(
     min_psi=0.1,
     minimum_rows=500,
     minimum_history=3,
+    last=EARLIER,
 )
 """Limits of drift between the profile of a day and the ``EARLIER`` days before (own). The guide (9.3) takes a test
 alone (p < 0.05), which finds any difference of many rows; so a population stability index has to be reached as well,
@@ -64,12 +65,14 @@ class UsualNulls:
         least: number of earlier partitions below which nothing is judged.
         tolerance: difference of shares that is always usual.
         errors: standard errors of the share that are usual as well, for partitions with few rows.
+        most: number of the newest partitions that tell which ones were unusual.
     """
 
     last: int = EARLIER
     least: int = 3
     tolerance: float = 0.05
     errors: float = 4.0
+    most: int = 400
 
 
 USUAL_NULLS = UsualNulls()

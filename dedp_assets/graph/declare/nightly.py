@@ -52,7 +52,7 @@ def look_back(
         context.instance.report_runless_asset_event(dg.AssetObservation(table.spec.name.split("/"), metadata=metadata))
         if not plan.partitions:
             return dg.SkipReason(f"{plan.reason} of {lookback} before {keys[-1]}")
-        return [_request(table.spec.name, stretch, plan) for stretch in _stretches(plan, keys, changed)]
+        return [_request(table, stretch, plan) for stretch in _stretches(plan, keys, changed)]
 
     return evaluate
 
@@ -141,10 +141,11 @@ def _stretches(plan: Plan, keys: Sequence[str], changed: Mapping[str, int]) -> I
             yield chosen[0], chosen[-1]
 
 
-def _request(table: str, stretch: tuple[str, str], plan: Plan) -> dg.RunRequest:
+def _request(table: LakeTable[...], stretch: tuple[str, str], plan: Plan) -> dg.RunRequest:
     first, last = stretch
     version = max(version for key, version in plan.cursor.items() if first <= key <= last)
-    return range_request(table, first, last, f"@{version}", cause="look-back")
+    # What was refused or failed is asked for once more by other code or another declaration.
+    return range_request(table.spec.name, first, last, f"@{version} by {table.code}", cause="look-back")
 
 
 def _behind(lake: Lake, table: LakeTable[...], keys: Sequence[str], lookback: int, at: datetime) -> Iterator[str]:

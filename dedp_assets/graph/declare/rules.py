@@ -6,6 +6,7 @@ from typing import Any, get_type_hints
 
 import dagster as dg
 
+from dedp_assets.graph.catalogue.calendars import is_within_a_day, unsorted_keys
 from dedp_assets.graph.declare.expects import Expects
 from dedp_assets.graph.declare.records import EMPTY, About, Gates, Reads
 from dedp_assets.graph.declare.runs import (
@@ -20,13 +21,14 @@ from dedp_assets.graph.declare.runs import (
     Runs,
 )
 from dedp_assets.graph.declare.sequencing import faults_of_sequence
+from dedp_assets.patterns.core.demands import demands_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.flow.concurrent_runner import plan_starts
 
-__all__ = ["require_apart", "require_owned", "require_sound", "require_targets"]
+__all__ = ["require_apart", "require_fit", "require_owned", "require_sound", "require_targets"]
 
 
 def require_sound(
@@ -47,6 +49,7 @@ def require_sound(
         *_of_starts(reads, runs),
         *_of_markers(reads, runs),
         *_of_gates(gates),
+        *_of_partitions(runs),
         *_of_expects(about.expects, reads, runs),
     ]
     faults += faults_of_sequence(table, reads.upstream, runs.sequence)
@@ -69,6 +72,17 @@ def require_owned(tables: Sequence[TableSpec], runs: Runs) -> None:
     for table in tables if runs.partitions is not None else ():
         if not table.partition_by and not table.executed_by:
             raise ConfigError(f"{table.name}: partition_by must name the column of partition keys, not nothing")
+
+
+def require_fit(table: TableSpec, runs: Runs, patterns: Sequence[Callable[..., Any]]) -> None:
+    """Refuse a table, or runs, that one of the patterns cannot write with any options.
+
+    Raises:
+        ConfigError: names the table, the pattern, and what the table or its runs must be.
+    """
+    for pattern in patterns:
+        name = pattern.__module__.removeprefix("dedp_assets.patterns.")
+        demands_of(pattern).require(name, table, partitioned=runs.partitions is not None)
 
 
 def require_apart(tables: Sequence[TableSpec], runs: Runs) -> None:
@@ -175,12 +189,21 @@ def _of_gates(gates: Gates) -> Iterator[str]:
         yield f"audits, checks and reports must have names of their own, not {', '.join(twice)} twice"
 
 
+def _of_partitions(runs: Runs) -> Iterator[str]:
+    """Yield the fault of partition keys that do not sort in time."""
+    if pair := unsorted_keys(runs.partitions):
+        earlier, later = pair
+        yield f"partitions must have keys that sort in time, such as 2026-01-31, not {later} before {earlier}"
+
+
 def _of_expects(expects: Expects, reads: Reads, runs: Runs) -> Iterator[str]:
     """Yield the faults of expectations that nothing in the declaration could meet."""
     timed = isinstance(runs.partitions, dg.TimeWindowPartitionsDefinition)
     for name in ("volume", "due"):
         if getattr(expects, name) is not None and not timed:
             yield f"expects.{name} must come with partitions of days or another time, not {_kind(runs.partitions)}"
+    if expects.volume and expects.volume.season != "none" and not is_within_a_day(runs.partitions):
+        yield f"expects.volume.season must be none for partitions longer than a day, not {expects.volume.season}"
     for name in ("lag_minutes", "lag_rows"):
         if getattr(expects, name) is not None and not reads.tables:
             yield f"expects.{name} must come with the tables that it looks at (Reads.tables), not alone"

@@ -47,11 +47,13 @@ class Job:
         name: name of the job.
         description: purpose of the job.
         selection: assets of the job in Dagster's selection syntax; empty for the tables of the declaration alone.
+        computes: names of the selected tables, as far as nobody else has to ask for a partition that the job computes.
     """
 
     name: str
     description: str
     selection: str = ""
+    computes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from dedp_assets.graph.run.run_tags import event_attributes
 from dedp_assets.graph.run.runner import run
 from dedp_assets.graph.run.staleness import is_computed_from
 from dedp_assets.graph.run.upstream_runs import repository_of, run_states
+from dedp_assets.patterns.core.digests import as_plain, digest_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
@@ -73,6 +74,7 @@ class LakeTable(Generic[P]):
     def __post_init__(self) -> None:
         rules.require_sound(self.spec.name, self.reads, self.runs, self.gates, self.about, self.patterns)
         rules.require_owned(self.tables, self.runs)
+        rules.require_fit(self.spec, self.runs, self.patterns)
         rules.require_apart(self.tables, self.runs)
         rules.require_targets(self.spec.name, self.function)
         self._resources()
@@ -112,6 +114,17 @@ class LakeTable(Generic[P]):
         """Job -> filters over the attributes of the events that start the job."""
         filters = [each for event in self.runs.of(OnEvent) for each in event.attributes]
         return {self.job.name: filters} if filters else {}
+
+    @property
+    def declaration(self) -> str:
+        """Digest of the declared columns and gates, by which rows are refused."""
+        audits = [[type(audit).__name__, as_plain(audit)] for audit in self.gates.audits]
+        return digest_of(as_plain(self.tables, without=["comment"]), audits, sorted(self.gates.blocking))
+
+    @property
+    def code(self) -> str:
+        """Version of the code with the digest of the declaration: another one is a reason to ask again."""
+        return f"{self.code_version} {self.declaration}"
 
     @property
     def fresh(self) -> timedelta | None:
@@ -232,6 +245,7 @@ class LakeTable(Generic[P]):
             sources=self.reads.sources,
             owner=self.about.owner,
             traces=traces,
+            declaration=self.declaration,
         )
 
     def _traces(self, lake: Lake) -> ColumnTraces:

@@ -1,16 +1,15 @@
-"""Alerts of measurements: one alert for all figures of a trouble."""
+"""Troubles of measurements: one for all figures that are about the same."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dedp_assets.patterns.connectors.alerts import Alert, Severity
-from dedp_assets.patterns.connectors.episodes import Key
 from dedp_assets.patterns.core.measurements import Measurement
-from dedp_assets.resources.alerting import status_command
+from dedp_assets.patterns.core.troubles import Trouble, TroubleKey
+from dedp_assets.resources.alerting import command_for
 
-__all__ = ["ALERTS", "Judged", "judged", "worst"]
+__all__ = ["ALERTS", "Judged", "judged"]
 
 ALERTS = {
     "age": "stale",
@@ -39,53 +38,34 @@ _CONFIRMATIONS = 2
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Alerts of a round of detectors.
+    """Troubles of a round of detectors.
 
     Attributes:
-        alerts: one alert for each trouble.
-        undecided: keys of alerts that neither begin nor end, because a figure could not be judged.
+        troubles: one for all figures that are about the same.
+        undecided: keys of troubles that neither begin nor end, because a figure could not be judged.
     """
 
-    alerts: tuple[Alert, ...]
-    undecided: frozenset[Key]
+    troubles: tuple[Trouble, ...]
+    undecided: frozenset[TroubleKey]
 
 
 def judged(measurements: Iterable[Measurement]) -> Judged:
-    """Return one alert for each trouble of a table or partition, from the worst figure.
+    """Return one trouble for all figures of a table or partition that are about the same, from the worst figure.
 
     Args:
         measurements: the measurements of all detectors.
     """
-    by_key = _by_alert(measurements)
-    alerts = tuple(_alert(each) for each in _worst(by_key) if each.is_trouble)
+    by_key: dict[TroubleKey, list[Measurement]] = {}
+    for each in measurements:
+        if each.metric in ALERTS:
+            by_key.setdefault(_trouble(each).key, []).append(each)
+    worst = [max(found, key=_badness) for found in by_key.values()]
     undecided = {
         key
         for key, found in by_key.items()
         if not any(each.is_trouble for each in found) and any(each.verdict == "unknown" for each in found)
     }
-    return Judged(alerts, frozenset(undecided))
-
-
-def worst(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """List the worst measurement of each trouble of a table or partition.
-
-    Args:
-        measurements: the measurements of all detectors.
-    """
-    return [each for each in _worst(_by_alert(measurements)) if each.is_trouble]
-
-
-def _by_alert(measurements: Iterable[Measurement]) -> dict[Key, list[Measurement]]:
-    """Return the measurements of each alert."""
-    by_key: dict[Key, list[Measurement]] = {}
-    for each in measurements:
-        if each.metric in ALERTS:
-            by_key.setdefault(_alert(each).key, []).append(each)
-    return by_key
-
-
-def _worst(by_key: Mapping[Key, Sequence[Measurement]]) -> list[Measurement]:
-    return [max(found, key=_badness) for found in by_key.values()]
+    return Judged(tuple(_trouble(each) for each in worst if each.is_trouble), frozenset(undecided))
 
 
 def _badness(measured: Measurement) -> tuple[int, bool]:
@@ -93,18 +73,18 @@ def _badness(measured: Measurement) -> tuple[int, bool]:
     return ("ok", "unknown", "warn", "fail").index(measured.verdict), not measured.partition
 
 
-def _alert(measured: Measurement) -> Alert:
-    name = ALERTS[measured.metric]
-    severity: Severity = "critical" if measured.verdict == "fail" else "warning"
-    return Alert(
-        name=name,
+def _trouble(measured: Measurement) -> Trouble:
+    kind = ALERTS[measured.metric]
+    return Trouble(
+        kind=kind,
         table=measured.table,
-        partition=measured.partition if name in _BY_PARTITION else "",
-        severity=severity,
+        partition=measured.partition if kind in _BY_PARTITION else "",
+        severity="critical" if measured.verdict == "fail" else "warning",
         figure=measured.figure,
         limit=measured.limit,
         reason=measured.reason,
-        command=status_command(measured.table),
+        since=measured.since,
+        command=command_for(measured.table, measured.reason),
         source="platform",
         explained_by=measured.explained_by,
         confirmations=_CONFIRMATIONS,

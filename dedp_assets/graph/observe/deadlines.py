@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from dedp_assets.graph.catalogue.calendars import window_seconds
 from dedp_assets.graph.run.run_tags import cause_of, keys_of
 from dedp_assets.graph.run.upstream_runs import ENDED_BADLY, assets_of
 from dedp_assets.patterns.core.activity import Activity
@@ -29,6 +30,8 @@ __all__ = ["Timings", "batch_times", "recent_records", "records_of", "timed_runs
 _MOST_RUNS = 2_000
 _CLOSED_DAYS = 14
 """Most days by which weekends and holidays move a deadline that is looked for."""
+_WINDOWS = 2
+"""Number of windows by which a window that begins before a span may end within: February is shorter than January."""
 _BACKFILL = "backfill"
 _UNDER_WAY = (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING)
 
@@ -169,11 +172,12 @@ def _expected(
 def _promised(
     partitions: dg.TimeWindowPartitionsDefinition, due: Due, first: date, last: date
 ) -> Sequence[tuple[str, datetime, datetime]]:
-    """List key, end and deadline of the partitions that begin on a day of a span, oldest first.
+    """List key, end and deadline of the partitions that end on a day of a span, oldest first.
 
     Walking the calendar costs more than everything else in a round, and the answer stays the same all day.
     """
     start, until = (datetime.combine(each, time(), timezone.utc) for each in (first, last + timedelta(days=1)))
+    start -= timedelta(seconds=_WINDOWS * window_seconds(partitions))
     keys = partitions.get_partition_keys_in_time_window(dg.TimeWindow(max(partitions.start, start), until))
     ends = [(key, partitions.time_window_for_partition_key(key).end) for key in keys]
     dated = [(key, end, due.deadline(end) or (None if due.at else end)) for key, end in ends]

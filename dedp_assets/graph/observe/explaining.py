@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from dedp_assets.graph.declare.tables import LakeTable
-from dedp_assets.patterns.connectors.alerts import Alert
+from dedp_assets.patterns.core.troubles import SEVERITIES, Trouble
 
 __all__ = ["LATE", "explain", "upstream_of"]
 
@@ -24,38 +24,44 @@ def upstream_of(tables: Sequence[LakeTable[...]]) -> dict[str, tuple[str, ...]]:
     return {spec.name: tuple(read.name for read in table.reads.tables) for table in tables for spec in table.tables}
 
 
-def explain(alerts: Iterable[Alert], upstream: Mapping[str, Sequence[str]]) -> list[Alert]:
-    """Return alerts with explaining upstream tables, and with late downstream tables at each root.
+def explain(alerts: Iterable[Trouble], upstream: Mapping[str, Sequence[str]]) -> list[Trouble]:
+    """Return alerts with explaining tables; a root has the tables below and their highest severity.
 
     A late table is explained by the most upstream table that is late, too. A partition is also explained by the same
-    partition of an upstream table that was refused or given up, and an unusual volume by that of the same partition
-    upstream. A table that reads itself explains nothing.
+    partition of an upstream table, or of the table itself, that was refused or given up, and an unusual volume by that
+    of the same partition upstream. A table that reads itself explains nothing.
 
     Args:
         alerts: all troubles of one observation.
         upstream: table -> the tables it reads.
     """
     found = list(alerts)
-    late = {alert.table for alert in found if alert.name in LATE and not alert.partition}
+    late = {alert.table for alert in found if alert.kind in LATE and not alert.partition}
     blocked: dict[str, set[str]] = {}
     for alert in found:
-        if alert.partition and alert.name in LATE | _BLOCKING:
+        if alert.partition and alert.kind in LATE | _BLOCKING:
             blocked.setdefault(alert.partition, set()).add(alert.table)
     alike: dict[tuple[str, str], set[str]] = {}
     for alert in found:
-        alike.setdefault((alert.name, alert.partition), set()).add(alert.table)
+        alike.setdefault((alert.kind, alert.partition), set()).add(alert.table)
 
-    def troubled(alert: Alert) -> set[str]:
-        if alert.name in _HANDED_DOWN:
-            return alike[alert.name, alert.partition]
-        return late | blocked.get(alert.partition, set()) if alert.name in LATE else set()
+    def troubled(alert: Trouble) -> set[str]:
+        if alert.kind in _HANDED_DOWN:
+            return alike[alert.kind, alert.partition]
+        return late | blocked.get(alert.partition, set()) if alert.kind in LATE else set()
 
-    roots = [_root(alert, troubled(alert), upstream) for alert in found]
+    unpublished = {(alert.table, alert.partition) for alert in found if alert.kind in _BLOCKING and alert.partition}
+
+    def root(alert: Trouble) -> str:
+        own = alert.kind in LATE and (alert.table, alert.partition) in unpublished
+        return _root(alert, troubled(alert), upstream) or (alert.table if own else "")
+
+    roots = [root(alert) for alert in found]
     explained = [replace(alert, explained_by=root) for alert, root in zip(found, roots, strict=True)]
     return [_with_consequences(alert, explained) for alert in explained]
 
 
-def _root(alert: Alert, troubled: set[str], upstream: Mapping[str, Sequence[str]]) -> str:
+def _root(alert: Trouble, troubled: set[str], upstream: Mapping[str, Sequence[str]]) -> str:
     """Return the most upstream table in trouble above an alert's table; empty without one."""
     above = [table for table in _ancestors(alert.table, upstream) if table in troubled]
     # Two tables that read each other would explain one another, and nobody heard of either.
@@ -75,10 +81,21 @@ def _ancestors(table: str, upstream: Mapping[str, Sequence[str]]) -> list[str]:
     return list(found)
 
 
-def _with_consequences(alert: Alert, explained: Sequence[Alert]) -> Alert:
-    """Return a root alert with the explained tables in the reason."""
-    tables = sorted({each.table for each in explained if each.explained_by == alert.table})
-    if not tables or alert.explained_by or alert.name not in LATE | _BLOCKING | _HANDED_DOWN:
+def _with_consequences(alert: Trouble, explained: Sequence[Trouble]) -> Trouble:
+    """Return a root alert with the explained tables in the reason, and the highest severity among both."""
+    below = [each for each in explained if each.explained_by == alert.table and _explains(alert, each)]
+    if not below or alert.explained_by:
         return alert
+    severity = max((alert.severity, *(each.severity for each in below)), key=SEVERITIES.index)
+    tables = sorted({each.table for each in below} - {alert.table})
     more = f" and {len(tables) - _NAMED} more" if len(tables) > _NAMED else ""
-    return replace(alert, reason=f"{alert.reason}; affected: {', '.join(tables[:_NAMED])}{more}".removeprefix("; "))
+    affected = f"affected: {', '.join(tables[:_NAMED])}{more}" if tables else ""
+    return replace(alert, severity=severity, reason="; ".join(filter(None, [alert.reason, affected])))
+
+
+def _explains(root: Trouble, alert: Trouble) -> bool:
+    """Return whether one alert of an explaining table is a reason of another alert, by name and partition."""
+    if alert.kind in _HANDED_DOWN:
+        return (root.kind, root.partition) == (alert.kind, alert.partition)
+    is_same = bool(root.partition) and root.partition == alert.partition
+    return root.kind in LATE if not root.partition else is_same and root.kind in LATE | _BLOCKING

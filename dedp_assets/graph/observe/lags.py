@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -12,6 +12,7 @@ from dedp_assets.graph.reconcile.overview import Overview
 from dedp_assets.graph.run.batches import owned_by
 from dedp_assets.graph.run.fan_in import RunStates, without_runs
 from dedp_assets.graph.run.feeds import Feed
+from dedp_assets.graph.run.refusals import Refusals
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Commit
 from dedp_assets.patterns.observability._lag_of_tables import sample_table
@@ -44,8 +45,8 @@ def lags(
 ) -> list[LagSample]:
     """Sample the lag of each table that follows upstream tables, behind each of the upstream tables.
 
-    A partition counts from the moment on in which a run could compute it: one that waits for a fan-in does not lag. A
-    table of which a log cannot be read is left out.
+    A partition counts from the moment on in which a run could compute it: one that waits for a fan-in does not lag, and
+    neither does one that is refused, which is a trouble of its own. A table of which a log cannot be read is left out.
 
     Args:
         tables: the declared tables of the graph.
@@ -64,15 +65,28 @@ def _seen(edge: Edge, upstream: TableSpec, feed: Feed, lake: Lake, now: datetime
     """Return the last sample as of the present time; a new sample after a change of a log."""
     watches, ends = known.overview.watches, (edge.name, upstream.name)
     stale = [{**of} for of in (edge.lagging, edge.applied, edge.ahead)]
-    facts = ([watches[name].identity for name in ends], stale)
+    refused = _refused(edge, lake)
+    facts = ([watches[name].identity for name in ends], stale, refused)
     before, sample = known.samples.get(ends, (None, None))
     if sample is None or before != facts:
-        sample = _sample(edge, upstream, feed, lake, now)
+        sample = _sample(edge, upstream, feed, lake, now, refused)
         known.samples[ends] = facts, sample
     return replace(sample, seen_at=now)
 
 
-def _sample(edge: Edge, upstream: TableSpec, feed: Feed, lake: Lake, now: datetime) -> LagSample:
+def _refused(edge: Edge, lake: Lake) -> frozenset[str]:
+    """Return the partitions that are refused at the upstream version that the table lags behind."""
+    notes = Refusals(lake.refused(edge.name)).by_key() if edge.lagging else {}
+    return frozenset(
+        key
+        for key, note in notes.items()
+        if str(edge.lagging.get(key)) in note.goals and note.code_version == edge.table.code_version
+    )
+
+
+def _sample(
+    edge: Edge, upstream: TableSpec, feed: Feed, lake: Lake, now: datetime, refused: Collection[str]
+) -> LagSample:
     """Sample the lag of a table behind one upstream table."""
     ledger = lake.ledger(upstream.name)
     head = ledger.version() if ledger.exists() else -1
@@ -81,7 +95,7 @@ def _sample(edge: Edge, upstream: TableSpec, feed: Feed, lake: Lake, now: dateti
     behind = {
         key: version
         for key, version in _applied(edge, upstream, lake, dict.fromkeys(edge.lagging, -1) | edge.applied).items()
-        if newest.get(key, -1) > version
+        if newest.get(key, -1) > version and key not in refused
     }
 
     def is_unread(commit: Commit) -> bool:

@@ -1,34 +1,35 @@
-"""Observation of the platform: alerts by the reconciler and by detectors, with explanations."""
+"""Observation of the platform: every trouble there is, for alerts, the terminal, the status page and programs alike."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
 
 import dagster as dg
 
-from dedp_assets.graph.checks.causes import find_causes
+from dedp_assets.graph.checks.causes import CauseWatch, unreadable
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.observe.alerting import judged
 from dedp_assets.graph.observe.deadlines import recent_records, records_of
 from dedp_assets.graph.observe.explaining import explain, upstream_of
-from dedp_assets.graph.observe.rounds import Rounds
-from dedp_assets.graph.reconcile.reconciler import Reconciler
-from dedp_assets.patterns.connectors.alerts import Alert
-from dedp_assets.patterns.connectors.episodes import Key
-from dedp_assets.patterns.core.errors import ContractError, PatternError
-from dedp_assets.patterns.core.measurements import Measurement
+from dedp_assets.graph.observe.rounds import Rounds, Seen
+from dedp_assets.patterns.core.errors import ContractError, PatternError, error_line
+from dedp_assets.patterns.core.measurements import Measured, Measurement
+from dedp_assets.patterns.core.troubles import SEVERITIES, Trouble, TroubleKey
 from dedp_assets.patterns.observability._lag_samples import LagSample, from_json, to_json
+from dedp_assets.resources.alerting import command_for
 from dedp_assets.resources.journal import Journal
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
 
-__all__ = ["Observer", "Observation", "Positions"]
+__all__ = ["Observation", "Observer", "Positions"]
 
 _DAYS = 3
+_SHOWN = 20
+"""Most partitions of a table with the same trouble that are announced one by one; one more counts the others."""
 Positions = Callable[[], Sequence[LagSample]]
 """Function that samples positions of producers and consumers outside of the lake, such as a topic's."""
 
@@ -38,32 +39,52 @@ class Observation:
     """Troubles and figures of one observation.
 
     Attributes:
-        alerts: every trouble, with the upstream table that explains it.
+        troubles: every trouble, with the upstream table that explains it; ``info`` for what needs nobody yet.
         unjudged: tables of which nothing can be said now.
-        undecided: keys of alerts whose figures could not be judged.
+        undecided: keys of troubles whose figures could not be judged.
         measurements: the figures of all detectors.
+        unread: sentences on sources that could not be read: without their word nothing is called right.
     """
 
-    alerts: tuple[Alert, ...]
-    unjudged: frozenset[str]
-    undecided: frozenset[Key]
-    measurements: tuple[Measurement, ...]
+    troubles: tuple[Trouble, ...]
+    unjudged: frozenset[str] = frozenset()
+    undecided: frozenset[TroubleKey] = frozenset()
+    measurements: tuple[Measurement, ...] = ()
+    unread: tuple[str, ...] = ()
+
+    @property
+    def announced(self) -> list[Trouble]:
+        """Troubles that need somebody: the first partitions of each table and kind, and the number of the others."""
+        together: dict[tuple[str, str], list[Trouble]] = {}
+        for each in sorted(self.troubles, key=lambda each: each.partition):
+            if each.needs_somebody:
+                together.setdefault((each.table, each.kind), []).append(each)
+        found: list[Trouble] = []
+        for same in together.values():
+            found += same[:_SHOWN]
+            if len(same) > _SHOWN:
+                figure, reason = f"{len(same) - _SHOWN} more partitions", f"the first {_SHOWN} have alerts of their own"
+                many = replace(same[0], kind=f"{same[0].kind}, many", partition="", since=None)
+                found.append(replace(many, figure=figure, limit="", reason=reason, command=command_for(many.table)))
+        return found
 
 
 @dataclass(slots=True)
 class Observer:
-    """Observations of the declared tables, one after the other.
+    """The only collector of troubles: observations of the declared tables, one after the other.
 
     Attributes:
         tables: the declared tables of the graph.
+        thorough: whether each observation holds all deliveries that are loaded against what lies there.
     """
 
     tables: Sequence[LakeTable[...]]
-    _looking: Reconciler = field(init=False)
+    thorough: bool = False
+    _causes: CauseWatch = field(init=False)
     _rounds: Rounds | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._looking = Reconciler(self.tables)
+        self._causes = CauseWatch(self.tables, thorough=self.thorough)
 
     def observe(
         self,
@@ -74,21 +95,43 @@ class Observer:
         *,
         instance: dg.DagsterInstance | None = None,
         repository: dg.RepositoryDefinition | None = None,
-        positions: Positions = tuple,
+        positions: Positions | None = None,
     ) -> Observation:
-        """Look at everything once, and note the measurements in the journal.
+        """Look at everything once.
 
         Args:
             lake: the tables.
             landing: the landing zone.
-            journal: measurements so far, and samples of positions.
+            journal: samples of positions; with ``positions`` the measurements are noted there, too.
             now: current time, with time zone.
             instance: where runs are recorded.
             repository: the code location that is deployed.
-            positions: samples positions outside of the lake; a system that does not answer has no sample.
+            positions: samples positions outside of the lake; a system that does not answer has no sample. Without the
+                function, the last samples of the journal count, and nothing is noted.
         """
-        causes = find_causes(self._looking, lake, landing, now, instance=instance, repository=repository)
-        rounds = self._rounds = self._rounds or Rounds(self.tables, _stored(journal))
+        causes = self._causes.poll(lake, landing, now, instance=instance, repository=repository)
+        seen, unread = self._round(lake, journal, now, instance, repository, positions)
+        found = judged(seen.measured.measurements)
+        faulty = unreadable({table: why for table, why in seen.unjudged.items() if table not in causes.unjudged})
+        troubles = explain(_once([*causes.troubles, *faulty, *found.troubles]), upstream_of(self.tables))
+        return Observation(
+            tuple(troubles),
+            causes.unjudged | seen.unjudged.keys(),
+            found.undecided,
+            seen.measured.measurements,
+            (*causes.unread, *unread),
+        )
+
+    def _round(
+        self,
+        lake: Lake,
+        journal: Journal,
+        now: datetime,
+        instance: dg.DagsterInstance | None,
+        repository: dg.RepositoryDefinition | None,
+        positions: Positions | None,
+    ) -> tuple[Seen, list[str]]:
+        """Let all detectors judge; return the outcome, and sentences on what could not be read."""
 
         @cache
         def records() -> Sequence[dg.RunRecord]:
@@ -98,23 +141,36 @@ class Observer:
             return records_of(records(), table, repository)
 
         samples: Sequence[LagSample] = ()
-        with suppress(PatternError):
-            samples = positions()
-        seen = rounds.judge(lake, now, runs=runs, samples=samples)
-        found = judged(seen.measured.measurements)
-        journal.append(seen.measured.measurements)
-        if rounds.samples:
-            journal.keep_samples(to_json(rounds.samples))
-        return Observation(
-            tuple(explain([*causes.alerts, *found.alerts], upstream_of(self.tables))),
-            causes.unjudged | seen.unjudged,
-            found.undecided,
-            seen.measured.measurements,
-        )
+        if positions is not None:
+            with suppress(PatternError):
+                samples = positions()
+        try:
+            rounds = self._rounds = self._rounds or Rounds(self.tables, _stored(journal))
+            if positions is None:
+                rounds.samples = _stored(journal)
+            seen = rounds.judge(lake, now, runs=runs, samples=samples)
+        except Exception as error:  # a fault of a detector must not take the causes along
+            return Seen(Measured(), {}, {}), [f"Measurements cannot be made: {error_line(error)}"]
+        if positions is not None:
+            journal.append(seen.measured.measurements)
+            if rounds.samples:
+                journal.keep_samples(to_json(rounds.samples))
+        return seen, []
+
+
+def _once(troubles: Iterable[Trouble]) -> list[Trouble]:
+    """Return each trouble once, by the worst severity."""
+    found: dict[TroubleKey, Trouble] = {}
+    for each in troubles:
+        known = found.setdefault(each.key, each)
+        if SEVERITIES.index(each.severity) > SEVERITIES.index(known.severity):
+            found[each.key] = each
+    return list(found.values())
 
 
 def _stored(journal: Journal) -> list[LagSample]:
     """Read the stored samples; a file that is damaged begins again."""
+    stored = journal.samples()
     with suppress(ContractError):
-        return from_json(stored) if (stored := journal.samples()) else []
+        return from_json(stored) if stored else []
     return []

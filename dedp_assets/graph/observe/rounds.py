@@ -12,18 +12,21 @@ from datetime import datetime, timezone
 
 import dagster as dg
 
+from dedp_assets.graph.catalogue.calendars import calendar_of
 from dedp_assets.graph.declare.defaults import EARLIER, LATE_HOURS, STALLED_SECONDS
 from dedp_assets.graph.declare.expects import Expects
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.observe.deadlines import Timings, timed_runs
 from dedp_assets.graph.observe.lags import Known, lags
 from dedp_assets.graph.reconcile.overview import Overview
+from dedp_assets.graph.reconcile.table_errors import TableErrors
 from dedp_assets.patterns.core.activity import Activity
-from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.field_census import FieldCensus
 from dedp_assets.patterns.core.field_changes import measure_fields
 from dedp_assets.patterns.core.measurements import Measured
+from dedp_assets.patterns.core.partition_times import utc_span
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.usual import reach
 from dedp_assets.patterns.delta import ActivityLog
 from dedp_assets.patterns.observability._lag_samples import keep_samples
 from dedp_assets.patterns.observability._volumes import next_completion
@@ -58,12 +61,12 @@ class Seen:
 
     Attributes:
         measured: the measurements of all detectors.
-        unjudged: tables of which nothing can be said, because a log cannot be read.
+        unjudged: table -> why nothing can be said of it: a log that cannot be read, or a fault of a detector.
         activities: table -> what its log tells.
     """
 
     measured: Measured
-    unjudged: frozenset[str]
+    unjudged: Mapping[str, str]
     activities: Mapping[str, Activity]
 
 
@@ -110,23 +113,25 @@ class Rounds:
             samples: positions of further producers and consumers, such as topics.
         """
         activities, unjudged = self._read(lake)
-        measured = Measured()
+        measured, goes_on = Measured(), not lake.is_demo()
         for table in self._judgeable(unjudged):
             activity = activities[table.spec.name]
-            measured += _gaps(table, activity, now) + self._of_volumes(table, activity, now)
-        measured += self._deadlines(activities, unjudged, runs, now)
+            with unjudged.at(table.spec.name):
+                measured += self._of_volumes(table, activity, now)
+                measured += _gaps(table, activity, now) if goes_on else Measured()
+        measured += self._deadlines(activities, unjudged, runs, now) if goes_on else Measured()
         measured += self._lags(lake, unjudged, samples, now)
-        return Seen(measured, frozenset(unjudged), activities)
+        return Seen(measured, unjudged, activities)
 
-    def _read(self, lake: Lake) -> tuple[dict[str, Activity], set[str]]:
+    def _read(self, lake: Lake) -> tuple[dict[str, Activity], TableErrors]:
         """Poll the log of each table that has expectations, or that feeds one with a deadline."""
-        found, unjudged = dict[str, Activity](), set[str]()
+        found, unjudged = dict[str, Activity](), TableErrors()
+        calendars = {spec.name: calendar_of(table.runs.partitions) for table in self.tables for spec in table.tables}
         for spec in self._watched():
-            log = self._logs.setdefault(spec.name, ActivityLog(spec.event_time, spec.partition_by[:1]))
-            try:
+            calendar = calendars.get(spec.name, utc_span)
+            log = self._logs.setdefault(spec.name, ActivityLog(spec.event_time, spec.partition_by[:1], calendar))
+            with unjudged.at(spec.name):
                 found[spec.name] = log.poll(lake.ledger(spec.name))
-            except PatternError:
-                unjudged.add(spec.name)
         return found, unjudged
 
     def _watched(self) -> list[TableSpec]:
@@ -134,7 +139,7 @@ class Rounds:
         feeding = [spec for table in expecting if table.about.expects.due for spec in table.reads.tables]
         return list(dict.fromkeys([*(table.spec for table in expecting), *feeding]))
 
-    def _judgeable(self, unjudged: set[str]) -> Iterator[LakeTable[...]]:
+    def _judgeable(self, unjudged: TableErrors) -> Iterator[LakeTable[...]]:
         for table in self.tables:
             if not table.about.expects.is_empty and table.spec.name not in unjudged:
                 yield table
@@ -147,12 +152,16 @@ class Rounds:
             known = self._volumes[table.spec.name] = _Volumes(activity, now, until, _volumes(table, activity, now))
         return Measured(tuple(replace(each, at=now) for each in known.measured.measurements))
 
-    def _deadlines(self, activities: Mapping[str, Activity], unjudged: set[str], runs: Runs, now: datetime) -> Measured:
+    def _deadlines(
+        self, activities: Mapping[str, Activity], unjudged: TableErrors, runs: Runs, now: datetime
+    ) -> Measured:
         found = Measured()
         for table in self._judgeable(unjudged):
             due, name = table.about.expects.due, table.spec.name
-            if due is not None:
-                upstream = {spec.name: activities[spec.name] for spec in table.reads.tables if spec.name in activities}
+            if due is None:
+                continue
+            upstream = {spec.name: activities[spec.name] for spec in table.reads.tables if spec.name in activities}
+            with unjudged.at(name):
                 timed = timed_runs(
                     table,
                     activities[name],
@@ -166,7 +175,7 @@ class Rounds:
                 found += detect_sla_misses(timed, now, due=due, table=name, recent_hours=LATE_HOURS)
         return found
 
-    def _lags(self, lake: Lake, unjudged: set[str], samples: Sequence[LagSample], now: datetime) -> Measured:
+    def _lags(self, lake: Lake, unjudged: TableErrors, samples: Sequence[LagSample], now: datetime) -> Measured:
         limiting = [table for table in self.tables if _limits_lag(table)]
         limited = {table.spec.name: table.about.expects for table in limiting if table.spec.name not in unjudged}
         new = list(samples)
@@ -175,7 +184,9 @@ class Rounds:
             new += [each for each in lags(limiting, lake, now, known=self._lagging) if each.consumer in limited]
         # Samples of a clock that was ahead would lie behind the present ones, and tell of positions that go back.
         known = [each for each in self.samples if each.seen_at <= now]
-        self.samples = keep_samples(known, new, window_seconds=_WINDOW_SECONDS)
+        # Who lags by as much as a limit allows is told by samples from before.
+        longest = max((each.about.expects.lag_minutes or 0 for each in self.tables), default=0) * _MINUTE
+        self.samples = keep_samples(known, new, window_seconds=_WINDOW_SECONDS + longest)
         by_consumer: dict[str, list[LagSample]] = {}
         for each in self.samples:
             by_consumer.setdefault(each.consumer, []).append(each)
@@ -240,7 +251,7 @@ def _volumes(table: LakeTable[...], activity: Activity, now: datetime) -> Measur
 
 def _fields(activity: Activity, now: datetime) -> Measured:
     """Judge the fields of the newest counted partition by the partitions before."""
-    newest = sorted(activity.fields, reverse=True)[: EARLIER + 1]
+    newest = sorted(activity.fields, reverse=True)[: reach(EARLIER) + 1]
     if not newest:
         return Measured()
     census, *earlier = (FieldCensus.from_dict(activity.fields[key]) for key in newest)

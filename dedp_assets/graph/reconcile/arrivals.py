@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import cast
@@ -44,10 +44,12 @@ class Arrivals:
         seen: folder -> when it changed, of those that changed about then.
         waiting: keys that are not loaded as they lie there.
         strange: folders that are no partition and files that are in none, and why.
+        unusable: keys of complete deliveries that nobody can read as they are.
         began: when the full look began that is under way, or was the last.
         unlooked: loaded keys that it has not come to.
         rewritten: loaded keys whose files hold other bytes under the same names, sizes and times.
         sound: key -> when its files were touched last that still hold the bytes that were loaded.
+        outdated: loaded keys that other code loaded.
     """
 
     dataset: str
@@ -58,17 +60,32 @@ class Arrivals:
     seen: dict[str, int] = field(default_factory=dict)
     waiting: set[str] = field(default_factory=set)
     strange: dict[str, str] = field(default_factory=dict)
+    unusable: set[str] = field(default_factory=set)
     began: datetime | None = None
     unlooked: list[str] = field(default_factory=list)
     rewritten: set[str] = field(default_factory=set)
     sound: dict[str, int] = field(default_factory=dict)
+    outdated: set[str] = field(default_factory=set)
+
+    @property
+    def strays(self) -> list[str]:
+        """The files that lie in no partition."""
+        return [name for name, why in self.strange.items() if why == _STRAY]
 
     def poll(
-        self, landing: Landing, watch: TableWatch, news: Collection[str], now: datetime, *, thorough: bool = False
+        self,
+        landing: Landing,
+        watch: TableWatch,
+        news: Collection[str],
+        now: datetime,
+        *,
+        thorough: bool = False,
+        code_version: str = "",
     ) -> Plan:
         """Plan the ready deliveries, from folders that changed since the last poll or are still waiting.
 
-        Once an hour, what is loaded is held against what lies there, some partitions at each look.
+        Once an hour, what is loaded is held against what lies there, some partitions at each look. A delivery that was
+        loaded by other code is one that is not loaded.
 
         Args:
             landing: the landing zone.
@@ -76,19 +93,43 @@ class Arrivals:
             news: partition keys that were written or rolled back since the last look.
             now: current time, with time zone.
             thorough: whether all that is loaded is held against what lies there at once.
+            code_version: version of the code that loads now; that of the table's declaration if empty.
         """
+        try:
+            return self._plan(landing, watch, news, now, thorough=thorough, present=code_version)
+        except Exception:
+            # What was taken in before the error would be passed over the next time.
+            self.since, self.seen, self.waiting, self.strange, self.began, self.unlooked = 0, {}, set(), {}, None, []
+            raise
+
+    def _plan(
+        self,
+        landing: Landing,
+        watch: TableWatch,
+        news: Collection[str],
+        now: datetime,
+        *,
+        thorough: bool,
+        present: str,
+    ) -> Plan:
+        present = present or self.table.code_version
+        self.outdated = {key for key, each in watch.loaded.items() if each.code not in ("", present)}
         if self.table.runs.partitions is None:
             delivery = replace(landing.delivery(self.dataset, ends=self.ends, now=now), partition="")
-            known = {"": watch.loaded[""].delivery} if "" in watch.loaded else {}
+            self.unusable = _unusable([delivery])
+            known = {key: each.delivery for key, each in watch.loaded.items() if key not in self.outdated}
             return plan_ready([] if delivery.absent else [delivery], consumed=known, now=now)
         self.rewritten.difference_update(news)
         touched = self._touched(landing, watch, now) | self._changed(landing, watch, now, thorough=thorough)
-        days = self._days({*touched, *self.waiting, *(key for key in news if key not in watch.loaded)}, now)
+        unloaded = [*(key for key in news if key not in watch.loaded), *sorted(self.outdated)[:_AT_ONCE]]
+        days = self._days({*touched, *self.waiting, *unloaded}, now)
         found = [landing.delivery(self.dataset, day, ends=self.ends, now=now) for day in days]
-        loaded = {day: watch.loaded[day].delivery for day in days if day in watch.loaded and day not in self.rewritten}
+        unread = self.rewritten | self.outdated
+        loaded = {day: watch.loaded[day].delivery for day in days if day in watch.loaded and day not in unread}
         rolled_back = watch.rolled_back.keys()
         deliveries = [each for each in found if not each.absent or each.partition in rolled_back]
         plan = plan_ready(deliveries, consumed=loaded, now=now, settle_seconds=_SETTLE_SECONDS)
+        self.unusable = _unusable(deliveries)
         self.waiting = {*plan.partitions, *plan.held}
         return plan
 
@@ -110,7 +151,7 @@ class Arrivals:
         if thorough or (not self.unlooked and (self.began is None or now - self.began >= _FULL_LOOK)):
             self.began, self.unlooked = now, sorted(watch.loaded)
             known = {name: why for name, why in self.strange.items() if why != _STRAY}
-            self.strange = known | dict.fromkeys(landing.stray(self.dataset), _STRAY)
+            self.strange = known | dict.fromkeys(landing.stray(self.dataset, self.ends), _STRAY)
         changed: set[str] = set()
         checked, read = 0, 0
         while self.unlooked and (thorough or (checked < _AT_ONCE and read < _MOST_BYTES)):
@@ -150,6 +191,11 @@ class Arrivals:
         self.strange |= dict.fromkeys(names - set(days), f"is no day between {first} and today")
         self.strange = {name: why for name, why in self.strange.items() if name not in days}
         return days
+
+
+def _unusable(deliveries: Iterable[Delivery]) -> set[str]:
+    """Return the keys of deliveries whose producer has finished, and that are refused."""
+    return {each.partition for each in deliveries if each.marker is not None and each.refusal()}
 
 
 def _is_older(changed_ns: int, watch: TableWatch, key: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import dagster as dg
 
 from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.reconcile.backlogs import following
 from dedp_assets.graph.reconcile.ordering import Handover
 from dedp_assets.graph.reconcile.reconciling import Want
 from dedp_assets.graph.reconcile.watching import News, TableWatch
@@ -87,14 +88,13 @@ class Edge:
         references, revising = (
             [s.name for s in of] for of in (self.table.reads.references, self.table.reads.revised_by)
         )
-        if not news.keys() >= {*mine, *upstream, *references}:
-            self.whole = False
+        readable, self.whole, whole = news.keys() >= {*mine, *upstream, *references}, False, self.whole
+        if not readable:
             return False
         handed = self.table.hands_over
-        reset = not self.whole or any(news[name].reset for name in (*mine, *upstream, *revising))
+        reset = not whole or any(news[name].reset for name in (*mine, *upstream, *revising))
         if reset:
             self._forget()
-        self.whole = True
         keys = self._take_in({spec.name: fed(spec.name, feed, reset) for spec, feed in self.table.reads.tables.items()})
         if handed is not None:
             keys |= self.handover.take_in(fed(handed.name, self.handover.feed(self.table), reset)) & self._known()
@@ -106,6 +106,7 @@ class Edge:
         keys |= self._of_branches({n: watches[n].done if reset else news[n].keys for n in upstream}, states)
         self._judge(lake, watches, keys, self._fanned_in(lake, watches, now, states))
         self.handover.hold(self.table, self._known(), self.lagging, watches[self.name], lake.ledger(self.name))
+        self.whole = True  # after an error, everything is read again
         return True
 
     def restored(self, key: str, watches: Mapping[str, TableWatch]) -> int | None:
@@ -273,6 +274,7 @@ class Group:
                 cause,
                 restored=max(taken, default=None),
                 after=frozenset(after.get(key, ())),
+                following=following(runs, key),
             )
         for key, reason in plan.held.items():
             yield Want(tuple(edge.name for edge in lagging[key]), key, "", "waiting", reason)

@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
+from types import MappingProxyType
 
 from dedp_assets.graph.declare.runs import OnDelivery
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.arrivals import Arrivals
-from dedp_assets.graph.reconcile.edges import Group, fed_by, groups_of
+from dedp_assets.graph.reconcile.backlogs import following
+from dedp_assets.graph.reconcile.edges import Edge, Group, fed_by, groups_of
 from dedp_assets.graph.reconcile.reconciling import Want
+from dedp_assets.graph.reconcile.table_errors import TableErrors
 from dedp_assets.graph.reconcile.watching import News, TableWatch
 from dedp_assets.graph.run.fan_in import RunStates, without_runs
-from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
 
@@ -32,14 +35,14 @@ class Overview:
         watches: table -> its log, as far as it was read.
         arrivals: the datasets of the landing zone that tables load.
         groups: tables that one run computes together, in the order of the graph.
-        unreadable: table -> why its log could not be read.
+        unreadable: table -> why it could not be observed: its log, its deliveries, or a fault of its declaration.
     """
 
     tables: Sequence[LakeTable[...]]
     watches: dict[str, TableWatch] = field(default_factory=dict)
     arrivals: list[Arrivals] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
-    unreadable: dict[str, str] = field(default_factory=dict)
+    unreadable: TableErrors = field(default_factory=TableErrors)
 
     def __post_init__(self) -> None:
         declared = {spec: table for table in self.tables for spec in table.tables}
@@ -66,6 +69,7 @@ class Overview:
         *,
         thorough: bool = False,
         states: RunStates = without_runs,
+        versions: Mapping[str, str | None] = MappingProxyType({}),
     ) -> list[Want]:
         """Read new commits and deliveries, and list the stale partitions in the order of the graph.
 
@@ -75,54 +79,76 @@ class Overview:
             now: current time, with time zone.
             thorough: whether all deliveries that are loaded are held against what lies there at once.
             states: the runs of upstream partitions, read before the logs.
+            versions: table -> version of the deployed code, where that is another one than declared.
         """
         news: dict[str, News] = {}
         self.unreadable.clear()
         for name, watch in self.watches.items():
-            try:
+            with self.unreadable.at(name):
                 news[name] = watch.poll(lake.ledger(name))
-            except ContractError as error:
-                self.unreadable[name] = str(error)
-        wants = [want for each in self.arrivals for want in self._landed(each, landing, news, now, thorough)]
+        wants: list[Want] = []
+        landed = partial(self._landed, landing=landing, news=news, now=now, thorough=thorough)
+        for each in self.arrivals:
+            name = each.table.spec.name
+            with self.unreadable.at(name):
+                wants += landed(each, code=versions.get(name) or "")
         fed = fed_by(self.watches, news)
         for group in self.groups:
-            readable = [
-                edge for edge in group.edges if edge.poll(lake, self.watches, news, fed, now=now, states=states)
-            ]
-            wants += group.wants(readable, self.watches, now)
+            readable = []
+            for edge in group.edges:
+                with self.unreadable.at(edge.name):
+                    readable += [edge] * edge.poll(lake, self.watches, news, fed, now=now, states=states)
+            wants += self._behind(group, readable, now)
         return wants
+
+    def _behind(self, group: Group, edges: Sequence[Edge], now: datetime) -> list[Want]:
+        """Return the stale partitions of a group; after an error, of each table alone."""
+        try:
+            return list(group.wants(edges, self.watches, now))
+        except Exception:
+            found: list[Want] = []
+            for edge in edges:
+                with self.unreadable.at(edge.name):
+                    found += group.wants([edge], self.watches, now)
+            return found
 
     def _landed(
         self,
         arrivals: Arrivals,
+        *,
         landing: Landing | None,
         news: Mapping[str, News],
         now: datetime,
-        thorough: bool,  # noqa: FBT001
+        thorough: bool,
+        code: str,
     ) -> Iterator[Want]:
         name = arrivals.table.spec.name
         if landing is None or name not in news:
             return
         watch = self.watches[name]
-        plan = arrivals.poll(landing, watch, news[name].keys, now, thorough=thorough)
+        plan = arrivals.poll(landing, watch, news[name].keys, now, thorough=thorough, code_version=code)
+        job = arrivals.table.job
         for key in plan.partitions:
             state = "behind" if key in watch.loaded else "missing"
-            reason = f"{landing.folder(arrivals.dataset, key)} is complete and not loaded as it is now"
+            outdated = key in arrivals.outdated
+            why = "was loaded by another declaration" if outdated else "is complete and not loaded as it is now"
             yield Want(
                 (name,),
                 key,
                 str(plan.cursor[key]),
                 state,
-                reason,
-                plan.causes[key],
+                f"{landing.folder(arrivals.dataset, key)} {why}",
+                "declaration" if outdated else plan.causes[key],
                 job=arrivals.job,
-                computes={name: (name,)},
+                computes={name: tuple(dict.fromkeys([name, *job.computes]))},
                 named=name,
                 restored=watch.rolled_back[key].version if key in watch.rolled_back else None,
                 priority=arrivals.table.runs.priority,
+                following=following(arrivals.table.runs, key),
             )
         for key, reason in plan.held.items():
-            yield Want((name,), key, "", "waiting", f"{landing.folder(arrivals.dataset, key)}: {reason}")
+            state = "unusable" if key in arrivals.unusable else "waiting"
+            yield Want((name,), key, "", state, f"{landing.folder(arrivals.dataset, key)}: {reason}")
 
     def versions(self) -> dict[str, int]:
         """Return the last read version of each upstream table."""

@@ -6,8 +6,9 @@ A pure function of what is not current, of the runs in flight, of the refusals t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from dedp_assets.graph.reconcile.backlogs import Backlogs
 from dedp_assets.graph.run.refusals import Refusal
 from dedp_assets.graph.run.run_tags import request_of
 from dedp_assets.graph.run.upstream_runs import ATTEMPTS
@@ -15,6 +16,8 @@ from dedp_assets.graph.run.upstream_runs import ATTEMPTS
 __all__ = ["Ask", "Gap", "Outcome", "Tried", "Want", "plan_requests"]
 
 _AT_ONCE = 100
+_IDLE = ("waiting", "unusable")
+"""States in which no run is requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,7 @@ class Gap:
     Attributes:
         table: the table.
         key: the partition key; empty for a whole table.
-        state: ``missing``, ``behind``, ``refused``, ``unreadable`` or ``waiting``.
+        state: ``missing``, ``behind``, ``refused``, ``waiting``, or ``unusable`` for a delivery that nobody can read.
         reason: why, and what is done about it.
         given_up: the reason against another attempt, also while somebody tries by hand; empty where attempts go on.
     """
@@ -44,7 +47,7 @@ class Want:
         tables: the tables that are not current.
         key: the partition key; empty for a whole table.
         goal: upstream version or delivery to bring in.
-        state: ``missing`` or ``behind``; ``waiting`` if nobody can compute it yet.
+        state: ``missing`` or ``behind``; ``waiting`` if nobody can compute it yet, ``unusable`` if nobody ever can.
         reason: why.
         cause: what the run will be said to be for.
         job: the job to start; empty for runs of tables.
@@ -55,6 +58,8 @@ class Want:
         in_order: whether each key of the table comes after all earlier ones.
         profile: tags of the run, by which it gets its resources.
         priority: priority of the run in Dagster's queue.
+        following: the key after this one, if one run may compute both; otherwise empty.
+        code: version of the code and the declaration of the tables; another one is a reason for new attempts.
     """
 
     tables: tuple[str, ...]
@@ -71,6 +76,8 @@ class Want:
     in_order: bool = False
     profile: Mapping[str, str] = field(default_factory=dict)
     priority: int = 0
+    following: str = ""
+    code: str = ""
 
     @property
     def request(self) -> str:
@@ -80,16 +87,26 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """The ended runs of a request: number of failures, number of successes, and the newest run's id."""
+    """The ended runs of a request by the present code: failures, successes, and the newest run's id.
+
+    Attributes:
+        earlier: number of ended runs of the request by other code.
+    """
 
     failed: int = 0
     succeeded: int = 0
     last: str = ""
+    earlier: int = 0
 
     def run_key(self, request: str) -> str:
         """Return the run key of the next attempt at a request: ``request#number`` from the second on."""
-        ended = self.failed + self.succeeded
+        ended = self.failed + self.succeeded + self.earlier
         return f"{request}#{ended + 1}" if ended else request
+
+    @property
+    def is_first(self) -> bool:
+        """``True`` if no run of the request has ended."""
+        return not (self.failed or self.succeeded)
 
     @property
     def given_up(self) -> str:
@@ -103,11 +120,24 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A run to start: the stale partition, the tables to compute, and a run key unique to the attempt."""
+    """A run to start.
+
+    Attributes:
+        want: the stale partition, which the request is named after.
+        tables: the tables to compute.
+        run_key: key unique to the attempt.
+        more: the partitions after the first one, in order, that the run computes as well.
+    """
 
     want: Want
     tables: tuple[str, ...]
     run_key: str
+    more: tuple[Want, ...] = ()
+
+    @property
+    def wants(self) -> tuple[Want, ...]:
+        """Every partition that the run computes, in order."""
+        return (self.want, *self.more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +153,7 @@ def plan_requests(
     *,
     busy: Mapping[str, Collection[str]],
     refused: Callable[[str, str, str], Refusal | None],
-    tried: Callable[[Sequence[str]], Mapping[str, Tried]],
+    tried: Callable[[Mapping[str, str]], Mapping[str, Tried]],
     limit: int,
     mine: Callable[[Want], bool] = lambda _: True,
 ) -> Outcome:
@@ -133,14 +163,10 @@ def plan_requests(
         wants: what is not current, in the order of the graph.
         busy: table -> partition keys that runs in flight compute.
         refused: finds the refusal of a table, a key and a goal that still holds.
-        tried: finds the runs that have ended by the names of requests.
+        tried: finds the runs that have ended, from the names of requests with the present code of each.
         limit: most runs to ask for at once.
         mine: tells which to ask for; somebody else asks for the others.
     """
-    held = {table: set(keys) for table, keys in busy.items()}
-    asks: list[Ask] = []
-    gaps: list[Gap] = []
-    before: dict[str, str] = {}
     ended: Mapping[str, Tried] = {}
     ordered = sorted(wants, key=lambda want: want.key)
     refusals = [{t: found for t in want.tables if (found := refused(t, want.key, want.goal))} for want in ordered]
@@ -148,27 +174,58 @@ def plan_requests(
         (table, want.key)
         for want, notes in zip(ordered, refusals, strict=True)
         for table in want.tables
-        if want.state != "waiting" and table not in notes
+        if want.state not in _IDLE and table not in notes
     }
+    plan = _Plan({table: set(keys) for table, keys in busy.items()}, Backlogs(ordered), limit, mine)
     for number, want in enumerate(ordered):
-        if number % _AT_ONCE == 0 and len(asks) < limit:
-            ended = tried([each.request for each in ordered[number : number + _AT_ONCE] if each.state != "waiting"])
-        left = tuple(table for table in want.tables if table not in refusals[number])
-        runs = ended.get(want.request, Tried())
-        under_way = any(want.key in held.get(table, ()) for table in left)
-        first = (want.after & sought) | _before(want, before, refused=not left)
-        state, why = _held(want, runs, under_way=under_way, first=first, full=len(asks) >= limit)
-        if left and not why and state != "waiting":
-            computed = tuple(dict.fromkeys(name for table in left for name in want.computes[table]))
-            if mine(want):
-                asks.append(Ask(want, computed, runs.run_key(want.request)))
+        if number % _AT_ONCE == 0 and (len(plan.asks) < limit or plan.backlogs.grows):
+            some = ordered[number : number + _AT_ONCE]
+            ended = tried({each.request: each.code for each in some if each.state not in _IDLE})
+        plan.take_in(want, refusals[number], ended.get(want.request, Tried()), want.after & sought)
+    return Outcome(tuple(plan.asks), tuple(plan.gaps))
+
+
+@dataclass(slots=True)
+class _Plan:
+    """A plan that takes in one partition after another, oldest first."""
+
+    held: dict[str, set[str]]
+    backlogs: Backlogs
+    limit: int
+    mine: Callable[[Want], bool]
+    before: dict[str, str] = field(default_factory=dict)
+    asks: list[Ask] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+
+    def take_in(
+        self, want: Want, refused: Mapping[str, Refusal], runs: Tried, first: Collection[tuple[str, str]]
+    ) -> None:
+        left = tuple(table for table in want.tables if table not in refused)
+        computed = tuple(dict.fromkeys(name for table in left for name in want.computes.get(table, ())))
+        joined = self.backlogs.run_of(want, computed, self.asks) if runs.is_first else None
+        earlier = {*first, *_before(want, self.before, refused=not left)}
+        if joined is not None:
+            # Within one run, each partition comes after the ones before it.
+            earlier -= {(table, each.key) for each in self.asks[joined].wants for table in each.tables}
+        under_way = any(want.key in self.held.get(table, ()) for table in left)
+        full = len(self.asks) >= self.limit and joined is None
+        state, why = _held(want, runs, under_way=under_way, first=earlier, full=full)
+        if left and not why and state not in _IDLE:
+            self._ask(want, computed, runs, joined)
             why = "the reconciler asks for it"
-            for name in computed:
-                held.setdefault(name, set()).add(want.key)
-        gaps += [Gap(table, want.key, "refused", found.reason) for table, found in refusals[number].items()]
+        self.gaps += [Gap(table, want.key, "refused", found.reason) for table, found in refused.items()]
         shown = "; ".join(filter(None, [want.reason, why]))
-        gaps += [Gap(table, want.key, state, shown, runs.given_up) for table in left]
-    return Outcome(tuple(asks), tuple(gaps))
+        self.gaps += [Gap(table, want.key, state, shown, runs.given_up) for table in left]
+
+    def _ask(self, want: Want, computed: tuple[str, ...], runs: Tried, joined: int | None) -> None:
+        """Add a partition to a requested run, or a separate run to the requests."""
+        if joined is not None:
+            self.asks[joined] = replace(self.asks[joined], more=(*self.asks[joined].more, want))
+        elif self.mine(want):
+            self.backlogs.begin(want, len(self.asks), alone=not runs.is_first)
+            self.asks.append(Ask(want, computed, runs.run_key(want.request)))
+        for name in computed:
+            self.held.setdefault(name, set()).add(want.key)
 
 
 def _before(want: Want, earlier: dict[str, str], *, refused: bool) -> set[tuple[str, str]]:
@@ -189,8 +246,8 @@ def _held(
     want: Want, runs: Tried, *, under_way: bool, first: Collection[tuple[str, str]], full: bool
 ) -> tuple[str, str]:
     """Return a partition's state and the reason to hold the request, empty for a request to send now."""
-    if want.state == "waiting":
-        return "waiting", ""
+    if want.state in _IDLE:
+        return want.state, ""
     if under_way:
         return want.state, "is being processed"
     if runs.given_up:

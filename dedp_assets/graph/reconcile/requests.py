@@ -12,8 +12,8 @@ from dedp_assets.graph.catalogue.selections import checks_of
 from dedp_assets.graph.reconcile.reconciling import Ask, Tried, Want, plan_requests
 from dedp_assets.graph.run.failures import failure_of
 from dedp_assets.graph.run.refusals import Refusal
-from dedp_assets.graph.run.run_tags import CAUSE, REQUEST, keys_of, refusal, refusals, request_of
-from dedp_assets.graph.run.upstream_runs import ENDED_BADLY, OPEN, assets_of
+from dedp_assets.graph.run.run_tags import CAUSE, CODE, REQUEST, keys_of, range_tags, refusal, refusals, request_of
+from dedp_assets.graph.run.upstream_runs import ENDED_BADLY, OPEN, assets_of, partitions_of
 from dedp_assets.patterns.core.results import Plan
 
 __all__ = ["NOT_RETRIED", "Decision", "decide", "in_flight", "is_running", "run_request", "tried"]
@@ -48,19 +48,34 @@ def in_flight(
         if created and launched_by and run.tags.get("dagster/sensor_name") == launched_by:
             continue
         for asset in assets_of(run, repository):
-            partitions = repository.asset_graph.get(asset).partitions_def if repository else None
+            partitions = partitions_of(asset, repository)
             found.setdefault("/".join(asset.path), set()).update(keys_of(run.tags, partitions) or [""])
     return found
 
 
-def tried(instance: dg.DagsterInstance, requests: Sequence[str], *, failed_only: bool = False) -> dict[str, Tried]:
-    """Count the ended runs of each request by status, or the failed runs alone with ``failed_only``."""
+def tried(instance: dg.DagsterInstance, requests: Mapping[str, str], *, failed_only: bool = False) -> dict[str, Tried]:
+    """Count the ended runs of each request by status, or the failed runs alone with ``failed_only``.
+
+    Args:
+        instance: where runs are recorded.
+        requests: name of a request -> present code, by which attempts are counted; a run without a code counts, too.
+        failed_only: whether runs that succeeded do not count.
+    """
     statuses = ENDED_BADLY if failed_only else [*ENDED_BADLY, dg.DagsterRunStatus.SUCCESS]
     found: dict[str, list[dg.DagsterRun]] = {}
     for run in _runs(instance, {REQUEST: list(requests)}, statuses) if requests else ():
         found.setdefault(run.tags[REQUEST], []).append(run)
-    failed = {request: sum(run.status in ENDED_BADLY for run in runs) for request, runs in found.items()}
-    return {r: Tried(failed[r], len(runs) - failed[r], runs[0].run_id) for r, runs in found.items()}
+    return {request: _counted(runs, requests[request]) for request, runs in found.items()}
+
+
+def _counted(runs: Sequence[dg.DagsterRun], code: str) -> Tried:
+    present = [run for run in runs if _is_by(run, code)]
+    failed = sum(run.status in ENDED_BADLY for run in present)
+    return Tried(failed, len(present) - failed, runs[0].run_id, len(runs) - len(present))
+
+
+def _is_by(run: dg.DagsterRun, code: str) -> bool:
+    return run.tags.get(CODE, code) == code
 
 
 def is_running(instance: dg.DagsterInstance, job_name: str) -> bool:
@@ -76,6 +91,7 @@ def decide(
     job_name: str = "",
     computes: Sequence[str] = (),
     repository: dg.RepositoryDefinition | None = None,
+    code: str = "",
 ) -> Decision:
     """Turn a plan into run requests.
 
@@ -89,47 +105,50 @@ def decide(
         job_name: the job that computes it; without one the runs are of tables.
         computes: the tables of a run without a job; ``asset`` alone if empty.
         repository: the code location, for runs of tables: they leave out the checks that run alone.
+        code: version of the code and the declaration; what another one refused or failed is asked for again.
     """
-    want = partial(Want, (asset,), state="behind", job=job_name, computes={asset: computes or (asset,)}, named=asset)
+    computed = {asset: computes or (asset,)}
+    want = partial(Want, (asset,), state="behind", job=job_name, computes=computed, named=asset, code=code)
     wants = [
         want("" if key == asset else key, str(plan.cursor[key]), reason="", cause=plan.causes[key])
         for key in plan.partitions
     ]
     ended = partial(tried, instance, failed_only=True)
-    outcome = plan_requests(wants, busy={}, refused=partial(_refused, instance), tried=ended, limit=len(wants))
+    outcome = plan_requests(wants, busy={}, refused=partial(_refused, instance, code), tried=ended, limit=len(wants))
     asked = {ask.want.key for ask in outcome.asks}
     held = {gap.key or asset: gap.reason for gap in outcome.gaps if gap.key not in asked}
     return Decision(tuple(run_request(ask, repository) for ask in outcome.asks), {**plan.held, **held})
 
 
-def run_request(ask: Ask, repository: dg.RepositoryDefinition | None, *, part_of: str = "") -> dg.RunRequest:
+def run_request(ask: Ask, repository: dg.RepositoryDefinition | None) -> dg.RunRequest:
     """Return Dagster's request of a chosen run.
 
     Args:
         ask: the run.
         repository: the code location: a run of tables leaves out the checks that run alone.
-        part_of: job whose tables a run of tables computes in part.
     """
-    want = ask.want
+    want, last = ask.want, ask.wants[-1]
+    several = range_tags(want.key, last.key, {each.key: each.goal for each in ask.more}) if ask.more else {}
     tables = None if want.job else [dg.AssetKey(name.split("/")) for name in ask.tables]
     return dg.RunRequest(
         run_key=ask.run_key,
-        partition_key=want.key or None,
-        job_name=want.job or part_of or None,
+        partition_key=None if several else want.key or None,
+        job_name=want.job or None,
         asset_selection=tables,
         asset_check_keys=checks_of(repository.asset_graph, tables) if repository and tables else None,
-        tags={**want.profile, CAUSE: want.cause, REQUEST: want.request, **NOT_RETRIED, **_priority(want)},
+        tags={**want.profile, **several, CAUSE: want.cause, REQUEST: want.request, **NOT_RETRIED, **_optional(want)},
     )
 
 
-def _priority(want: Want) -> dict[str, str]:
-    return {_PRIORITY: str(want.priority)} if want.priority else {}
+def _optional(want: Want) -> dict[str, str]:
+    return {**({CODE: want.code} if want.code else {}), **({_PRIORITY: str(want.priority)} if want.priority else {})}
 
 
-def _refused(instance: dg.DagsterInstance, table: str, key: str, goal: str) -> Refusal | None:
-    """Return the refusal that the runs of a request, or of the table at the same goal, ended with."""
+def _refused(instance: dg.DagsterInstance, code: str, table: str, key: str, goal: str) -> Refusal | None:
+    """Return the refusal by this code of a request, or of the table at the same goal, from the runs."""
     own = [run for run in _runs(instance, {REQUEST: request_of(table, key, goal)}) if refusals(run.tags)]
-    run = next(iter([*own, *_runs(instance, refusal(table, key, goal))]), None)
+    found = (run for run in [*own, *_runs(instance, refusal(table, key, goal))] if _is_by(run, code))
+    run = next(found, None)
     if run is None:
         return None
     text = failure_of(instance, run) or "waits for new data, a fix or an approval (`dedp status`)"

@@ -19,9 +19,17 @@ __all__ = ["requested"]
 
 
 def requested(
-    instance: dg.DagsterInstance, ledger: Ledger, kafka: Kafka, *, job: str
+    instance: dg.DagsterInstance, ledger: Ledger, kafka: Kafka, *, job: str, code: str = ""
 ) -> dg.SensorResult | dg.SkipReason:
-    """Request a run of the job if the topic holds unread records."""
+    """Request a run of the job if the topic holds unread records.
+
+    Args:
+        instance: where runs are recorded.
+        ledger: log of the table that takes the records.
+        kafka: the topic.
+        job: name of the job.
+        code: version of the code; what another one refused is requested again.
+    """
     table = ledger.name
     if is_running(instance, job):
         return dg.SkipReason(f"{job} is running")
@@ -33,7 +41,7 @@ def requested(
     if (known.topic_id, known.offsets) == (topic.id, topic.end):
         return dg.SkipReason(f"everything of topic {topic.name} was read: offsets {dict(topic.end)}")
     plan = Plan((table,), "the topic holds more", causes={table: "topic"}, cursor={table: known.cursor})
-    decision = decide(instance, plan, asset=table, job_name=job)
+    decision = decide(instance, plan, asset=table, job_name=job, code=code)
     if decision.requests:
         return dg.SensorResult(run_requests=list(decision.requests))
     return dg.SkipReason(decision.held[table])

@@ -56,11 +56,13 @@ class Loaded:
         delivery: its identity.
         at: when the run that looked at it began (ISO 8601 in UTC).
         content: the digest of its bytes.
+        code: version of the code that loaded it.
     """
 
     delivery: str
     at: str
     content: str = ""
+    code: str = ""
 
 
 @dataclass(slots=True)
@@ -175,7 +177,9 @@ class TableWatch:
         if glimpse.stated and "delivery" in glimpse.stated.get("notes", ()):
             key = glimpse.stated["partition"].get(self.column, "") if self.column else ""
             content = "".join(map(str, glimpse.stated.get("inputs", {}).values()))
-            self.loaded[key] = Loaded(str(glimpse.stated["notes"]["delivery"]), glimpse.stated.get("at", ""), content)
+            stated = glimpse.stated
+            delivery, code = str(stated["notes"]["delivery"]), stated.get("code_version", "")
+            self.loaded[key] = Loaded(delivery, stated.get("at", ""), content, code)
             written.append(key)
         return written
 

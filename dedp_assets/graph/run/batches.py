@@ -20,7 +20,7 @@ from dedp_assets.graph.run.attempts import Attempts, partition_keys
 from dedp_assets.graph.run.column_traces import ColumnTraces
 from dedp_assets.graph.run.failures import sentence
 from dedp_assets.graph.run.feeds import Pinned
-from dedp_assets.graph.run.refusals import Refusal, Refusals
+from dedp_assets.graph.run.refusals import Refusal, Refusals, judged_by
 from dedp_assets.graph.run.run_tags import CAUSE, event_attributes, goal_of, is_forced, provenance_of, unchanged
 from dedp_assets.graph.run.staleness import is_computed_from
 from dedp_assets.patterns.core.audits import Audit
@@ -124,6 +124,7 @@ class Work:
         sources: systems outside of the lake that rows come from.
         owner: who answers for the tables.
         traces: the observed lineage of the tables.
+        declaration: digest of the declared columns and gates.
     """
 
     target: Table
@@ -138,6 +139,7 @@ class Work:
     sources: Sequence[Source] = field(default=(), kw_only=True)
     owner: str = field(default="", kw_only=True)
     traces: ColumnTraces | None = field(default=None, kw_only=True)
+    declaration: str = field(default="", kw_only=True)
 
     def choose(self, key: str) -> Choice | None:
         """Choose the branch of a partition by the router.
@@ -205,7 +207,7 @@ def compute_all(context: dg.AssetExecutionContext, work: Work, at: datetime) -> 
         if batch.broken:
             break
         if work.refusals and (error := batch.refused.get(key)):
-            work.refusals.note(key, _refusal(context, work.target, key, read.get(key), error))
+            work.refusals.note(key, _refusal(context, work, key, read.get(key), error))
     batch.tag_refused(lambda key: read[key].sequence if key in read else "")
     if tag := _unchanged_tag(work.target.name, batch.done):
         context.instance.add_run_tags(context.run.run_id, tag)
@@ -222,13 +224,16 @@ def _compute_one(context: dg.AssetExecutionContext, work: Work, key: str, inputs
 
 
 def _refusal(
-    context: dg.AssetExecutionContext, table: Table, key: str, inputs: Inputs | None, error: PatternError
+    context: dg.AssetExecutionContext, work: Work, key: str, inputs: Inputs | None, error: PatternError
 ) -> Refusal:
     """Return the note on a refusal, under every goal that a request may name."""
     read = [inputs.sequence, inputs.notes.get("delivery")] if inputs else []
+    table = work.target
     named = [*read, goal_of(context.run.tags, table.name, key)]
     goals = tuple(str(goal) for goal in named if goal is not None)
-    return Refusal(goals, _code_version(context, table), context.run.run_id, sentence(table.name, key, error))
+    letters, stage = (error.letters, error.stage or "") if isinstance(error, AuditFailed) else ((), "")
+    reason, judges = sentence(table.name, key, error), judged_by(work.declaration, [t.ledger for t in work.tables])
+    return Refusal(goals, _code_version(context, table), context.run.run_id, reason, letters, stage, judges)
 
 
 def _compute(context: dg.AssetExecutionContext, work: Work, step: Step) -> Did:

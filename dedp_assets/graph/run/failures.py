@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 import dagster as dg
 from pyspark.errors.exceptions.connect import SparkConnectException
 
+from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import AuditFailed, TransactionReused, printable
-from dedp_assets.patterns.core.results import BY_NAME
+from dedp_assets.patterns.core.results import BY_NAME, LetterReason
 
 __all__ = [
     "BEYOND_APPROVAL",
@@ -26,20 +28,20 @@ __all__ = [
     "unexpected",
 ]
 
-RETRIES = 2
+_STEP = Backoff(attempts=3, first_seconds=2)
+RETRIES = _STEP.attempts - 1
 """How often a step is tried again after one of them."""
 BEYOND_APPROVAL = "cannot be approved"
 """Under this name the metadata of a failure says what no person can overrule."""
 LOST_ENGINE = {"dagster/max_retries": str(RETRIES), "dagster/retry_on_asset_or_op_failure": "true"}
 """Tags by which Dagster starts a run that lost its engine again, in a new process, as its session is lost, too."""
-_FIRST_WAIT_SECONDS = 2
 _SHOWN = 200
 _LOST = ("StatusCode.UNAVAILABLE", "INVALID_HANDLE", "NO_ACTIVE_SESSION")
 
 
 def retry(number: int) -> dg.RetryRequested:
     """Return a retry request for attempt ``number`` + 1, after a pause that doubles with each attempt."""
-    return dg.RetryRequested(max_retries=RETRIES, seconds_to_wait=_FIRST_WAIT_SECONDS * 2**number)
+    return dg.RetryRequested(max_retries=RETRIES, seconds_to_wait=_STEP.pause(number + 1))
 
 
 def is_lost_engine(error: BaseException | None) -> bool:
@@ -82,33 +84,41 @@ def _remedy(named: str, error: Exception) -> str:
     if not isinstance(error, AuditFailed):
         return ""
     refused = [finding for finding in error.findings if finding.refuses]
-    fixed = [finding.name for finding in refused if not finding.approvable]
-    if fixed or not refused:
-        return (
-            f"No approval overrules {', '.join(fixed)}: it waits for corrected data or a fix of the code"
-            if fixed
-            else ""
-        )
+    if not refused:
+        return ""
+    mend = "Mend the source or the declaration (dedp letters shows its records). " if error.letters else ""
+    if fixed := [finding.name for finding in refused if not finding.approvable]:
+        return f"{mend}No approval overrules {', '.join(fixed)}: it waits for corrected data or a fix of the code"
     by_name = "".join(f" --audit {finding.name}" for finding in refused if finding.approvable == BY_NAME)
-    return f'If it is right all the same: dedp approve {named} --by NAME --because "WHY"{by_name}'
+    return f'{mend}If it is right all the same: dedp approve {named} --by NAME --because "WHY"{by_name}'
 
 
 def failure(errors: Mapping[str, Exception], sentences: Mapping[str, str]) -> dg.Failure:
-    """Return the step's failure, with the staging folders of refused rows and non-approvable audits.
+    """Return the step's failure, with the refused rows, dead letters, and non-approvable audits.
 
     Args:
         errors: partition key -> why it was refused.
         sentences: partition key -> the same for people, in order; of partitions that were held back, too.
     """
-    stages = {key: e.stage or "none" for key, e in errors.items() if isinstance(e, AuditFailed)}
+    refused = {key: error for key, error in errors.items() if isinstance(error, AuditFailed)}
+    letters = {key: error.letters for key, error in refused.items() if error.letters}
     return dg.Failure(
         "; ".join(sentences.values()),
         metadata={
-            **{f"{key} refused rows".strip(): stage for key, stage in stages.items()},
+            **{f"{key} refused rows".strip(): error.stage or "none" for key, error in refused.items()},
+            **{f"{key} dead letters".strip(): _table_of(reasons) for key, reasons in letters.items()},
             **{f"{key} {BEYOND_APPROVAL}".strip(): text for key, text in _beyond_approval(errors).items()},
         },
         allow_retries=False,
     )
+
+
+def _table_of(reasons: Sequence[LetterReason]) -> dg.TableMetadataValue:
+    columns = [
+        dg.TableColumn(name, kind)
+        for name, kind in (("reason", "string"), ("letters", "bigint"), ("example", "string"))
+    ]
+    return dg.MetadataValue.table([dg.TableRecord(asdict(each)) for each in reasons], dg.TableSchema(columns))
 
 
 def _beyond_approval(errors: Mapping[str, Exception]) -> dict[str, str]:

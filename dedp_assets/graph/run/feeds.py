@@ -145,9 +145,13 @@ class Pinned:
         return sum(stats.rows for stats in self._statistics())
 
     def size(self) -> Cost:
-        """Return files and bytes of the partitions by the table's log: the most that a run reads."""
+        """Return files, rows and bytes of the partitions by the table's log: the most that a run reads."""
         mine = self._statistics()
-        return Cost(files_read=sum(stats.files for stats in mine), bytes_read=sum(stats.bytes for stats in mine))
+        return Cost(
+            rows_read=self.count() if all(stats.exact for stats in mine) else None,
+            files_read=sum(stats.files for stats in mine),
+            bytes_read=sum(stats.bytes for stats in mine),
+        )
 
     def _statistics(self) -> list[FileStats]:
         if not self.partitions:  # of a branch that was not chosen, whose table need not be there

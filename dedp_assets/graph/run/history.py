@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -10,26 +9,39 @@ from dedp_assets.patterns.core.records import CommitRecord
 from dedp_assets.patterns.delta import Commit, Ledger
 from dedp_assets.patterns.error_management.late_data_detector import advance_watermark
 
-__all__ = ["last_note", "newest_batches", "row_changes", "watermark_of_landings"]
+__all__ = ["last_code", "last_note", "newest_batches", "row_changes", "watermark_of_landings"]
+
+
+def last_code(ledger: Ledger, column: str) -> dict[str, str]:
+    """Return the version of the code that each partition was loaded by last.
+
+    Args:
+        ledger: log of a table with a partition for each run.
+        column: the first partition column.
+    """
+    found: dict[str, str] = {}
+    for record in (commit.record for commit in ledger.newest_first()):
+        if record and column in record.partition:
+            found.setdefault(record.partition[column], record.code_version)
+    return found
 
 
 def last_note(ledger: Ledger, name: str, *, until: int) -> Any:  # noqa: ANN401 - a note is any JSON value
     """Return the newest note of a name in the commits up to a version; ``None`` if absent."""
-    records = (commit.record for commit in ledger.history() if commit.version <= until)
-    return next((record.notes[name] for record in records if record and name in record.notes), None)
+    last = ledger.last(lambda commit: commit.record and name in commit.record.notes, until=until)
+    return last.record.notes[name] if last and last.record else None
 
 
 def row_changes(ledger: Ledger, *, since: int, until: int) -> list[Commit]:
     """List the commits after version ``since`` and up to ``until`` that changed rows, in order."""
-    commits = (commit for commit in ledger.history() if commit.changed)
-    return sorted((c for c in commits if since < c.version <= until), key=lambda commit: commit.version)
+    return [commit for commit in ledger.commits(since=since) if commit.changed and commit.version <= until]
 
 
 def newest_batches(ledger: Ledger) -> list[CommitRecord]:
     """List the records of the micro-batches that the newest run of a stream committed, in order."""
     batches: list[CommitRecord] = []
-    for record in _records(ledger):
-        if record.channel:
+    for record in (commit.record for commit in ledger.newest_first()):
+        if record and record.channel:
             if batches and record.run_id != batches[0].run_id:
                 break
             batches.append(record)
@@ -52,7 +64,7 @@ def watermark_of_landings(ledger: Ledger, day: str, *, column: str, allowed_late
     yesterday = (datetime.fromisoformat(day) - timedelta(days=1)).date().isoformat()
     seen: set[str] = set()
     reached: list[datetime | None] = []
-    for commit in ledger.history() if ledger.exists() else ():
+    for commit in ledger.newest_first():
         landed = _landing_day(commit, column)
         if yesterday in seen and landed != yesterday:
             break
@@ -60,10 +72,6 @@ def watermark_of_landings(ledger: Ledger, day: str, *, column: str, allowed_late
             seen.add(landed)
             reached.append(_watermark_after(commit.record, allowed_lateness_seconds))
     return max(filter(None, reached), default=None)
-
-
-def _records(ledger: Ledger) -> Iterator[CommitRecord]:
-    return (commit.record for commit in (ledger.history() if ledger.exists() else ()) if commit.record)
 
 
 def _watermark_after(record: CommitRecord, allowed_lateness_seconds: float) -> datetime | None:

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -20,9 +19,9 @@ from dedp_assets.graph.catalogue.rendering import findings_of
 from dedp_assets.graph.catalogue.sources import Source
 from dedp_assets.graph.run.batches import Batch, Work
 from dedp_assets.graph.run.feeds import Pinned
-from dedp_assets.patterns.connectors.alerts import masked
-from dedp_assets.patterns.connectors.lineage_outbox import LineageOutbox
-from dedp_assets.patterns.connectors.openlineage import (
+from dedp_assets.mail.alerts import masked
+from dedp_assets.mail.lineage_outbox import LineageOutbox
+from dedp_assets.mail.openlineage import (
     Attempt,
     ColumnInput,
     Touched,
@@ -34,7 +33,7 @@ from dedp_assets.patterns.core.column_lineage import ColumnLineage
 from dedp_assets.patterns.core.lineage import LAKE, SOURCES, Dataset
 from dedp_assets.patterns.core.opening import Opened, noting_opened
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.delta import Commit, Table
+from dedp_assets.patterns.delta import Commit, LocalStore, Table
 from dedp_assets.resources.alerting import outbox_of
 from dedp_assets.resources.environments import settings
 
@@ -251,7 +250,7 @@ def _noted(
     if lake is None or clock is None or not lake.lineage:
         yield
         return
-    outbox = LineageOutbox(Path(lake.lineage))
+    outbox = LineageOutbox(LocalStore(lake.lineage))
     with _harmless():
         at = clock.now()
         outbox.append(context.run.run_id, start_event(_attempt(context), at=at), at=at)

@@ -17,7 +17,7 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Ledger, Table
 from dedp_assets.patterns.flow.single_runner import PartitionProgress, plan_in_order
 
-__all__ = ["earlier_keys", "fed_keys", "handed_over", "next_of", "require_turn"]
+__all__ = ["earlier_keys", "fed_keys", "handed_over", "key_after", "next_of", "require_turn"]
 
 
 def earlier_keys(partitions: dg.PartitionsDefinition[str], key: str, at: datetime) -> list[str]:
@@ -81,6 +81,11 @@ def handed_over(state: Table, before: Sequence[str]) -> Pinned:
     return Pinned(state, (owned,), version, changed.version if changed else 0)
 
 
+def key_after(partitions: dg.TimeWindowPartitionsDefinition, key: str) -> str:
+    """Return the key of the partition that begins where another one ends."""
+    return partitions.time_window_for_partition_key(key).end.strftime(partitions.fmt)
+
+
 def next_of(spec: TableSpec, partitions: dg.TimeWindowPartitionsDefinition) -> Feed:
     """Feed each partition by the previous partition of the table that hands over."""
     column = spec.partition_by[0]
@@ -88,7 +93,7 @@ def next_of(spec: TableSpec, partitions: dg.TimeWindowPartitionsDefinition) -> F
     def feeds(changed: Mapping[str, str | None]) -> Iterable[str]:
         key = changed.get(column)
         known = key is not None and partitions.has_partition_key(key)
-        return (partitions.time_window_for_partition_key(key).end.strftime(partitions.fmt),) if known and key else ()
+        return (key_after(partitions, key),) if known and key else ()
 
     return Feed(reads=lambda _: (), feeds=feeds)
 

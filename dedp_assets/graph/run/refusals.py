@@ -1,21 +1,25 @@
 """Refusals: notes in the lake on refused partitions, to suppress repeated requests.
 
-A note says what was refused by which code: a request with other data or other code is another one. Losing a note costs
-one more run, which is refused.
+A note says what was refused by which code and declaration: a request with other data, other code, other columns or
+gates is another one, and so is one after a change of the stored table's columns or properties. Losing a note costs one
+more run, which is refused.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from urllib.parse import quote, unquote
 
-from dedp_assets.patterns.delta import Store
+from dedp_assets.patterns.core.digests import digest_of
+from dedp_assets.patterns.core.errors import PatternError
+from dedp_assets.patterns.core.results import LetterReason
+from dedp_assets.patterns.delta import Ledger, Store
 
-__all__ = ["Refusal", "Refusals"]
+__all__ = ["Refusal", "Refusals", "judged_by"]
 
 _SUFFIX = ".json"
 _NANOSECONDS = 1e9
@@ -32,12 +36,38 @@ class Refusal:
         code_version: version of the code that refused it.
         run_id: the run that refused it.
         reason: a sentence, with what a person can do.
+        letters: the most frequent reasons of dead letters among the refused rows.
+        stage: folder with the refused rows; empty if none were written.
+        judged_by: digest of the columns and gates that refused it (:func:`judged_by`); empty if unknown.
     """
 
     goals: tuple[str, ...]
     code_version: str
     run_id: str
     reason: str
+    letters: tuple[LetterReason, ...] = ()
+    stage: str = ""
+    judged_by: str = ""
+
+    def holds(self, code_version: str | None, judges: str) -> bool:
+        """Return whether the partition was refused by the present code, columns and gates.
+
+        Args:
+            code_version: version of the present code.
+            judges: digest of the present columns and gates.
+        """
+        return self.code_version == code_version and self.judged_by in ("", judges)
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Refusal:
+        """Read a note.
+
+        Raises:
+            ValueError, TypeError, KeyError: for a text that is no note of this release.
+        """
+        stated = {"letters": (), **dict(json.loads(text))}
+        letters = tuple(LetterReason(**each) for each in stated["letters"])
+        return cls(**{**stated, "goals": tuple(stated["goals"]), "letters": letters})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +90,7 @@ class Refusals:
         for name in self.store.list():
             if name.endswith(_SUFFIX) and not name.startswith("."):
                 with suppress(OSError, ValueError, TypeError, KeyError):
-                    fields = json.loads(self.store.read(name))
-                    found[_key(name)] = Refusal(**{**fields, "goals": tuple(fields["goals"])})
+                    found[_key(name)] = Refusal.from_json(self.store.read(name))
         return found
 
     def times(self) -> Mapping[str, datetime]:
@@ -73,6 +102,22 @@ class Refusals:
                     written = self.store.entry(name).modified_ns / _NANOSECONDS
                     found[_key(name)] = datetime.fromtimestamp(written, timezone.utc)
         return found
+
+
+def judged_by(declaration: str, ledgers: Iterable[Ledger]) -> str:
+    """Return the digest of a declaration and of the stored columns and properties of the tables.
+
+    Args:
+        declaration: digest of the declared columns and gates.
+        ledgers: logs of the tables that a run writes; one that cannot be read counts as no table.
+    """
+    stored = list[object]()
+    for ledger in ledgers:
+        with suppress(PatternError):
+            if ledger.exists():
+                state = ledger.state()
+                stored.append([dict(state.columns), dict(state.properties)])
+    return digest_of(declaration, stored)
 
 
 def _path(key: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -17,6 +18,7 @@ __all__ = [
     "APPROVED_BECAUSE",
     "APPROVED_BY",
     "CAUSE",
+    "CODE",
     "DEGRADED",
     "FORCE",
     "REQUEST",
@@ -25,12 +27,15 @@ __all__ = [
     "cause_of",
     "copied_results",
     "goal_of",
+    "is_backlog",
     "is_forced",
     "keys_of",
+    "partitions_named",
     "process_of",
     "provenance_of",
     "ran_by",
     "range_request",
+    "range_tags",
     "refusal",
     "refusals",
     "request_of",
@@ -42,6 +47,8 @@ __all__ = [
 CAUSE = "dedp/cause"
 FORCE = "dedp/force"
 REQUEST = "dedp/request"
+CODE = "dedp/code"
+"""Tag of a requested run: version of the code and the declaration that it was requested by."""
 TRIGGER = "dedp.trigger/"
 DEGRADED = "dedp/degraded"
 """Tag of a degraded run: the value is the table of the failed step, whose later steps went on."""
@@ -50,6 +57,8 @@ APPROVED_BECAUSE = "dedp/approved_because"
 APPROVED_AUDITS = "dedp/approved_audits"
 _PARTITION = "dagster/partition"
 _FIRST, _LAST = (f"dagster/asset_partition_range_{end}" for end in ("start", "end"))
+_FURTHER = "dedp/goals"
+"""Tag of a run of several partitions: what is requested of the partitions after the first one, as JSON."""
 _PROCESS = "dedp/process"
 _REFUSED = "dedp.refused/"
 _UNCHANGED = "dedp.unchanged/"
@@ -140,19 +149,50 @@ def request_of(table: str, key: str, goal: object, *, restored: int | None = Non
 def goal_of(tags: Mapping[str, str], table: str, key: str) -> str | None:
     """Return the requested upstream version or delivery of a partition; ``None`` for other runs."""
     asked, _, goal = tags.get(REQUEST, "").rpartition("@")
-    return goal.partition("~")[0] if asked == f"{table}:{key or table}" else None
+    if asked == f"{table}:{key or table}":
+        return goal.partition("~")[0]
+    further: dict[str, str] = json.loads(tags.get(_FURTHER, "{}")) if asked.startswith(f"{table}:") else {}
+    return further.get(key)
+
+
+def partitions_named(tags: Mapping[str, str]) -> str:
+    """Return the partition of a run, or the first and the last one of a range, in words; empty without partitions."""
+    return tags.get(_PARTITION) or " to ".join(tags[end] for end in (_FIRST, _LAST) if tags.get(end))
+
+
+def is_backlog(tags: Mapping[str, str]) -> bool:
+    """Return whether a run was requested for several partitions, with a goal for each."""
+    return _FURTHER in tags
 
 
 def keys_of(tags: Mapping[str, str], partitions: dg.PartitionsDefinition[str] | None) -> Sequence[str]:
-    """List the partition keys in run tags, of one partition or of a range; empty for an unpartitioned run."""
+    """List the partition keys in run tags, of one partition or of a range; empty for an unpartitioned run.
+
+    Of a range that the present partitions do not have, the two ends.
+    """
     if tags.get(_FIRST) and tags.get(_LAST) and partitions:
-        return partitions.get_partition_keys_in_range(dg.PartitionKeyRange(tags[_FIRST], tags[_LAST]))
+        ends = tags[_FIRST], tags[_LAST]
+        try:
+            return partitions.get_partition_keys_in_range(dg.PartitionKeyRange(*ends))
+        except (dg.DagsterError, ValueError):  # the declaration changed while the run waits
+            return ends
     return [tags[_PARTITION]] if _PARTITION in tags else []
 
 
 def range_request(table: str, first: str, last: str, goal: str, *, cause: str) -> dg.RunRequest:
     """Return the ``RunRequest`` of a partition range; the run key ends with ``goal``."""
-    return dg.RunRequest(run_key=f"{table}:{first}..{last}{goal}", tags={_FIRST: first, _LAST: last, CAUSE: cause})
+    return dg.RunRequest(run_key=f"{table}:{first}..{last}{goal}", tags={**range_tags(first, last), CAUSE: cause})
+
+
+def range_tags(first: str, last: str, goals: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the tags of a run of several partitions.
+
+    Args:
+        first: key of the first partition, which a request is named after.
+        last: key of the last partition.
+        goals: key of each further partition -> requested upstream version or delivery.
+    """
+    return {_FIRST: first, _LAST: last, **({_FURTHER: json.dumps(goals)} if goals else {})}
 
 
 def event_attributes(tags: Mapping[str, str]) -> dict[str, str]:

@@ -21,7 +21,9 @@ from dedp_assets.patterns.delta import Table
 
 __all__ = ["run"]
 
-_ENFORCER, _RULES = "quality.constraints_enforcer", "constraints_hold"
+_FURTHER = "constraints_hold"
+"""Check of every table that takes the findings without a check of their own."""
+_UNJUDGED = "nothing judged the rows by it before they were published"
 
 Event = dg.MaterializeResult[Any] | dg.AssetCheckResult | dg.AssetCheckEvaluation | dg.Output[None]
 
@@ -55,11 +57,7 @@ def run(context: dg.AssetExecutionContext, work: Work, *, at: datetime) -> Itera
     _observe_failures(context, work.target.name, batch, failures)
     observe_skipped(context, work.tables, batch.skipped)
     if not (failures or batch.broken or batch.skipped):
-        results = [*_checks(context, work.target, batch.done, batch.findings)]
-        yield from results
-        if all(did.unchanged is not None for did in batch.done.values()):
-            # A verdict that is no part of a commit, such as on the write itself, stands until the next write.
-            yield from unjudged(context, [result.check_name or "" for result in results])
+        yield from _checks(context, work.target, batch.done, batch.findings)
         for table in work.tables:
             yield _materialization(context, work, table, batch.done)
         return
@@ -77,7 +75,7 @@ def run(context: dg.AssetExecutionContext, work: Work, *, at: datetime) -> Itera
 
 def _pass_on(context: dg.AssetExecutionContext, work: Work, batch: Batch) -> Iterator[Event]:
     """Yield results that let later steps go on, and no materialization of a failed or skipped partition."""
-    yield from _checks(context, work.target, batch.done, {}) if batch.done else unjudged(context)
+    yield from _checks(context, work.target, batch.done, {})
     yield from _evaluations(context, work.target.name, batch)
     for table in work.tables:
         yield dg.MaterializeResult(asset_key=table.name.split("/"), metadata=_NO_MATERIALIZATION)
@@ -106,42 +104,54 @@ def _checks(
     target: Table,
     done: Mapping[str, Did],
     refused: Mapping[str, Sequence[Finding]],
-) -> Iterator[dg.AssetCheckResult]:
-    """Yield one result per check, the worst of the run's partitions, with the figures of each partition."""
-    declared = {check.name for check in context.assets_def.check_keys}
-    seen: dict[str, dict[str, Finding]] = {}
+) -> Iterator[dg.AssetCheckResult | dg.Output[None]]:
+    """Yield one result per declared check: the worst of the run's partitions, with all figures.
+
+    Dagster waits for each declared check and takes no other, and fails a step for one that refuses. A check that judged
+    nothing of a write warns; one of partitions that were not written has no result, and its last verdict stands.
+    """
+    seen, blocking = (
+        dict[str, dict[str, Finding]](),
+        {spec.name for spec in context.assets_def.check_specs if spec.blocking},
+    )
     for key, did in done.items():
-        for finding in _by_check(context, findings_of(did.commits.get(target))):
-            seen.setdefault(finding.name, {})[key] = finding
         returned = did.results[target].findings if target in did.results else ()
-        for finding in _by_check(context, returned):
-            if finding.name in declared:
-                seen.setdefault(finding.name, {})[key] = finding
+        for finding in _by_check(context, (*findings_of(did.commits.get(target)), *returned)):
+            # A blocking check that fails would fail the step, and the pattern has returned: it published the rows, or
+            # put them into quarantine.
+            found = replace(finding, severity="warn") if finding.name in blocking else finding
+            seen.setdefault(finding.name, {})[key] = found
     for key, findings in refused.items():
         for finding in _by_check(context, findings):
             seen.setdefault(finding.name, {})[key] = finding
+    written = [key for key, did in done.items() if did.unchanged is None]
+    for name in _declared(context) - seen.keys() if written else ():
+        seen[name] = {key: Finding(name, passed=False, severity="warn", note=_UNJUDGED) for key in written}
     for name, by_key in seen.items():
         yield check_result(target.name, name, by_key, contracts_of(context).get(target.name, ""))
+    yield from unjudged(context, seen)
+
+
+def _declared(context: dg.AssetExecutionContext) -> set[str]:
+    return {check.name for check in context.assets_def.check_keys}
 
 
 def _by_check(context: dg.AssetExecutionContext, findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield each finding with the name of a check; findings of enforced rules share one check.
+    """Yield one finding per declared check; findings without a check of their own share one.
 
-    Their names cannot be declared as checks: they hold types, and the partition of the run.
+    A pattern brings audits of its own, whose names need not be declared, and some cannot be: they hold types, and the
+    partition of the run.
     """
-    declared = {check.name for check in context.assets_def.check_keys}
-    enforced = any(_ENFORCER in spec.metadata["patterns"].split(", ") for spec in context.assets_def.specs)
-    rules = list[Finding]()
+    declared, found, further = _declared(context), dict[str, Finding](), dict[str, Finding]()
     for finding in findings:
-        if enforced and (finding.name == _RULES or finding.name not in declared):
-            rules.append(finding)
-        else:
-            yield finding
-    if rules:
-        worst = max(rules, key=lambda each: (each.refuses, not each.passed))
-        figures = {name: figure for each in rules for name, figure in each.figures.items()}
-        note = "; ".join(f"{each.name}: {each.note}" for each in rules if not each.passed)
-        yield replace(worst, name=_RULES, figures=figures, note=note)
+        (found if finding.name in declared and finding.name != _FURTHER else further)[finding.name] = finding
+    yield from found.values()
+    if further:
+        worst = max(further.values(), key=lambda each: (each.refuses, not each.passed))
+        figures = {name: figure for each in further.values() for name, figure in each.figures.items()}
+        noted = [each for each in further.values() if each.note or not each.passed]
+        note = "; ".join(each.note if each.name == _FURTHER else f"{each.name}: {each.note}" for each in noted)
+        yield replace(worst, name=_FURTHER, figures=figures, note=note)
 
 
 def _evaluations(context: dg.AssetExecutionContext, table: str, batch: Batch) -> Iterator[dg.AssetCheckEvaluation]:

@@ -11,11 +11,11 @@ from dagster_shared.check import CheckError
 
 from dedp_assets.graph.run.fan_in import RunStates
 from dedp_assets.graph.run.refusals import Refusals
-from dedp_assets.graph.run.run_tags import REQUEST, keys_of
+from dedp_assets.graph.run.run_tags import REQUEST, is_backlog, keys_of
 from dedp_assets.patterns.delta import Store
 from dedp_assets.patterns.flow._branches import State
 
-__all__ = ["ATTEMPTS", "ENDED_BADLY", "OPEN", "assets_of", "repository_of", "run_states"]
+__all__ = ["ATTEMPTS", "ENDED_BADLY", "OPEN", "assets_of", "partitions_of", "repository_of", "run_states"]
 
 ATTEMPTS = 3
 """How often the reconciler starts a run for the same request."""
@@ -54,8 +54,7 @@ def run_states(
     @cache
     def states(table: str) -> Mapping[str, State]:
         key = dg.AssetKey(table.split("/"))
-        known = repository.asset_graph if repository else None
-        partitions = known.get(key).partitions_def if known and known.has(key) else None
+        partitions = partitions_of(key, repository)
 
         def keys(runs: Iterable[dg.DagsterRun]) -> list[str]:
             mine = [run for run in runs if key in assets_of(run, repository)]
@@ -88,7 +87,19 @@ def assets_of(run: dg.DagsterRun, repository: dg.RepositoryDefinition | None) ->
     return set(repository.get_job(run.job_name).asset_layer.selected_asset_keys) if repository and known else set()
 
 
+def partitions_of(
+    asset: dg.AssetKey, repository: dg.RepositoryDefinition | None
+) -> dg.PartitionsDefinition[str] | None:
+    """Return the partitions of an asset.
+
+    ``None`` without partitions, and for an asset that was removed while its runs wait.
+    """
+    known = repository.asset_graph if repository else None
+    return known.get(asset).partitions_def if known and known.has(asset) else None
+
+
 def _is_final(run: dg.DagsterRun, attempts: Mapping[str, int]) -> bool:
     """Return whether a failed run is the last attempt of Dagster and of the reconciler."""
     asked = run.tags.get(REQUEST, "")
-    return run.tags.get(_WILL_RETRY) != "true" and (not asked or attempts[asked] >= ATTEMPTS)
+    again = run.tags.get(_WILL_RETRY) == "true" or is_backlog(run.tags)
+    return not again and (not asked or attempts[asked] >= ATTEMPTS)

@@ -8,9 +8,11 @@ does not begin a value is text for both.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from dedp_assets.patterns.connectors.files import LONGEST_LINE
@@ -63,7 +65,7 @@ def records_of(lines: Iterable[str], made: Csv, *, name: str = "the file") -> It
     Raises:
         ContractError: for a record of more than 64 MiB, which a single quote can begin.
     """
-    rest, number = iter(lines), 1
+    rest, number = _between(lines, made.skip_first, made.skip_last), 1 + made.skip_first
     for line in rest:
         held = _Held([line], rest if made.multiline else iter(()), f"{name} has a record in line {number}")
         try:
@@ -98,6 +100,15 @@ class _Held:
         if self.size > LONGEST_LINE:
             raise ContractError(f"{self.where} of more than {LONGEST_LINE >> 20} MiB: {OPEN}")
         return following
+
+
+def _between(lines: Iterable[str], first: int, last: int) -> Iterator[str]:
+    """Yield lines without some at the begin and at the end."""
+    rest = islice(lines, first, None)
+    held = deque(islice(rest, last))
+    for line in rest:
+        held.append(line)
+        yield held.popleft()
 
 
 def values_of(record: str, made: Csv) -> tuple[Sequence[str], str]:

@@ -8,11 +8,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from dedp_assets.patterns.connectors.files import unreadable_name
 from dedp_assets.patterns.connectors.parts import sentence
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
+from dedp_assets.patterns.core.names import printable
 from dedp_assets.patterns.core.strict_json import parse_json
 
 __all__ = [
@@ -38,21 +40,29 @@ class DeliveredFile:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Sign of a complete delivery: a marker, or files that rest.
+    """Sign of a complete delivery, a marker or files that rest, and names that are no data.
 
     Attributes:
         marker: name of the file that the producer puts beside the data files at the end.
         settled_minutes: instead of a marker, how long all files must have been left alone. ``None`` for a marker.
+        exclude: names of files and folders that are no data, or patterns of names, such as ``*.md``.
     """
 
     marker: str = MARKER
     settled_minutes: float | None = None
+    exclude: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not self.marker or "/" in self.marker:
             raise ConfigError(f"marker must be the name of a file, not {self.marker!r}")
         if self.settled_minutes is not None and not 0 <= self.settled_minutes <= _MOST_MINUTES:
             raise ConfigError(f"settled_minutes must be a number from 0 to {_MOST_MINUTES}, not {self.settled_minutes}")
+        if wrong := [each for each in self.exclude if not each.strip() or "/" in each]:
+            raise ConfigError(f"exclude must be names of files or patterns of names, like '*.md', not {wrong[0]!r}")
+
+    def excludes(self, name: str) -> bool:
+        """Return whether a name is that of a file or folder that does not belong to a delivery."""
+        return any(fnmatchcase(name, pattern) for pattern in self.exclude)
 
 
 MARKED = Ends()
@@ -89,7 +99,7 @@ class Delivery:
     def identity(self) -> str:
         """Digest of the delivered files' names, sizes and times, equal for equal files."""
         lines = [f"{f.name} {f.size_bytes} {f.modified_ns}" for f in self.files]
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+        return hashlib.sha256(os.fsencode("\n".join(lines))).hexdigest()[:16]
 
     @property
     def late(self) -> tuple[DeliveredFile, ...]:
@@ -107,7 +117,7 @@ class Delivery:
             return self.flaw or f"holds what is no file: {', '.join(self.strange)}"
         for name in (*self.hidden, *(file.name for file in self.files)):
             if reason := unreadable_name(name):
-                return f"{name} {reason}"
+                return f"{printable(name)} {reason}"
         if not self.files and self.manifest is None:
             return f"{self.ends.marker} is there but no file: deliver the files, or declare the day empty by a manifest"
         return self._shortfall()
@@ -128,6 +138,8 @@ class Delivery:
         for name, size in (self.manifest or {}).items():
             if not isinstance(size, int) or isinstance(size, bool) or size < 0:
                 return f"the manifest states {size!r} as the size of {name}, which is no number of bytes"
+            if self.ends.excludes(name):
+                continue
             if name not in sizes:
                 return f"{name} is in the manifest but not in the folder"
             if sizes[name] < size:
@@ -162,8 +174,12 @@ def delivery_at(folder: Path | str, ends: Ends = MARKED, *, now: datetime | None
             entries = {entry.name: entry for entry in listed}
     except (FileNotFoundError, NotADirectoryError):
         return Delivery(partition, absent=str(folder), ends=ends)
+    except OSError as error:
+        flaw = f"cannot be listed ({error.strerror}): allow it, or repair the file system"
+        return Delivery(partition, marker=DeliveredFile(ends.marker, 0, 0), flaw=flaw, ends=ends)
     marker = entries.get(ends.marker) if ends.settled_minutes is None else None
-    shown = [entries[name] for name in sorted(entries) if not name.startswith(_HIDDEN)]
+    names = [name for name in sorted(entries) if not ends.excludes(name)]
+    shown = [entries[name] for name in names if not name.startswith(_HIDDEN)]
     shown = [entry for entry in shown if entry.name != ends.marker]
     files = tuple(file for entry in shown if is_so(entry.is_file) and (file := _file(entry)) is not None)
     manifest, flaw = _manifest(marker.path) if marker else (None, "")
@@ -173,8 +189,8 @@ def delivery_at(folder: Path | str, ends: Ends = MARKED, *, now: datetime | None
         marker=_file(marker) if marker else _rest(files, ends, now),
         manifest=manifest,
         flaw=flaw,
-        hidden=tuple(name for name in sorted(entries) if name.startswith(_HIDDEN) and _is_data(entries[name])),
-        strange=tuple(f"{entry.name} ({what})" for entry in shown if (what := _strangeness(entry))),
+        hidden=tuple(name for name in names if name.startswith(_HIDDEN) and _is_data(entries[name])),
+        strange=tuple(f"{printable(entry.name)} ({what})" for entry in shown if (what := _strangeness(entry))),
         ends=ends,
     )
 

@@ -10,12 +10,13 @@ from typing import Any, Literal
 
 from dedp_assets.patterns.connectors.csv_records import CsvRecord, records_of
 from dedp_assets.patterns.connectors.files import lines_of, unreadable_name
+from dedp_assets.patterns.connectors.json_files import json_texts_of
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.rows import quoted
 
 __all__ = [
-    "Avro", "Csv", "Encoding", "Format", "JsonLines", "Parquet", "avro_refusal", "csv_records",
+    "Avro", "Csv", "Encoding", "Format", "Json", "JsonLines", "Parquet", "avro_refusal", "csv_records",
     "digest_whole", "header_of", "header_record", "is_binary", "parquet_refusal", "records_in", "text_of", "text_sql",
 ]  # fmt: skip
 
@@ -42,6 +43,9 @@ class Csv:
         encoding: encoding of the text.
         nulls: texts that stand for no value, as the empty one does.
         multiline: whether quoted values may hold line feeds.
+        decimal: the character before the decimals of a number.
+        skip_first: number of lines before the header, or without one before the first record, that are no records.
+        skip_last: number of lines behind the last record that are no records.
     """
 
     header: bool = True
@@ -51,9 +55,15 @@ class Csv:
     encoding: Encoding = "utf-8"
     nulls: Sequence[str] = ()
     multiline: bool = False
+    decimal: Literal[".", ","] = "."
+    skip_first: int = 0
+    skip_last: int = 0
 
     def __post_init__(self) -> None:
         require_types(self)
+        for name in ("skip_first", "skip_last"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name} must be 0 or more lines, not {getattr(self, name)}")
         for name, least in (("delimiter", 1), ("quote", 0), ("escape", 0)):
             value = getattr(self, name)
             if not least <= len(value) <= 1 or value in ("\n", "\r", "\0"):
@@ -69,6 +79,12 @@ class Csv:
     def doubles(self) -> bool:
         """``True`` if a quote inside a quoted value is written twice."""
         return self.escape in ("", self.quote)
+
+    def pointed(self, number: str) -> str:
+        """Return a number with a decimal point; a text with a point, where that is not the character, is none."""
+        if self.decimal == "." or not number:
+            return number
+        return f"{number} (decimal: {self.decimal})" if "." in number else number.replace(self.decimal, ".")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +102,22 @@ class JsonLines:
 
 
 @dataclass(frozen=True, slots=True)
+class Json:
+    """One JSON array of objects a file.
+
+    Attributes:
+        encoding: encoding of the text.
+        records: member with the array, if the file is an object; ``data.items`` for a member of a member.
+    """
+
+    encoding: Encoding = "utf-8"
+    records: str = ""
+
+    def __post_init__(self) -> None:
+        require_types(self)
+
+
+@dataclass(frozen=True, slots=True)
 class Parquet:
     """Parquet files of databases and engines."""
 
@@ -95,7 +127,7 @@ class Avro:
     """Avro files with the schema of their records, as Kafka's and Hadoop's tools write."""
 
 
-Format = Csv | JsonLines | Parquet | Avro
+Format = Csv | JsonLines | Json | Parquet | Avro
 _BINARY = {".parquet": "Parquet", ".avro": "Avro"}
 """End of a name -> format whose files have no lines."""
 
@@ -180,7 +212,7 @@ def header_of(path: Path, made: Csv) -> tuple[str, ...]:
 
 
 def header_record(path: Path, made: Csv) -> tuple[tuple[str, ...], int]:
-    """Return the names in the first record of a CSV file, and the number of lines that it has.
+    """Return the names in the first record of a CSV file, and the number of the last line of this record.
 
     Raises:
         ContractError: if the first line is longer than 1 MiB, or no record.
@@ -190,17 +222,20 @@ def header_record(path: Path, made: Csv) -> tuple[tuple[str, ...], int]:
         raise ContractError(f"{path.name} has no header, as in its first line {first.fault}")
     names = () if first is None or first.is_blank else first.values
     named = tuple(name or f"column_{number}" for number, name in enumerate(names, 1))
-    return named, len(first.lines) if first else 0
+    return named, first.number + len(first.lines) - 1 if first else 0
 
 
-def records_in(path: Path, made: Csv | JsonLines) -> Iterator[Any]:
-    """Yield the records of a file: lists of values of CSV without the header, or lines of JSON.
+def records_in(path: Path, made: Csv | JsonLines | Json) -> Iterator[Any]:
+    """Yield the records of a file: lists of values of CSV without the header, or texts of JSON.
 
     A record of CSV with a fault has no values.
 
     Raises:
-        ContractError: if a line is longer than 1 MiB.
+        ContractError: if a line is longer than 1 MiB, or a file of one JSON array is none.
     """
+    if isinstance(made, Json):
+        yield from json_texts_of(path, made)
+        return
     if isinstance(made, JsonLines):
         lines = (text_of(line, made.encoding) for line in lines_of(path, longest_bytes=_LONGEST))
         yield from (line for line in lines if line.strip())

@@ -21,6 +21,7 @@ from dedp_assets.patterns.connectors.parts import (
     sentence,
     without_secrets,
 )
+from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.strict_json import parse_json
 
@@ -32,33 +33,26 @@ _PASSING = (408, 425, 429, 500, 502, 503, 504)
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Retry limits of a request: number of attempts, and pauses between attempts.
+    """Retry limits of a request: attempts with pauses in between, which a service may ask for.
 
     Attributes:
         clock: tells what time it is: some services say until when to wait.
-        attempts: how often a request is sent at most.
-        pause_seconds: before the second attempt; each further one is twice as long.
-        longest_pause_seconds: no pause is longer, whatever the service asks for by ``Retry-After``.
+        backoff: the attempts; no pause is longer than its longest, whatever the service asks for by ``Retry-After``.
         sleep: waits so many seconds.
     """
 
     clock: Callable[[], datetime]
-    attempts: int = 4
-    pause_seconds: float = 0.5
-    longest_pause_seconds: float = 30
+    backoff: Backoff = Backoff(attempts=4, first_seconds=0.5, longest_seconds=30)  # noqa: RUF009 - frozen
     sleep: Callable[[float], None] = time.sleep
 
-    def __post_init__(self) -> None:
-        if self.attempts < 1:
-            raise ConfigError(f"a request needs at least one attempt, not {self.attempts}")
-
     def wait(self, attempt: int, asked: str | None) -> None:
-        """Wait after a failed attempt: as long as the service asked for, or twice as long as before."""
-        seconds = self._stated(asked) if asked else self.pause_seconds * 2 ** (attempt - 1)
-        self.sleep(min(max(seconds, 0), self.longest_pause_seconds))
+        """Wait after a failed attempt: as long as the service asked for, or by the backoff."""
+        seconds = self._stated(asked) if asked else None
+        pause = self.backoff.pause(attempt) if seconds is None else seconds
+        self.sleep(min(max(pause, 0), self.backoff.longest_seconds))
 
-    def _stated(self, asked: str) -> float:
-        """Return the seconds of a ``Retry-After`` value; the usual pause for an unreadable value."""
+    def _stated(self, asked: str) -> float | None:
+        """Return the seconds of a ``Retry-After`` value; ``None`` for an unreadable value."""
         try:
             return float(asked) if math.isfinite(float(asked)) else 0
         except ValueError:
@@ -66,8 +60,8 @@ class Patience:
         try:
             moment = parsedate_to_datetime(asked)
         except (ValueError, OverflowError):
-            return self.pause_seconds
-        return (moment - self.clock()).total_seconds() if moment.tzinfo else self.pause_seconds
+            return None
+        return (moment - self.clock()).total_seconds() if moment.tzinfo else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +107,7 @@ class Service:
             answer, reason, asked = self._sent(request)
             if not reason:
                 return self._read(answer)
-            if attempt == self.patience.attempts:
+            if attempt == self.patience.backoff.attempts:
                 raise NotReady(
                     f"{self.name} does not answer after {attempt} attempts: {reason}; it is asked again later"
                 )

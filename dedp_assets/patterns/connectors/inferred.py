@@ -7,44 +7,43 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from dedp_assets.patterns.core.exact import NUMBER
+from dedp_assets.patterns.connectors.date_readings import Reading, readings_of
 from dedp_assets.patterns.core.names import identifier
 
-__all__ = ["NEARLY_ALL", "PATTERNS", "Seen"]
+__all__ = ["NEARLY_ALL", "Seen"]
 
 NEARLY_ALL = 0.98
 """Share of a column's values that must have its type."""
-PATTERNS: Mapping[str, str] = {
-    "yyyy-MM-dd HH:mm": "%Y-%m-%d %H:%M",
-    "yyyy-MM-dd'T'HH:mm": "%Y-%m-%dT%H:%M",
-    "yyyy/MM/dd HH:mm:ss": "%Y/%m/%d %H:%M:%S",
-    "M/d/yyyy H:mm:ss": "%m/%d/%Y %H:%M:%S",
-    "M/d/yyyy H:mm": "%m/%d/%Y %H:%M",
-    "M/d/yyyy h:mm:ss a": "%m/%d/%Y %I:%M:%S %p",
-    "M/d/yyyy h:mm a": "%m/%d/%Y %I:%M %p",
-    "d/M/yyyy H:mm:ss": "%d/%m/%Y %H:%M:%S",
-    "d/M/yyyy H:mm": "%d/%m/%Y %H:%M",
-    "d.M.yyyy H:mm:ss": "%d.%m.%Y %H:%M:%S",
-    "d.M.yyyy H:mm": "%d.%m.%Y %H:%M",
-    "yyyy/MM/dd": "%Y/%m/%d",
-    "M/d/yyyy": "%m/%d/%Y",
-    "d/M/yyyy": "%d/%m/%Y",
-    "d.M.yyyy": "%d.%m.%Y",
-}
-"""Spark's date pattern -> Python's, of texts that are not as in ISO 8601."""
+_HALF, _SOME = 0.5, 3
 _KEPT, _FIELDS, _DEEPEST = 1_000, 100, 20
-_INTEGER, _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]{0,18})"), re.compile(NUMBER.replace("*+", "*").replace("++", "+"))
+_INTEGER, _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,18})"), re.compile(r"-?[0-9]+")
+_DECIMAL = re.compile(r"-?(?:(?:0|[1-9][0-9]*)[.][0-9]*|[.][0-9]+|(?:0|[1-9][0-9]*)(?=[eE]))(?:[eE][+-]?[0-9]+)?")
 _LEADING = re.compile(r"[+-]?0[0-9]+(?:\.[0-9]*)?|\+[0-9.]+")
 _DATE = re.compile(r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _OFFSET = "(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)?"
 _TIME = re.compile(_DATE.pattern + r"[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6}0*)?" + _OFFSET)
 _PLAIN_FIELD = re.compile(r"[^ ,;{}()\n\t=.`\"]+")
+_NUMBERS_OF_TIME = {
+    re.compile(r"(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])"): (
+        "days, with type: DATE, format: yyyyMMdd"
+    ),
+    re.compile(r"1[0-9]{9}"): "times, with type: TIMESTAMP, format: epoch_seconds",
+    re.compile(r"1[0-9]{12}"): "times, with type: TIMESTAMP, format: epoch_millis",
+}
+
+
+_TEXTS_OF_NUMBERS = {
+    _WHOLE: "whole numbers of more than 64 bits",
+    re.compile(r"-?[0-9]{1,3}(?:[, '][0-9]{3})*(?:[.][0-9]*)?"): "numbers with signs between thousands",
+    re.compile(r"-?[0-9]*(?:,[0-9]+)?"): "numbers with a decimal comma: state decimal: ',' in the format",
+    re.compile(r"-?[0-9]{1,3}(?:[.][0-9]{3})*(?:,[0-9]*)?"): "numbers with points between thousands",
+}
+"""Shape of texts -> what they are, where they are no numbers to the conversion."""
 
 
 @dataclass
@@ -107,28 +106,82 @@ class Seen:
                 return kind
         if self._share("BIGINT", "DOUBLE") >= NEARLY_ALL:
             return "DOUBLE"
-        pattern = self.pattern()
-        return ("TIMESTAMP" if "H" in pattern or "h" in pattern else "DATE") if pattern else "STRING"
+        found = self._reading()
+        return ("TIMESTAMP" if found.has_time else "DATE") if found else "STRING"
 
     def pattern(self) -> str:
         """Return the date pattern of the texts; empty without a pattern, or for several readings."""
-        texts = Counter({text: n for text, n in self.texts.items() if _kind_of(text) == "STRING"})
-        if not texts or texts.total() < NEARLY_ALL * self.texts.total():
-            return ""
-        fitting = [pattern for pattern in PATTERNS if _fits(texts, pattern)]
-        return fitting[0] if fitting and (len(fitting) == 1 or _agree(texts, fitting)) else ""
+        found = self._reading() if self.values else None
+        return found.pattern if found else ""
 
-    def misfits(self) -> tuple[int, list[str]]:
-        """Return the number of values of other types than the column's, and some of these values."""
-        kind, pattern = self.type(), self.pattern()
-        fitting = {"DOUBLE": ("BIGINT", "DOUBLE")}.get(kind, (kind,))
-        if kind == "STRING" or kind.startswith(("STRUCT", "ARRAY")):
-            return 0, []
-        if pattern:
-            wrong = Counter({text: n for text, n in self.texts.items() if _moment(text, PATTERNS[pattern]) is None})
-            return wrong.total(), list(wrong)[:3]
+    def _reading(self) -> Reading | None:
+        found = self._readings(NEARLY_ALL)
+        return found[0] if len(found) == 1 else None
+
+    def _readings(self, share: float) -> list[Reading]:
+        """Return the readings of a share of the texts that are no type's own."""
+        texts = Counter({text: n for text, n in self.texts.items() if _kind_of(text) == "STRING"})
+        return readings_of(texts, share) if texts and texts.total() >= share * self.texts.total() else []
+
+    def remark(self) -> str:
+        """Return the values that do not fit the type, why a column is text, or a second meaning of numbers."""
+        kind, reading = self.type(), self._reading() if self.values else None
+        if kind == "STRING":
+            return self._why_text()
+        if reading:
+            return self._unread(reading).replace("are no", "are not as")
+        if kind.startswith(("STRUCT", "ARRAY")):
+            return ""
+        return self._misfits(kind) or (self._of_time() if kind == "BIGINT" else "")
+
+    def _misfits(self, kind: str) -> str:
+        """Return the number of values of other types than one, and some of these values."""
+        fitting = ("BIGINT", "DOUBLE") if kind == "DOUBLE" else (kind,)
         some = [text for text in self.texts if _kind_of(text) not in fitting]
-        return self.values - sum(self.kinds[each] for each in fitting), some[:3]
+        return self._without(kind, self.values - sum(self.kinds[each] for each in fitting), some)
+
+    def _without(self, kind: str, count: int, some: list[str]) -> str:
+        odd = ", ".join(repr(each[:20]) for each in some[:_SOME])
+        return f"{count} of {self.values} values are no {kind}: {odd}" if count else ""
+
+    def _of_time(self) -> str:
+        """Return the times that whole numbers may stand for."""
+        may_be = (what for shape, what in _NUMBERS_OF_TIME.items() if all(map(shape.fullmatch, self.texts)))
+        found = next(may_be, "")
+        return f"may be {found}" if found else ""
+
+    def _why_text(self) -> str:
+        """Return why no other type than text holds the values."""
+        if not self.values:
+            return "no value"
+        found = (self._of_several_readings(), self._of_numbers(), self._nearly(), self._nearly_read())
+        return f"text: {next(filter(None, found), 'no number, date or time')}"
+
+    def _of_several_readings(self) -> str:
+        several, first = self._readings(NEARLY_ALL), next(iter(self.texts))[:20]
+        return f"{' or '.join(each.pattern for each in several)}? {first!r} may be both" if several else ""
+
+    def _of_numbers(self) -> str:
+        if self.kinds["LEADING"]:
+            return "leading zeros, or a sign"
+        return next((what for shape, what in _TEXTS_OF_NUMBERS.items() if all(map(shape.fullmatch, self.texts))), "")
+
+    def _nearly(self) -> str:
+        """Return the values that are not of a type that at least half of the values have."""
+        likely = (("BOOLEAN",), ("BIGINT", "DOUBLE"), ("DATE",), ("TIMESTAMP",), ("STRUCT",), ("ARRAY",))
+        kinds = next((each for each in likely if self._share(*each) >= _HALF), ())
+        if kinds and self._share(*kinds) == 1:
+            return "objects or lists that no column holds" if kinds[0] in ("STRUCT", "ARRAY") else ""
+        return self._misfits(kinds[-1]) if kinds else ""
+
+    def _nearly_read(self) -> str:
+        """Return the values that are not of a date pattern that at least half of the values have."""
+        half = self._readings(_HALF)
+        return self._unread(half[0]).replace("are no", "are not as") if len(half) == 1 else ""
+
+    def _unread(self, reading: Reading) -> str:
+        wrong = Counter({text: n for text, n in self.texts.items() if reading.moment(text) is None})
+        return self._without(reading.pattern, wrong.total(), list(wrong))
 
     def _share(self, *kinds: str) -> float:
         return sum(self.kinds[kind] for kind in kinds) / self.values
@@ -155,7 +208,7 @@ def _kind_of(text: str) -> str:
         return "LEADING"
     if _INTEGER.fullmatch(text):
         return "BIGINT" if -(2**63) <= int(text) < 2**63 else "STRING"
-    if _DECIMAL.fullmatch(text) and "." in text:
+    if _DECIMAL.fullmatch(text):
         return "DOUBLE"
     if _DATE.fullmatch(text):
         return "DATE" if _moment(text, "%Y-%m-%d") else "STRING"
@@ -179,13 +232,3 @@ def _moment(text: str, pattern: str) -> datetime | None:
         return datetime.strptime(text, pattern)  # noqa: DTZ007 - to compare readings of one text
     except ValueError:
         return None
-
-
-def _fits(texts: Counter[str], pattern: str) -> bool:
-    fitting = sum(n for text, n in texts.items() if _moment(text, PATTERNS[pattern]) is not None)
-    return fitting >= NEARLY_ALL * texts.total()
-
-
-def _agree(texts: Counter[str], patterns: list[str]) -> bool:
-    """Return whether all patterns read every text as the same time."""
-    return all(len({_moment(text, PATTERNS[pattern]) for pattern in patterns}) == 1 for text in texts)

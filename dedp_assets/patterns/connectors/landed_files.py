@@ -15,7 +15,17 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.connectors.avro_files import avro_texts, open_avro
 from dedp_assets.patterns.connectors.files import LONGEST_LINE, count_lines
-from dedp_assets.patterns.connectors.formats import Avro, Csv, Format, JsonLines, csv_records, header_record, text_sql
+from dedp_assets.patterns.connectors.formats import (
+    Avro,
+    Csv,
+    Format,
+    Json,
+    JsonLines,
+    csv_records,
+    header_record,
+    text_sql,
+)
+from dedp_assets.patterns.connectors.json_files import json_texts_of
 from dedp_assets.patterns.connectors.lines import Lines, read_lines
 from dedp_assets.patterns.connectors.parquet_files import open_parquet, parquet_texts
 from dedp_assets.patterns.core.errors import ContractError
@@ -27,7 +37,7 @@ LINES_OF_RECORD = "char_length(raw) - char_length(replace(raw, '\\n', '')) + 1"
 """SQL for the number of lines that a landed record has."""
 _LANDED = "raw STRING, raw_bytes BINARY, source_file STRING, line_number BIGINT"
 _MOST_TASKS, _BATCH = 256, 1_000
-_HEADER = f"{RESERVED}header"
+_HEADER, _LAST = f"{RESERVED}header", f"{RESERVED}last"
 
 
 def read_landed(session: SparkSession, files: Sequence[Path], made: Format, *, columns: Sequence[str] = ()) -> Lines:
@@ -42,7 +52,7 @@ def read_landed(session: SparkSession, files: Sequence[Path], made: Format, *, c
     Returns:
         ``raw`` STRING (the line as landed; the record of a Parquet or Avro file as JSON), ``raw_bytes`` BINARY (only
         where a record is not valid UTF-8), ``header`` STRING (of CSV alone: the names in the file's header as a JSON
-        array), ``source_file`` and ``line_number`` (from 1; of a Parquet or Avro file the row, of a record of several
+        array), ``source_file`` and ``line_number`` (from 1; of a file without lines the record, of a record of several
         lines the first); and the number of lines by file, with those of the header of CSV.
 
     Raises:
@@ -53,6 +63,8 @@ def read_landed(session: SparkSession, files: Sequence[Path], made: Format, *, c
     if isinstance(made, JsonLines):
         lines = read_lines(session, files)
         return Lines(_decoded(lines.rows, made.encoding), lines.count)
+    if isinstance(made, Json):
+        return _read_json(session, files, made)
     return _read_avro(session, files) if isinstance(made, Avro) else _read_parquet(session, files)
 
 
@@ -71,11 +83,14 @@ def _read_csv(session: SparkSession, files: Sequence[Path], made: Csv, columns: 
     else:
         lines = read_lines(session, files)
         rows, count = _decoded(lines.rows, made.encoding), lines.count
-    headers = [(name, json.dumps(names), height) for name, (names, height) in found.items()]
-    named = F.broadcast(session.createDataFrame(headers, f"source_file STRING, header STRING, {_HEADER} INT"))
-    landed = rows.join(named, "source_file").filter(f"line_number > {_HEADER}")
+    heights = {name: height if made.header else made.skip_first for name, (_, height) in found.items()}
+    count = {name: max(number - made.skip_last, heights[name]) for name, number in count.items()}
+    headers = [(name, json.dumps(names), heights[name], count.get(name, 0)) for name, (names, _) in found.items()]
+    kinds = f"source_file STRING, header STRING, {_HEADER} BIGINT, {_LAST} BIGINT"
+    named = F.broadcast(session.createDataFrame(headers, kinds))
+    landed = rows.join(named, "source_file").filter(f"line_number > {_HEADER} AND line_number <= {_LAST}")
     landed = landed.select("raw", "raw_bytes", "header", "source_file", "line_number")
-    return Lines(landed, count, {name: height for name, (_, height) in found.items() if name in count})
+    return Lines(landed, count, {name: height for name, height in heights.items() if name in count})
 
 
 def _csv_records(file: Path, made: Csv) -> Iterator[tuple[str, int]]:
@@ -97,6 +112,16 @@ def _read_parquet(session: SparkSession, files: Sequence[Path]) -> Lines:
 
 def _parquet_records(file: Path, group: int, first: int) -> Iterator[tuple[str, int]]:
     return zip(parquet_texts(file, group), count_from(first))
+
+
+def _read_json(session: SparkSession, files: Sequence[Path], made: Json) -> Lines:
+    count = {file.name: number for file in files if (number := sum(1 for _ in json_texts_of(file, made)))}
+    items = [(file, made) for file in files if file.name in count]
+    return Lines(_in_tasks(session, _json_records, items), count)
+
+
+def _json_records(file: Path, made: Json) -> Iterator[tuple[str, int]]:
+    return zip(json_texts_of(file, made), count_from(1))
 
 
 def _read_avro(session: SparkSession, files: Sequence[Path]) -> Lines:

@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 from dedp_assets.patterns.connectors import sinks
 from dedp_assets.patterns.connectors.parts import sentence
 from dedp_assets.patterns.connectors.sinks import Outgoing, Sink
+from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.columns import COMPARED, NAMED, require_columns, require_rows
 from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError, Conflict, ContractError, NotReady
 from dedp_assets.patterns.core.json_texts import EXACT, options
@@ -44,7 +45,6 @@ RECEIPT = {
 }
 """The columns of a table of receipts, beside those that it is partitioned by."""
 _KEYS = ("destination", "record_id")
-_LONGEST_PAUSE = 86_400
 _NOTED = 10_000
 _SHOWN = 3
 
@@ -106,26 +106,6 @@ class RecordColumns:
         require_types(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
-    """The attempts to send a record.
-
-    Attributes:
-        attempts: how often a record is sent at most.
-        pause_seconds: before the second attempt, in seconds; each further one is twice as long.
-    """
-
-    attempts: int = 5
-    pause_seconds: float = 0.2
-
-    def __post_init__(self) -> None:
-        require_types(self)
-        if self.attempts < 1:
-            raise ConfigError(f"attempts must be at least 1, not {self.attempts}")
-        if not 0 <= self.pause_seconds <= _LONGEST_PAUSE:
-            raise ConfigError(f"pause_seconds must lie between 0 and {_LONGEST_PAUSE}, not {self.pause_seconds}")
-
-
 @dataclass(slots=True)
 class Delivery:
     """A delivery of a partition's records, with the outcome of each record.
@@ -138,7 +118,7 @@ class Delivery:
 
     sink: Sink
     into: Target
-    retry: Retry
+    retry: Backoff
     _counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("accepted", "present", "requests"), 0))
     _pending: int = 0
     _sent_again: int = 0
@@ -216,8 +196,7 @@ class Delivery:
             self.sink,
             destination,
             [Outgoing(row.record_id, row.entity, row.value) for row in due],
-            attempts=self.retry.attempts,
-            pause_seconds=self.retry.pause_seconds,
+            backoff=self.retry,
         )
         with self._lock:
             self._counts["requests"] += requests
@@ -288,8 +267,7 @@ class Delivery:
         # What is left to deliver depends on the receipts before: the same inputs may come with others the next time.
         result = self.into.table.merge(
             noted.select(*map(identifier, self.into.table.spec.columns)),
-            keys=_KEYS,
-            clauses=[Insert()],
+            Merge(_KEYS, [Insert()]),
             provenance=replace(provenance, replay=True),
             partition=self.into.partition,
         )

@@ -46,6 +46,7 @@ class Naming:
         always: columns that every record has, with a value or without.
         strict: whether a record may have no other columns.
         time: column with the time of a record, if any.
+        numbers: columns with numbers, whose decimals may be behind another character than a point.
     """
 
     columns: Sequence[str]
@@ -53,6 +54,7 @@ class Naming:
     always: Collection[str] = ()
     strict: bool = True
     time: str = ""
+    numbers: Collection[str] = ()
 
     def renamed(self, names: Sequence[str]) -> list[str]:
         """Return the declared columns of names in the files."""
@@ -122,6 +124,7 @@ def _of_csv(record: str, names: Sequence[str], made: Csv, naming: Naming) -> _Fo
         return _Found(broken=broken)
     nulls = ("", *made.nulls)
     members = {name: None if value in nulls else value for name, value in zip(names, values, strict=True)}
+    members |= {name: made.pointed(members[name] or "") or None for name in naming.numbers if name in members}
     return _Found(_json_of(members), None, naming.layout(members) or None, members.get(naming.time))
 
 

@@ -1,4 +1,4 @@
-"""References between schemas of a registry, and texts of schemas with the referenced schemas inside."""
+"""References between Avro schemas of a registry, and schemas with the referenced types inside."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Reference:
     """Reference in a schema.
 
     Attributes:
-        name: what the schema calls it: an Avro type's full name, or the address in a JSON Schema's ``$ref``.
+        name: full name of the type.
         subject: the subject of the schema that is meant.
         version: its version there.
     """
@@ -32,64 +32,17 @@ Referred: TypeAlias = tuple[str, Sequence[Reference]]
 _Find: TypeAlias = Callable[[Reference], Referred]
 
 
-def self_contained(text: str, references: Sequence[Reference], find: _Find, *, dialect: str) -> str:
-    """Return the text of a schema with the referenced schemas inside.
+def self_contained(text: str, references: Sequence[Reference], find: _Find) -> str:
+    """Return the text of an Avro schema with each referenced type at the first use of the type's name.
 
     Args:
         text: the schema.
         references: its references.
         find: returns the schema of a reference.
-        dialect: ``AVRO``: each type stands at the first use of its name; ``JSON``: each schema stands in ``$defs``.
     """
     if not references:
         return text
-    schema = _with_types(text, references, find) if dialect == "AVRO" else _with_documents(text, references, find)
-    return json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
-
-
-# --- JSON Schema ------------------------------------------------------------------------------------------------------
-
-
-def _with_documents(text: str, references: Sequence[Reference], find: _Find) -> Json:
-    documents: dict[str, Json] = {}
-
-    def placed(text: str, references: Sequence[Reference], here: str) -> Json:
-        places = {each.name: _key(each) for each in references}
-        for each in references:
-            if places[each.name] not in documents:
-                documents[places[each.name]] = None  # its place in the order
-                documents[places[each.name]] = placed(*find(each), _pointer(places[each.name]))
-        return _moved(json.loads(text), here, {name: _pointer(key) for name, key in places.items()})
-
-    schema = placed(text, references, "#")
-    return {**schema, "$defs": {**schema.get("$defs", {}), **documents}} if isinstance(schema, dict) else schema
-
-
-def _moved(schema: Json, here: str, places: Mapping[str, str]) -> Json:
-    """Return a schema with local references from the root of the enclosing document."""
-    if isinstance(schema, list):
-        return [_moved(each, here, places) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    found = {name: _moved(each, here, places) for name, each in schema.items()}
-    if isinstance(place := found.get("$ref"), str):
-        address, mark, within = place.partition("#")
-        if address in places:
-            found["$ref"] = places[address] + within
-        elif not address and mark and (not within or within.startswith("/")):
-            found["$ref"] = here + within
-    return found
-
-
-def _key(reference: Reference) -> str:
-    return f"{reference.subject}:{reference.version}"
-
-
-def _pointer(key: str) -> str:
-    return "#/$defs/" + key.replace("~", "~0").replace("/", "~1").replace("%", "%25").replace('"', "%22")
-
-
-# --- Avro -------------------------------------------------------------------------------------------------------------
+    return json.dumps(_with_types(text, references, find), ensure_ascii=False, separators=(",", ":"))
 
 
 def _with_types(text: str, references: Sequence[Reference], find: _Find) -> Json:

@@ -47,6 +47,7 @@ _HEADER = struct.Struct(">bI")
 HEADER_BYTES = _HEADER.size
 """Length of the header that names a record's schema: a zero byte and the id, in bytes."""
 _MOST_BYTES = 16 << 20
+_UNEXPLAINED = "it is not compatible"
 _PASSING = (408, 425, 429)
 
 
@@ -161,7 +162,7 @@ def find_schema(registry: SchemaRegistry, schema_id: int) -> RegisteredSchema | 
 
 
 def self_contained_text(registry: SchemaRegistry, schema: RegisteredSchema) -> str:
-    """Return the text of a schema with the referenced schemas inside.
+    """Return the text of an Avro schema with the referenced types inside.
 
     Raises:
         NotReady: if the registry does not answer.
@@ -176,7 +177,7 @@ def self_contained_text(registry: SchemaRegistry, schema: RegisteredSchema) -> s
         found = _schema(answer, _member(answer, "id", int))
         return found.text, found.references
 
-    return self_contained(schema.text, schema.references, referred, dialect=schema.dialect)
+    return self_contained(schema.text, schema.references, referred)
 
 
 def register_schema(registry: SchemaRegistry, subject: str, text: str, *, dialect: Dialect = "AVRO") -> int:
@@ -190,7 +191,9 @@ def register_schema(registry: SchemaRegistry, subject: str, text: str, *, dialec
     path = f"subjects/{quote(subject, safe='')}/versions"
     status, answer = registry.ask("POST", path, {"schema": text, "schemaType": dialect})
     if status in (404, 409):
-        reasons = incompatibilities(registry, subject, text, dialect=dialect) or (str(answer),)
+        # Some registries name the reasons in this refusal alone, others where they are asked for a verdict.
+        reasons = incompatibilities(registry, subject, text, dialect=dialect)
+        reasons = reasons if set(reasons) - {_UNEXPLAINED} else (str(answer),)
         raise ContractError(
             f"subject {subject} does not take the schema, because its mode is {_mode(registry, subject)}: "
             f"{'; '.join(reasons)}"
@@ -212,7 +215,7 @@ def incompatibilities(
     if status == 404 or _member(answer, "is_compatible", bool):
         return ()
     messages = answer.get("messages")
-    return tuple(map(str, messages)) if isinstance(messages, list) and messages else ("it is not compatible",)
+    return tuple(map(str, messages)) if isinstance(messages, list) and messages else (_UNEXPLAINED,)
 
 
 def framed(schema_id: int, body: bytes) -> bytes:

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Literal, Protocol, TypeAlias, TypeVar, get_args
 
 from dedp_assets.patterns.connectors.parts import calling, is_text, sentence
+from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.json_schemas import RecordSchema, record_faults
 
 __all__ = ["OTHERS", "Answer", "Outgoing", "Sink", "contract_of", "in_requests", "refusal", "send"]
@@ -83,9 +84,7 @@ class Sink(Protocol):
         """
 
 
-def send(
-    sink: Sink, destination: str, records: Sequence[Outgoing], *, attempts: int, pause_seconds: float
-) -> tuple[list[Answer], int]:
+def send(sink: Sink, destination: str, records: Sequence[Outgoing], *, backoff: Backoff) -> tuple[list[Answer], int]:
     """Send records in one request, and resend failed records after a doubling pause.
 
     Once a record was refused, a sink without partial commits is sent nothing that stands after it.
@@ -109,9 +108,9 @@ def send(
         answers |= {record.id: answer for record, answer in zip(waiting, got, strict=True)}
         waiting = [record for record in waiting if answers[record.id].outcome == "failed"]
         stuck = not sink.partial and any(answer.outcome == "refused" for answer in got)
-        if not waiting or stuck or requests == attempts:
+        if not waiting or stuck or requests == backoff.attempts:
             return [answers[record.id] for record in records], requests
-        time.sleep(pause_seconds * 2 ** (requests - 1))
+        time.sleep(backoff.pause(requests))
 
 
 def contract_of(contracts: Mapping[str, RecordSchema], destination: str) -> RecordSchema | None:

@@ -307,21 +307,13 @@ def _channel(start: Position) -> str:
 
 def _last_read(ledger: Ledger, topic: str) -> CommitRecord | None:
     """Return the newest commit record of ``topic`` that no restore took back."""
-    newest, oldest = None, 0
-    for commit in ledger.history():
-        oldest = commit.version
-        if newest is not None and commit.version > newest:
-            continue
-        if commit.operation == "RESTORE" and commit.parameters.get("version") is not None:
-            newest = int(commit.parameters["version"])
-        elif commit.record and commit.record.notes.get("topic") == topic:
-            return commit.record
-    if oldest > 0:
+    last = ledger.last(lambda commit: commit.record and commit.record.notes.get("topic") == topic, past_restores=True)
+    if last is None and (begin := ledger.begins_at()) > 0:
         raise ContractError(
-            f"{ledger.name} has read a topic, but its log begins at version {oldest} and no longer tells how far: read "
+            f"{ledger.name} has read a topic, but its log begins at version {begin} and no longer tells how far: read "
             f"what {topic} holds into a table of its own, and take over from there what is missing"
         )
-    return None
+    return last.record if last else None
 
 
 def _loss(known: Position, topic: Topic) -> str:

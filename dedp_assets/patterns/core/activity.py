@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from dedp_assets.patterns.core.partition_times import Calendar, utc_span
+
 __all__ = ["Activity", "Arrival", "PartitionSize"]
 
 
@@ -74,6 +76,7 @@ class Activity:
         arrivals: retained arrivals, oldest first.
         partitions: partition key -> size, sorted by key; the key of a table without partitions is empty.
         fields: partition key -> census of the fields of the records read, of writes that took one, oldest write first.
+        calendar: times of the partition keys; by default, keys name days or hours in UTC.
     """
 
     table: str
@@ -81,6 +84,7 @@ class Activity:
     arrivals: tuple[Arrival, ...] = ()
     partitions: Mapping[str, PartitionSize] = field(default_factory=dict)
     fields: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    calendar: Calendar = field(default=utc_span, repr=False, compare=False)
 
     def as_of(self, at: datetime) -> Activity:
         """Return the activity until a time: earlier arrivals, and partitions with commits by then.

@@ -17,7 +17,7 @@ from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.names import identifier, reserved
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.records import Approval
-from dedp_assets.patterns.core.results import Approvable, Finding, Severity
+from dedp_assets.patterns.core.results import Approvable, Failure, Finding
 
 __all__ = ["Audit", "judge", "not_empty", "overrule", "require_passed", "summary", "verdict"]
 
@@ -108,13 +108,13 @@ class Audit:
             value = None if value is None else _float(value) / _float(base)
             shown["ratio"] = value
         if value is None or math.isnan(_float(value)):
-            severity: Severity = "fail" if why else self._worst
+            severity: Failure = "fail" if why else self._worst
             return Finding(self.name, False, severity, shown, why or "the figure was not measured")  # noqa: FBT003
         severity, note = self._breach(_float(value))
         return Finding(self.name, not note, severity, shown, note, self.approvable)
 
     @property
-    def _worst(self) -> Severity:
+    def _worst(self) -> Failure:
         """The worst severity of a breach: ``fail`` with a bound that refuses rows, otherwise ``warn``."""
         return "fail" if self.fail_below is not None or self.fail_above is not None else "warn"
 
@@ -126,8 +126,8 @@ class Audit:
             )
         return value
 
-    def _breach(self, value: float) -> tuple[Severity, str]:
-        bounds: tuple[tuple[Severity, float | None, float | None], ...] = (
+    def _breach(self, value: float) -> tuple[Failure, str]:
+        bounds: tuple[tuple[Failure, float | None, float | None], ...] = (
             ("fail", self.fail_below, self.fail_above),
             ("warn", self.warn_below, self.warn_above),
         )

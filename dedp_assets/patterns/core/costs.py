@@ -31,8 +31,8 @@ class Cost:
         held_seconds: time from the last written file to the commit: audits, lock and decision, in seconds.
         committing_seconds: decision, conflicts and commits up to the record of the last one, in seconds.
         cpu_seconds: CPU of the executors' tasks, in seconds.
-        rows_read: rows that the write accounts for, in rows.
         files_read: files of the pinned inputs, and files of the table that were rewritten.
+        rows_read: rows in these files, by the logs; of inputs outside of the lake, rows that the write accounts for.
         bytes_read: size of these files, in bytes.
         rows_written: rows in the files that the commit added, in rows.
         files_written: these files.

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dedp_assets.patterns.core.results import Finding
+    from dedp_assets.patterns.core.results import Finding, LetterReason
 
 __all__ = [
     "AmbiguousKeys",
@@ -48,6 +48,7 @@ __all__ = [
     "PatternError",
     "SchemaMismatch",
     "TransactionReused",
+    "error_line",
     "printable",
 ]
 
@@ -101,12 +102,21 @@ class AuditFailed(ContractError):
     Attributes:
         findings: every audit of the attempt, passed or not, with its figures.
         stage: folder with the refused rows, readable as a Delta table, or ``None`` if none were written.
+        letters: the most frequent reasons of the dead letters among the refused rows.
     """
 
-    def __init__(self, message: str, *, findings: Sequence[Finding], stage: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        findings: Sequence[Finding],
+        stage: str | None = None,
+        letters: Sequence[LetterReason] = (),
+    ) -> None:
         super().__init__(message)
         self.findings = tuple(findings)
         self.stage = stage
+        self.letters = tuple(letters)
 
 
 class NotReady(PatternError):
@@ -119,6 +129,17 @@ class Conflict(PatternError):
     """A commit by another writer in the meantime; retryable by running the whole step again."""
 
     retryable = True
+
+
+def error_line(error: BaseException) -> str:
+    """Return an error as one line: the text of a library error, type and first line of another.
+
+    Example:
+        >>> error_line(NotReady("silver/x does not exist yet")), error_line(KeyError("day"))
+        ('silver/x does not exist yet', "KeyError: 'day'")
+    """
+    first = printable(str(error)).strip().partition("\n")[0]
+    return first if first and isinstance(error, PatternError) else f"{type(error).__name__}: {first}".removesuffix(": ")
 
 
 TRANSIENT = (Conflict, TimeoutError, ConnectionError)

@@ -17,6 +17,7 @@ from dedp_assets.patterns.core.measurements import Measured, Measurement
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.core.usual import Counted
 
 __all__ = ["DECLARED_FIELDS", "USUAL_FIELDS", "NewFields", "audits_of_fields", "measure_fields", "with_new_columns"]
 
@@ -26,6 +27,8 @@ DECLARED_FIELDS, USUAL_FIELDS = "fields_are_declared", "fields_are_as_usual"
 """Names of the audits."""
 
 _LEAST, _PART, _SIGMAS, _FEW, _NAMED = 0.01, 0.2, 4.0, 2, 5
+_LAST = 7
+"""Number of earlier censuses whose median is usual."""
 _SQL = {"integer": "BIGINT", "number": "DOUBLE", "boolean": "BOOLEAN"}
 
 
@@ -44,7 +47,7 @@ class _UsualFields(Audit):
     """Check of vanished and retyped declared fields.
 
     Attributes:
-        earlier: the censuses of earlier partitions.
+        earlier: the censuses of earlier partitions, newest first; unusual ones do not count.
     """
 
     earlier: tuple[FieldCensus, ...] = ()
@@ -67,7 +70,7 @@ def audits_of_fields(new_fields: NewFields = "report", earlier: Sequence[FieldCe
 
     Args:
         new_fields: whether undeclared fields are ignored, a warning, or a reason to refuse the batch.
-        earlier: censuses of earlier partitions. Without one, no field is held against the usual.
+        earlier: censuses of earlier partitions, newest first. Without one, no field is held against the usual.
 
     Example:
         >>> [audit.name for audit in audits_of_fields("refuse")]
@@ -92,7 +95,7 @@ def measure_fields(
         now: current time, with time zone.
         partition: key of the partition.
         census: census of the partition.
-        earlier: censuses of earlier partitions.
+        earlier: censuses of earlier partitions, newest first.
 
     Returns:
         ``records_with_new_fields`` and ``changed_fields``; the second is ``unknown`` without an earlier partition.
@@ -186,15 +189,31 @@ def _no_history(census: FieldCensus, earlier: Sequence[FieldCensus]) -> str:
 
 
 def _changes(census: FieldCensus, earlier: Sequence[FieldCensus]) -> list[str]:
-    """Write a sentence for each declared field with a higher share of a type or of absences."""
+    """Write a sentence for each declared field with a higher share of a type or of absences.
+
+    Args:
+        census: the newest census.
+        earlier: earlier censuses, newest first.
+    """
     found = []
     for path, figures in census.declared.items():
-        before = [each.declared[path] for each in earlier if path in each.declared and each.declared[path].places]
-        kinds = [kind for kind in ("absent", *figures.types) if figures.share(kind)] if before else []
-        for kind in kinds:
-            now, usual = figures.share(kind), median(each.share(kind) for each in before)
-            if now - usual > max(_LEAST, _PART * min(usual, 1 - usual), _chance(kind, figures, before)):
-                found.append(f"{path} is {_worded(kind)} in {now:.2%} of {figures.places:,}, usual is {usual:.2%}")
+        counted = Counted[FieldFigures]()
+        for each in reversed([each.declared[path] for each in earlier if path in each.declared]):
+            if each.places:
+                counted.take(each, is_unusual=bool(_risen(each, counted.values)))
+        for kind, usual in _risen(figures, counted.values).items():
+            now = figures.share(kind)
+            found.append(f"{path} is {_worded(kind)} in {now:.2%} of {figures.places:,}, usual is {usual:.2%}")
+    return found
+
+
+def _risen(figures: FieldFigures, counted: Sequence[FieldFigures]) -> dict[str, float]:
+    """Return the usual share of each type, and of absences, that has a higher share in a field."""
+    found, before = {}, counted[-_LAST:]
+    for kind in [kind for kind in ("absent", *figures.types) if before and figures.share(kind)]:
+        now, usual = figures.share(kind), median(each.share(kind) for each in before)
+        if now - usual > max(_LEAST, _PART * min(usual, 1 - usual), _chance(kind, figures, before)):
+            found[kind] = usual
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from dedp_assets.patterns.core.field_census import MOST_FIELDS, Declared, FieldCensus, FieldFigures, joined
 from dedp_assets.patterns.core.strict_json import Fraction, Numbers, Whole, parse_json, written
 
-__all__ = ["census_of", "undeclared"]
+__all__ = ["census_of", "json_object", "shape", "undeclared"]
 
 _HELD = 10 * MOST_FIELDS
 _LONGEST_NAME, _LONGEST_SAMPLE = 100, 40
@@ -46,7 +46,7 @@ def census_of(texts: Iterable[str | None], declared: Declared) -> FieldCensus:
     counting = _Counting(declared)
     for text in texts:
         if text is not None:
-            counting.add(_object(text))
+            counting.add(json_object(text))
     return counting.census()
 
 
@@ -57,7 +57,7 @@ def undeclared(text: str | None, declared: Declared) -> dict[str, str] | None:
 
     A string is its characters; a number is as written; objects and lists are JSON without blanks.
     """
-    found = _object(text) if text is not None else None
+    found = json_object(text) if text is not None else None
     if next(_strange(found, declared), None) is None:
         return None
     marked = _strange(parse_json(str(text), numbers="marked"), declared)
@@ -106,7 +106,7 @@ class _Counting:
             return
         self._records += 1
         self._is_odd = False
-        self._object(record, self._declared, "")
+        self.json_object(record, self._declared, "")
         self._odd += self._is_odd
 
     def census(self) -> FieldCensus:
@@ -131,7 +131,7 @@ class _Counting:
         """Return the number of objects at a path."""
         return self._types[path]["object"] if path else self._records
 
-    def _object(self, value: Mapping[str, Any], declared: Declared, path: str) -> None:
+    def json_object(self, value: Mapping[str, Any], declared: Declared, path: str) -> None:
         key = (path, tuple(value), tuple(map(type, value.values())))
         layout = self._layouts.get(key)
         if layout is None:
@@ -147,7 +147,7 @@ class _Counting:
     def _nested(self, value: Any, declared: Declared, path: str) -> None:  # noqa: ANN401 - any JSON
         """Count the declared fields inside a value."""
         if isinstance(value, dict) and declared.fields is not None:
-            self._object(value, declared, path)
+            self.json_object(value, declared, path)
             return
         for suffix, inner, values in _elements(value, declared):
             types = self._types[path + suffix]
@@ -169,7 +169,7 @@ class _Counting:
             self._found[path] = Counter()
         self._found[path][_kind(value)] += 1
         if value is not None and path not in self._samples:
-            self._samples[path] = _shape(value)
+            self._samples[path] = shape(value)
 
     def _drop(self) -> None:
         """Keep the most frequent fields, so that common fields survive random names."""
@@ -219,7 +219,7 @@ def _strange(value: Any, declared: Declared, path: str = "") -> Iterator[tuple[s
                 yield joined(path, name), each
 
 
-def _object(text: str) -> dict[str, Any] | None:
+def json_object(text: str) -> dict[str, Any] | None:
     """Parse a JSON object.
 
     ``None`` for any other text.
@@ -237,6 +237,12 @@ def _kind(value: Any) -> str:  # noqa: ANN401 - any JSON
     return "number" if kind == "integer" and not (isinstance(value, int) and -_LARGEST <= value < _LARGEST) else kind
 
 
-def _shape(value: Any) -> str:  # noqa: ANN401 - any JSON
+def shape(value: Any) -> str:  # noqa: ANN401 - any JSON
+    """Mask a value: letters as ``a``, digits as ``9``, at most 40 characters.
+
+    Example:
+        >>> shape("ada@x.org, born 1815")
+        'aaa@a.aaa, aaaa 9999'
+    """
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return "".join("9" if c.isdigit() else "a" if c.isalpha() else c for c in text[:_LONGEST_SAMPLE])

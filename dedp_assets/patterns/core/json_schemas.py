@@ -1,4 +1,4 @@
-"""JSON Schemas of records (2020-12) from the declaration of a table, for checks at the producer.
+"""JSON Schemas of records from the declaration of a table, for checks at the producer.
 
 A record is one JSON object with the columns of the table. The schema is closed: a key that is no column is refused.
 
@@ -54,7 +54,8 @@ else:
 
 __all__ = ["RecordSchema", "record_faults", "record_schema_of"]
 
-_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+# Of draft 7, the newest that all registries compare.
+_DIALECT = "http://json-schema.org/draft-07/schema#"
 _BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _LARGEST_FLOAT = 3.4028234663852886e38
 _DAY = "(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -83,7 +84,7 @@ class RecordSchema:
 
     Attributes:
         table: name of the table.
-        schema: the JSON Schema, closed, of draft 2020-12.
+        schema: the JSON Schema, closed, of draft 7.
         unchecked: rule that only the table checks -> the SQL of the rule, or the reason.
     """
 

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types
-from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.core.quantities import compared
+from dedp_assets.patterns.core.results import Finding, Verdict
 
 __all__ = ["Measured", "Measurement", "Verdict"]
 
-Verdict = Literal["ok", "warn", "fail", "unknown"]
 _ORDER: tuple[Verdict, ...] = ("ok", "unknown", "warn", "fail")
 
 
@@ -72,14 +71,16 @@ class Measurement:
     @property
     def figure(self) -> str:
         """Value with unit; empty for a figure that could not be measured."""
-        return "" if self.value is None else _with_unit(self.value, self.unit)
+        return self._shown[0]
 
     @property
     def limit(self) -> str:
         """Limits with their unit, as text."""
-        lower = f"at least {_with_unit(self.at_least, self.unit)}" if self.at_least is not None else ""
-        upper = f"at most {_with_unit(self.at_most, self.unit)}" if self.at_most is not None else ""
-        return ", ".join(filter(None, [lower, upper]))
+        return self._shown[1]
+
+    @property
+    def _shown(self) -> tuple[str, str]:
+        return compared(self.value, self.unit, at_least=self.at_least, at_most=self.at_most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +121,3 @@ class Measured:
 
     def __add__(self, other: Measured) -> Measured:
         return Measured((*self.measurements, *other.measurements))
-
-
-def _with_unit(value: float, unit: str) -> str:
-    number = f"{value:,.4g}" if isinstance(value, float) and not value.is_integer() else f"{value:,.0f}"
-    return f"{number} {unit}".strip()

@@ -16,6 +16,7 @@ __all__ = [
     "RESERVED",
     "SUBSTITUTED",
     "half_character",
+    "printable",
     "identifier",
     "require_name",
     "reserved",
@@ -85,6 +86,21 @@ def half_character(text: str) -> str:
         ('U+D800', '')
     """
     return next((f"U+{ord(each):04X}" for each in text if "\ud800" <= each <= "\udfff"), "")
+
+
+def printable(name: str) -> str:
+    r"""Return a text, such as a file's name, with escapes for bytes that are no UTF-8 and for half characters.
+
+    Example:
+        >>> printable("a" + chr(0xDCFF) + ".csv")
+        'a\\xff.csv'
+    """
+    return "".join(_escaped(each) if "\ud800" <= each <= "\udfff" else each for each in name)
+
+
+def _escaped(half: str) -> str:
+    """Write half a character: as the byte of a name that Python read by it, or by its number."""
+    return f"\\x{ord(half) - 0xDC00:02x}" if "\udc80" <= half <= "\udcff" else f"\\u{ord(half):04x}"
 
 
 def reserved(names: Iterable[str]) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.extras import optional
 
-__all__ = ["DISTINCT_ERROR", "ColumnProfile", "Profile"]
+__all__ = ["DISTINCT_ERROR", "ColumnProfile", "Profile", "same_type"]
 
 datasketches = optional("datasketches")
 
@@ -26,6 +26,12 @@ _REGISTERS = 12
 """Logarithm of a distinct sketch's number of registers."""
 _COUNTS = ("rows", "nulls", "nans", "infinities", "empties", "sampled")
 _NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
+
+
+def same_type(one: str, other: str) -> bool:
+    """Return whether two types are one; earlier releases kept ``ARRAY`` of an ``ARRAY<INT>``."""
+    short, long = sorted((one, other), key=len)
+    return short == long or long.startswith(f"{short}<")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +97,8 @@ class ColumnProfile:
         )
 
     def is_of_type(self, other: ColumnProfile) -> bool:
-        """Return whether two states are of one type; earlier releases kept ``ARRAY`` of an ``ARRAY<INT>``."""
-        short, long = sorted((self.type, other.type), key=len)
-        return short == long or long.startswith(f"{short}<")
+        """Return whether two states are of one type."""
+        return same_type(self.type, other.type)
 
     @property
     def is_sampled(self) -> bool:

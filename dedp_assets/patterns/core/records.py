@@ -237,9 +237,14 @@ class CommitRecord:
         return partition.keys() == self.partition.keys() and any(key in partition.values() for key in pending)
 
     def costing(self, cost: Cost) -> CommitRecord:
-        """Return this record with ``cost`` added, and with the rows read by the row accounting."""
-        spent = (self.cost or Cost()) + cost
-        return replace(self, cost=replace(spent, rows_read=self.rows["read"]) if self.counted else spent)
+        """Return this record with ``cost`` added.
+
+        Of inputs whose logs do not tell their rows, the row accounting does.
+        """
+        read = self.cost or Cost()
+        if read.rows_read is None and self.counted:
+            read = replace(read, rows_read=self.rows["read"])
+        return replace(self, cost=read + cost)
 
     def to_json(self) -> str:
         """Return the record as the JSON text stored in the commit.

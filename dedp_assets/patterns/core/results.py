@@ -25,9 +25,15 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, identifier
 from dedp_assets.patterns.core.secret import HIDDEN, Secret
 
-__all__ = ["BY_NAME", "Access", "Approvable", "Finding", "Plan", "RowCounts", "Severity", "Split", "WriteResult"]
+__all__ = [
+    "BY_NAME", "Access", "Approvable", "Failure", "Finding", "LetterReason", "Plan", "RowCounts", "Split",
+    "Verdict", "WriteResult",
+]  # fmt: skip
 
-Severity = Literal["fail", "warn"]
+Verdict = Literal["ok", "warn", "fail", "unknown"]
+"""Outcome of a judgement. How severe a trouble is, the mail says: info, warning, critical."""
+Failure = Literal["fail", "warn"]
+"""Outcome of a judgement that was not passed."""
 Approvable = bool | Literal["by name"]
 BY_NAME: Approvable = "by name"
 """Only an approval that names the audit overrules it; one of everything in a run does not."""
@@ -76,7 +82,7 @@ class Finding:
 
     name: str
     passed: bool
-    severity: Severity = "fail"
+    severity: Failure = "fail"
     figures: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
     approvable: Approvable = False
@@ -91,6 +97,21 @@ class Finding:
     def as_dict(self) -> dict[str, Any]:
         """Write the finding as plain values, for the ledger."""
         return {name: value for name, value in asdict(self).items() if name != "about" or value}
+
+
+@dataclass(frozen=True, slots=True)
+class LetterReason:
+    """A reason of the dead letters in refused rows.
+
+    Attributes:
+        reason: a rule that records broke, or the value that does not fit.
+        letters: number of records with this reason, among others or alone.
+        example: one of the records, with its place; values of personal and of unknown columns as shapes.
+    """
+
+    reason: str
+    letters: int
+    example: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
-__all__ = ["Fraction", "HalfCharacter", "Number", "RepeatedMember", "Repeating", "Whole", "depth_of", "parse_json", "written"]
+__all__ = [
+    "Fraction",
+    "HalfCharacter",
+    "Number",
+    "RepeatedMember",
+    "Repeating",
+    "Whole",
+    "depth_of",
+    "parse_json",
+    "written",
+]
 
 Numbers = Literal["values", "texts", "marked"]
 """Form of numbers in a parsed value."""

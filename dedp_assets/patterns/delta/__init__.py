@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.baselines import (
         audits_of_usual,
         earlier_fields,
-        medians,
-        newest_before,
         usual_values,
     )
     from dedp_assets.patterns.delta.commit.commits import Operation, commit_actions, read_actions
@@ -43,7 +41,12 @@ if TYPE_CHECKING:
         require_partition,
         require_replaceable,
     )
-    from dedp_assets.patterns.delta.snapshots.lost_files import LostFile, lost_files, lost_files_message
+    from dedp_assets.patterns.delta.snapshots.lost_files import (
+        LostFile,
+        LostFileWatch,
+        lost_files,
+        lost_files_message,
+    )
     from dedp_assets.patterns.delta.snapshots.pruning import Bounds, candidates, is_ordered
     from dedp_assets.patterns.delta.snapshots.reading import lies_outside, missing_files, predicate
     from dedp_assets.patterns.delta.staging.guards import require_untouched
@@ -74,6 +77,7 @@ __all__ = [
     "Ledger",
     "LocalStore",
     "LostFile",
+    "LostFileWatch",
     "Merge",
     "Operation",
     "Partition",
@@ -91,8 +95,6 @@ __all__ = [
     "as_folder",
     "audits_of_usual",
     "earlier_fields",
-    "medians",
-    "newest_before",
     "broken_rules",
     "candidates",
     "commit_actions",

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from dedp_assets.patterns.core.activity import Activity, Arrival, PartitionSize
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.field_census import CENSUS
+from dedp_assets.patterns.core.partition_times import Calendar, utc_span
 from dedp_assets.patterns.core.partitions import NO_VALUE
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 from dedp_assets.patterns.delta.log.active_files import ActiveFiles, FileIdentity, Total, totals_of
@@ -70,10 +71,12 @@ class ActivityLog:
         event_time: column with the time of an event (``TableSpec.event_time``); empty if the table declares none.
         keyed_by: partition columns whose values make up a partition key, such as the first one, which holds the keys of
             the graph; all of them if empty. The key of one column is its value, of several ``day=2026-01-05/hour=13``.
+        calendar: times of the partition keys; by default, keys name days or hours in UTC.
     """
 
     event_time: str = ""
     keyed_by: Sequence[str] = ()
+    calendar: Calendar = utc_span
     _version: int = field(default=-1, init=False)
     _identity: object = field(default=None, init=False)
     _activity: Activity | None = field(default=None, init=False)
@@ -231,7 +234,7 @@ class ActivityLog:
     def _read(self, ledger: Ledger) -> Activity:
         """Return the activity up to the newest version."""
         if self._version < 0:
-            return Activity(table=ledger.name)
+            return Activity(table=ledger.name, calendar=self.calendar)
         self._identity = ledger.identity(self._version)
         columns = [name for name, _ in self._naming.values()]
         if unknown := [name for name in self.keyed_by if name not in columns]:
@@ -251,6 +254,7 @@ class ActivityLog:
             arrivals=tuple(self._arrivals),
             partitions={key: self._sizes[key] for key in sorted(self._sizes)},
             fields=dict(self._fields),
+            calendar=self.calendar,
         )
 
     def _key_of(self, file: Mapping[str, Any]) -> str:

@@ -32,11 +32,11 @@ from dedp_assets.patterns.delta.storage.coordination import require_lock, turn
 from dedp_assets.patterns.delta.storage.locations import Located, Location, require_vacant
 from dedp_assets.patterns.delta.storage.store import require
 
-__all__ = ["DeclaredTable"]
+__all__ = ["TableHandle"]
 
 
 class TableHandle(Located):
-    """Handle of a table: declaration, location, log, and rows at a version.
+    """Handle of a table: declaration, location, log, creation, and rows at a version.
 
     Args:
         spec: what the table declares about itself.
@@ -99,7 +99,7 @@ class TableHandle(Located):
         reader = self.session.readStream.format("delta").options(skipChangeCommits="true", **tracked)
         return reader.load(self.store.address)
 
-    def _show(self, rows: DataFrame, *, whole: bool = True) -> DataFrame:
+    def shown(self, rows: DataFrame, *, whole: bool = True) -> DataFrame:
         """Pass rows with all columns of the table to :attr:`on_rows`, and return the rows."""
         if self.on_rows and whole:
             self.on_rows(lambda: rows)
@@ -120,21 +120,18 @@ class TableHandle(Located):
         head, changed = self.ledger.changes(since=state.version)
         for key in map(dict, changed):
             if any(all(key.get(c) == value for c, value in named.items()) for named in partitions or [{}]):
-                raise self._vacuumed(state.version, gone)
+                raise self.vacuumed(state.version, gone)
         current = self.ledger.state(head)
         if lost := lost_files(self.store, current, *partitions):
             raise ContractError(f"{lost_files_message(self.name, lost)}: `dedp verify` names what repairs it")
         return current
 
-    def _vacuumed(self, version: int, gone: Sequence[str]) -> ConfigError:
+    def vacuumed(self, version: int, gone: Sequence[str]) -> ConfigError:
+        """Build the error of a version with files that a vacuum removed."""
         return ConfigError(
             f"{self.name} can no longer be read at version {version}: a vacuum removed {len(gone)} of its files. Take "
             "a newer version; what shall stay readable for longer needs a longer retention"
         )
-
-
-class DeclaredTable(TableHandle):
-    """A table that is created, or altered, to match the declaration."""
 
     def ensure(self) -> TableState:
         """Create the table, or alter the table to the declaration, in separate commits.

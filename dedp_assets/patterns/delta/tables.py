@@ -21,18 +21,21 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
-from dedp_assets.patterns.core.results import Finding, Split
+from dedp_assets.patterns.core.results import Finding, Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, Tally
+from dedp_assets.patterns.delta.handle import TableHandle
 from dedp_assets.patterns.delta.log.ledger import Ledger
+from dedp_assets.patterns.delta.row_changes import delete_rows, merge_rows, recompute_rows, restore_version
+from dedp_assets.patterns.delta.snapshots.definition import require_partition
 from dedp_assets.patterns.delta.snapshots.stored_spec import require_table, stored_spec, table_name
-from dedp_assets.patterns.delta.staged_table import StagedTable
+from dedp_assets.patterns.delta.staged_writes import publish_nothing, stage_write
 from dedp_assets.patterns.delta.staging.staged_write import StagedWrite
 from dedp_assets.patterns.delta.storage.locations import Location
 
 __all__ = ["Table", "Target", "same_run"]
 
 
-class Table(StagedTable):
+class Table(TableHandle):
     """A Delta table: declaration, location, log, and all write operations.
 
     Args:
@@ -40,6 +43,12 @@ class Table(StagedTable):
         location: where it lies.
         session: a Spark session, or a function that gives one once rows are touched; the ledger needs none.
     """
+
+    stage = stage_write
+    merge = merge_rows
+    recompute = recompute_rows
+    delete = delete_rows
+    restore = restore_version
 
     @classmethod
     def at(cls, location: Location, session: SparkSession | Callable[[], SparkSession], *, name: str = "") -> Table:
@@ -64,6 +73,39 @@ class Table(StagedTable):
         ledger = Ledger(location, name=name or table_name(location))
         require_table(ledger)
         return cls(stored_spec(ledger.name, ledger.state()), location, session)
+
+    def overwrite(
+        self,
+        rows: DataFrame | Split,
+        *,
+        partition: Mapping[str, object] | None = None,
+        provenance: Provenance,
+        audits: Sequence[Audit] = (),
+    ) -> WriteResult:
+        """Replace all rows of a partition (of the table if none is named) by ``rows``."""
+        return self.stage(rows, partition=partition, provenance=provenance, audits=audits).publish()
+
+    def append(self, rows: DataFrame | Split, *, provenance: Provenance, audits: Sequence[Audit] = ()) -> WriteResult:
+        """Add rows to the table.
+
+        Raises:
+            ConfigError: without ``provenance.sequence``: a retry could not be told from new rows.
+        """
+        if provenance.sequence is None:
+            raise ConfigError(f"an append to {self.name} needs provenance.sequence, or a retry adds its rows twice")
+        return self.stage(rows, provenance=provenance, audits=audits, append=True).publish()
+
+    def clear(
+        self, *, partition: Mapping[str, object], provenance: Provenance, since: int | None = None
+    ) -> WriteResult:
+        """Empty a partition without starting Spark; ``since`` as in :meth:`StagedWrite.publish`."""
+        owned = require_partition(self.name, self.ensure(), partition)
+        return publish_nothing(self, owned, provenance, since=since)
+
+    def mark(self, *, provenance: Provenance) -> WriteResult:
+        """Move the table's cursor to ``provenance.sequence`` without rows, for an empty upstream."""
+        self.ensure()
+        return publish_nothing(self, {}, provenance, append=True)
 
     @typed
     def target(

@@ -22,7 +22,7 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, row_hash, tally
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta import Insert, Ledger, Store, Table, transaction_id
+from dedp_assets.patterns.delta import Insert, Ledger, Merge, Store, Table, transaction_id
 from dedp_assets.patterns.error_management._letters import LETTER, MEASURES
 
 __all__ = ["MICRO_BATCH", "STATE", "Applied", "Sink", "appended", "begin_anew", "contradiction", "last_applied"]
@@ -134,9 +134,7 @@ def _inserted(
 ) -> WriteResult:
     return table.merge(
         _once(rows, keys),
-        keys=keys,
-        clauses=[Insert()],
-        unusable={f"no {key}": f"{identifier(key)} IS NULL" for key in keys},
+        Merge(keys, [Insert()], unusable={f"no {key}": f"{identifier(key)} IS NULL" for key in keys}),
         provenance=replace(provenance, sequence=None),
         audits=audits,
     )
@@ -156,15 +154,11 @@ def _once(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 def last_applied(ledger: Ledger) -> Applied:
     """Return the newest micro-batch whose rows are in the table, with restores taken into account."""
-    newest: int | None = None
-    for commit in ledger.history() if ledger.exists() else ():
-        if newest is not None and commit.version > newest:
-            continue
-        if commit.operation == "RESTORE" and commit.parameters.get("version") is not None:
-            newest = int(commit.parameters["version"])
-        elif commit.record and (note := commit.record.notes.get(MICRO_BATCH)):
-            return Applied(note["query"], note["number"], tuple(note["offsets"]))
-    return Applied()
+    last = ledger.last(lambda commit: commit.record and MICRO_BATCH in commit.record.notes, past_restores=True)
+    if last is None or last.record is None:
+        return Applied()
+    note = last.record.notes[MICRO_BATCH]
+    return Applied(note["query"], note["number"], tuple(note["offsets"]))
 
 
 def appended(ledger: Ledger) -> int:

@@ -79,7 +79,7 @@ def of_partitions(
     ends = {app_id: end for app_id in ids if (end := cursors.transaction(app_id)) is not None}
     wanted = {app_id for app_id, end in ends.items() if after is None or end > after.timestamp()}
     found = {ids[app_id]: Lease("", ends[app_id]) for app_id in wanted}
-    for commit in ledger.history() if wanted else ():
+    for commit in ledger.newest_first() if wanted else ():
         for app_id in wanted & commit.transactions.keys():
             owner = commit.note.removeprefix(_LEASED) if commit.note.startswith(_LEASED) else ""
             found[ids[app_id]] = Lease(owner, ends[app_id])

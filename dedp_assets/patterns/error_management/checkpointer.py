@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.connectors.streaming import run_available
+from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.options import typed
@@ -46,6 +47,7 @@ class Kept:
     reused: bool
 
 
+@demanding(replaces="table")
 @typed
 def append_checkpointed(
     stream: DataFrame,

@@ -24,7 +24,16 @@ from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once, row_hash
-from dedp_assets.patterns.delta import Insert, Table, Target, Update, require_partition, require_untouched, same_run
+from dedp_assets.patterns.delta import (
+    Insert,
+    Merge,
+    Table,
+    Target,
+    Update,
+    require_partition,
+    require_untouched,
+    same_run,
+)
 from dedp_assets.patterns.error_management._letters import LETTER, filed, publish_letters, require_fitting
 
 _PATTERN = "error_management.dead_letter_replay"
@@ -164,8 +173,7 @@ def _admit(split: Split, into: Target, *, keys: Sequence[str], since: int) -> Wr
     mine, theirs = (f"struct({', '.join(f'{side}.{identifier(c)}' for c in split.identity)})" for side in "st")
     return into.table.merge(
         split["valid"].withColumn("was_dead_lettered", F.lit(True)),  # noqa: FBT003
-        keys=keys,
-        clauses=[Update(when=f"{mine} < {theirs}"), Insert()],
+        Merge(keys, [Update(when=f"{mine} < {theirs}"), Insert()]),
         provenance=into.run,
         partition=into.partition,
         since=since,

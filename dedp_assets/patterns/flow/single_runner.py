@@ -14,12 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Literal
 
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, Plan
-from dedp_assets.patterns.core.usual import medians
 
 __all__ = ["plan_in_order", "require_place", "judge_catch_up", "PartitionProgress"]
 
@@ -142,7 +142,7 @@ def judge_catch_up(durations: Sequence[float], *, interval_seconds: float) -> Fi
     lag = 0.0
     for each in durations:
         lag = max(0.0, lag + each - interval_seconds)
-    usual = medians({"seconds": each} for each in durations).get("seconds", 0.0)
+    usual = median(durations) if durations else 0.0
     gained = interval_seconds - usual
     periods = 0 if not lag else math.ceil(lag / gained) if gained > 0 else "never"
     return Finding(

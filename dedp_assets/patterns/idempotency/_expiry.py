@@ -61,7 +61,7 @@ def release(target: Table, name: str, *, because: str, provenance: Provenance) -
 def held(target: Table) -> set[str]:
     """List the versions on hold."""
     found: dict[str, bool] = {}
-    for commit in target.ledger.history():
+    for commit in target.ledger.newest_first():
         if record := commit.maintenance:
             found |= {
                 n: how == "held" for how in ("held", "released") if (n := record.notes.get(how)) and n not in found

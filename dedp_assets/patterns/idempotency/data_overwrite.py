@@ -12,6 +12,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import not_empty
+from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Split, WriteResult
@@ -20,6 +21,7 @@ from dedp_assets.patterns.delta import Target
 __all__ = ["overwrite_partition"]
 
 
+@demanding(replaces="partition")
 @typed
 def overwrite_partition(
     rows: DataFrame | Split,

@@ -17,6 +17,7 @@ from typing import Literal
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.columns import COMPARED, fields_of, require_columns, require_free, require_rows
+from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.keys import key_of, require_distinct
 from dedp_assets.patterns.core.meeting import as_held
@@ -25,7 +26,7 @@ from dedp_assets.patterns.core.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import same
-from dedp_assets.patterns.delta import Insert, Target, Update, held_types
+from dedp_assets.patterns.delta import Insert, Merge, Target, Update, held_types
 from dedp_assets.patterns.idempotency._stable_keys import FIRST, LAST, REFUSED, Grouping
 
 __all__ = ["add_stable_key", "upsert_keyed", "FIRST", "LAST", "key_of"]
@@ -91,6 +92,7 @@ def add_stable_key(
     return found.select(*map(identifier, [*rows.columns, key, FIRST, LAST]))
 
 
+@demanding(key=True)
 @typed
 def upsert_keyed(
     rows: DataFrame,
@@ -140,12 +142,11 @@ def upsert_keyed(
     try:
         return table.merge(
             rows,
-            keys=keys,
-            clauses=[Update(when=" OR ".join(differs)), Insert()],
+            Merge(
+                keys, [Update(when=" OR ".join(differs)), Insert()], whole=bool(into.partition), allow_empty=allow_empty
+            ),
             provenance=into.run,
             partition=into.partition,
-            whole=bool(into.partition),
-            allow_empty=allow_empty,
             since=since,
             audits=into.audits,
         )

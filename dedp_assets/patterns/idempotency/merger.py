@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.columns import COMPARED, FLAG, fields_of, require_columns, spelled_as
+from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.meeting import as_held
@@ -25,13 +26,40 @@ from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import row_hash, same
-from dedp_assets.patterns.delta import Clause, Delete, Insert, Table, Target, Update, held_types
+from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.delta import Clause, Delete, Insert, Merge, Table, Target, Update, held_types
 
 __all__ = ["merge_changes"]
 
 _NEWEST, _STATE = f"{RESERVED}newest", f"{RESERVED}state"
 
 
+def _require_fit(table: TableSpec, *, keys: Sequence[str], order_by: Sequence[str] = (), deleted: str = "") -> None:
+    """Refuse options that contradict the table or each other."""
+    name, held = table.name, table.columns
+    keys, order_by, (deleted,) = spelled_as(held, keys), spelled_as(held, order_by), spelled_as(held, [deleted])
+    require_distinct("keys=", keys)
+    require_distinct("order_by=", order_by)
+    if not keys or (unknown := [c for c in (*keys, *order_by) if c not in held]):
+        raise ConfigError(f"{name} needs keys and an order among its columns, not {unknown if keys else 'no key'}")
+    if deleted in keys or deleted in order_by or set(keys) & set(order_by):
+        raise ConfigError(f"{name}: keys, order and deletion flag are different columns")
+    if order_by and deleted and deleted not in held:
+        raise ConfigError(
+            f"{name} does not declare {deleted}: a row that is removed forgets when that was, and an older change "
+            "would bring it back. Declare it, and a deletion keeps the row without its values; or merge batches in "
+            "their order (no order_by)"
+        )
+    strict = [c for c in held if held[c].required and c not in {*keys, *order_by, deleted}]
+    if deleted in held and strict:
+        raise ConfigError(f"{name} requires {', '.join(strict)}, which has no value where a key is deleted")
+    if table.executed_by and not order_by:
+        raise ConfigError(
+            f"{name}: order_by must be given for executions in any order; Stateful Merger takes them in order"
+        )
+
+
+@demanding(replaces="table or execution", of_options=_require_fit)
 @typed
 def merge_changes(
     changes: DataFrame,
@@ -72,12 +100,10 @@ def merge_changes(
     into = into.by("idempotency.merger", "execution", "audits")
     target, held = into.table, into.table.spec.columns
     keys, order_by, (deleted,) = spelled_as(held, keys), spelled_as(held, order_by), spelled_as(held, [deleted])
-    require_distinct("keys=", keys)
-    require_distinct("order_by=", order_by)
+    _require_fit(target.spec, keys=keys, order_by=order_by, deleted=deleted)
     require_columns(changes, held)
     require_columns(changes, [*keys, *order_by], COMPARED)
     require_columns(changes, [deleted], FLAG)
-    _require_fit(target, keys, order_by, deleted)
     if not order_by:
         _require_newer(into)
     changes = as_held(changes, held_types(target.ensure()), target.name)
@@ -85,9 +111,7 @@ def merge_changes(
     agree = [Audit.none_where("changes_of_one_place_agree", _null(order_by[0]))] if order_by else []
     return target.merge(
         _newest(_selected(changes, target, keys, order_by, deleted), keys, order_by, faults.values()),
-        keys=keys,
-        clauses=_clauses(changes, target, keys, order_by, deleted),
-        unusable=faults,
+        Merge(keys, _clauses(changes, target, keys, order_by, deleted), unusable=faults),
         execution=into.execution,
         provenance=into.run,
         audits=[*agree, *into.audits],
@@ -141,29 +165,8 @@ def _clauses(
     return [*removal, Update(when=other), Insert(when=f"NOT {gone}")]
 
 
-def _require_fit(target: Table, keys: Sequence[str], order_by: Sequence[str], deleted: str) -> None:
-    name, held = target.name, target.spec.columns
-    if not keys or (unknown := [c for c in (*keys, *order_by) if c not in held]):
-        raise ConfigError(f"{name} needs keys and an order among its columns, not {unknown if keys else 'no key'}")
-    if deleted in keys or deleted in order_by or set(keys) & set(order_by):
-        raise ConfigError(f"{name}: keys, order and deletion flag are different columns")
-    if order_by and deleted and deleted not in held:
-        raise ConfigError(
-            f"{name} does not declare {deleted}: a row that is removed forgets when that was, and an older change "
-            "would bring it back. Declare it, and a deletion keeps the row without its values; or merge batches in "
-            "their order (no order_by)"
-        )
-    strict = [c for c in held if held[c].required and c not in {*keys, *order_by, deleted}]
-    if deleted in held and strict:
-        raise ConfigError(f"{name} requires {', '.join(strict)}, which has no value where a key is deleted")
-
-
 def _require_newer(into: Target) -> None:
     """Refuse a batch older than the last merged batch."""
-    if into.execution:
-        raise ConfigError(
-            f"{into.name}: order_by must be given for executions in any order; Stateful Merger takes them in order"
-        )
     sequence, last = into.run.sequence, into.table.ledger.transactions().applied(into.name, {})
     if sequence is None:
         raise ConfigError(

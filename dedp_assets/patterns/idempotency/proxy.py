@@ -14,6 +14,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError, PatternError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, Split, WriteResult
@@ -23,6 +24,7 @@ from dedp_assets.patterns.delta.versions import FOLDER, content_of, exposure, ve
 __all__ = ["load_version", "switch_version", "judge_exposure"]
 
 
+@demanding(replaces="table")
 @typed
 def load_version(
     rows: DataFrame | Split,

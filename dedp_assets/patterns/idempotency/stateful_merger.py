@@ -18,16 +18,18 @@ from collections.abc import Collection, Mapping, Sequence
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.columns import COMPARED, FLAG, require_columns
+from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.delta import Delete, Insert, Target, Update
+from dedp_assets.patterns.delta import Delete, Insert, Merge, Target, Update
 from dedp_assets.patterns.idempotency._rerun_base import base_before
 
 __all__ = ["merge_execution"]
 
 
+@demanding(replaces="execution")
 @typed
 def merge_execution(
     increment: DataFrame,
@@ -90,9 +92,11 @@ def merge_execution(
     removal = [Delete(when=gone)] if deleted else []
     return into.table.merge(
         increment,
-        keys=keys,
-        clauses=[*removal, Update(update), Insert(when=f"NOT {gone}")],
-        unusable={f"no {c}": f"{identifier(c)} IS NULL" for c in (*keys, deleted) if c},
+        Merge(
+            keys,
+            [*removal, Update(update), Insert(when=f"NOT {gone}")],
+            unusable={f"no {c}": f"{identifier(c)} IS NULL" for c in (*keys, deleted) if c},
+        ),
         execution=into.execution,
         find_base=base_before(due or ()),
         provenance=into.run,

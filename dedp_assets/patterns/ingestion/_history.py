@@ -152,9 +152,8 @@ def cursor(table: Table) -> int | None:
 
 def noted(table: Table, *, until: int | None = None) -> dict[str, Any]:
     """Return the newest note on the source up to version ``until``; empty without a note."""
-    commits = (commit for commit in table.ledger.history() if until is None or commit.version <= until)
-    records = (commit.record for commit in commits)
-    return next((dict(record.notes["source"]) for record in records if record and "source" in record.notes), {})
+    last = table.ledger.last(lambda commit: commit.record and "source" in commit.record.notes, until=until)
+    return dict(last.record.notes["source"]) if last and last.record else {}
 
 
 def noting_snapshot(snapshot: Snapshot) -> dict[str, Any]:
@@ -208,7 +207,7 @@ def touched(history: Table, *, since: int | None) -> list[dict[str, str | None]]
     app_id = _appended(history)
     found: set[Partition] = set()
     if since is not None:
-        for commit in history.ledger.history():
+        for commit in history.ledger.newest_first():
             if commit.transactions.get(app_id, since + 1) <= since:
                 return [dict(day) for day in found]
             found |= commit.changed
@@ -223,7 +222,7 @@ def lag_seconds(history: Table, table: Table, *, since: int | None) -> float:
     """
     app_id = _appended(history)
     waiting: list[datetime] = []
-    for commit in history.ledger.history() if since is not None else ():
+    for commit in history.ledger.newest_first() if since is not None else ():
         if commit.transactions.get(app_id, since + 1) <= since:  # type: ignore[operator]
             break
         oldest = commit.record.notes.get(OLDEST) if commit.record else None

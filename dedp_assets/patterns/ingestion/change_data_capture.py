@@ -18,11 +18,12 @@ from dataclasses import replace
 from dedp_assets.patterns.connectors import postgres
 from dedp_assets.patterns.connectors.pgoutput import position_text
 from dedp_assets.patterns.connectors.postgres import RESNAPSHOT, PostgresTable
+from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once
-from dedp_assets.patterns.delta import Delete, Insert, Table, Target, Update, same_run
+from dedp_assets.patterns.delta import Delete, Insert, Merge, Table, Target, Update, same_run
 from dedp_assets.patterns.ingestion import _capturing as capturing
 from dedp_assets.patterns.ingestion import _history
 from dedp_assets.patterns.ingestion._current_rows import require_columns, require_fit
@@ -34,6 +35,7 @@ _PATTERN = "ingestion.change_data_capture"
 _CLAUSES = (Delete(when=f"s.{GONE}"), Update(), Insert(when=f"NOT s.{GONE}"))
 
 
+@demanding(replaces="table")
 @typed
 def capture_changes(
     source: PostgresTable,
@@ -119,6 +121,7 @@ def capture_changes(
     )
 
 
+@demanding(replaces="table")
 @typed
 def apply_changes(history: Table, into: Target, *, keys: Sequence[str]) -> WriteResult:
     """Merge the unapplied changes of ``history`` into a table, or rebuild the table from all changes.
@@ -158,7 +161,7 @@ def apply_changes(history: Table, into: Target, *, keys: Sequence[str]) -> Write
         run = replace(into.run, sequence=head, inputs=inputs, notes=notes)
         if done is None or done < note["reset"][0]:
             return latest.overwrite(values.filter(f"NOT {GONE}").drop(GONE), provenance=run)
-        return latest.merge(values, keys=keys, clauses=_CLAUSES, provenance=run)
+        return latest.merge(values, Merge(keys, _CLAUSES), provenance=run)
 
 
 @typed

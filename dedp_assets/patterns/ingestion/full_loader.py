@@ -15,6 +15,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Split, WriteResult
@@ -25,6 +26,7 @@ from dedp_assets.patterns.delta.versions import exposure
 __all__ = ["load_full", "volume_guard"]
 
 
+@demanding(replaces="table")
 @typed
 def load_full(
     snapshot: DataFrame | Split,

@@ -15,6 +15,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
+from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
@@ -29,6 +30,7 @@ __all__ = ["replicate_table", "replicate_files", "declare_replica"]
 _PATTERN = "ingestion.passthrough_replicator"
 
 
+@demanding(replaces="table")
 @typed
 def replicate_table(
     source: Table,

@@ -18,10 +18,11 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column
+from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Target, same_run
 from dedp_assets.patterns.modeling._changes import (
     AT,
@@ -50,6 +51,12 @@ _NEWEST, _STATES = f"{RESERVED}newest", f"{RESERVED}states"
 _PATTERN = "modeling.current_dimension"
 
 
+def _dimension(table: TableSpec, *, stream: ChangeStream, **_: object) -> Dimension:
+    """Return the table of the newest states of a stream; refuse a table that does not fit."""
+    return Dimension(table, stream.of(table), NEWEST)
+
+
+@demanding(replaces="table", columns=NEWEST, of_options=_dimension)
 @typed
 def keep_newest(changes: DataFrame, into: Target, *, stream: ChangeStream, rebuild: bool = False) -> WriteResult:
     """Apply ``changes`` to a table of current states, in one commit.
@@ -78,8 +85,9 @@ def keep_newest(changes: DataFrame, into: Target, *, stream: ChangeStream, rebui
         [(1, 'new')]
     """
     into = into.by(_PATTERN, "audits")
-    spec, stream = into.table.spec, stream.of(into.table.spec)
-    dimension, by_key = Dimension(spec, stream, NEWEST), Window.partitionBy(*by(stream.keys))
+    spec, dimension = into.table.spec, _dimension(into.table.spec, stream=stream)
+    stream = dimension.stream
+    by_key = Window.partitionBy(*by(stream.keys))
     # Without an instant, or with two states at the newest one, a row says so and is refused.
     when = f"struct(if({_STATES} = 1, {AT}, NULL) AS at, {SEQUENCE} AS sequence) AS last_change"
 
@@ -98,6 +106,7 @@ def keep_newest(changes: DataFrame, into: Target, *, stream: ChangeStream, rebui
     return dimension.write(changes, into.with_audits(*AUDITS), compute, identity=[], rebuild=rebuild)
 
 
+@demanding(replaces="table", columns=NEWEST)
 @typed
 def keep_current_and_history(
     changes: DataFrame,

@@ -19,11 +19,13 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.columns import COMPARED, require_columns, spelled_as
+from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, WriteResult
+from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.modeling._changes import ChangeStream, Dimension, by
 from dedp_assets.patterns.modeling._versions import VERSION, versions, with_current, with_previous
@@ -45,6 +47,26 @@ _FAULTS = {
 }
 
 
+def _dimension(
+    table: TableSpec,
+    *,
+    stream: ChangeStream,
+    current: Sequence[str] = (),
+    previous: Sequence[str] = (),
+    **_: object,
+) -> Dimension:
+    """Return the table of versions of a stream; refuse a table that does not fit."""
+    held = table.columns
+    require_distinct("current=", current)
+    require_distinct("previous=", previous)
+    derived = {f"current_{c}": c for c in spelled_as(held, current)}
+    derived |= {f"previous_{c}": c for c in spelled_as(held, previous)}
+    if unknown := sorted({*derived.values()} - {*held}):
+        raise ConfigError(f"{table.name} has no column {', '.join(unknown)}, of which it could keep another value")
+    return Dimension(table, stream.of(table), {**VERSION, **{name: held[c] for name, c in derived.items()}})
+
+
+@demanding(replaces="table", columns=VERSION, of_options=_dimension)
 @typed
 def keep_versions(
     changes: DataFrame,
@@ -85,14 +107,9 @@ def keep_versions(
         [('new', '2026-01-05', None), ('old', '2026-01-02', '2026-01-05')]
     """
     into = into.by(_PATTERN, "audits")
-    spec, held = into.table.spec, into.table.spec.columns
-    require_distinct("current=", current)
-    require_distinct("previous=", previous)
-    stream, current, previous = stream.of(spec), spelled_as(held, current), spelled_as(held, previous)
-    derived = {f"current_{c}": c for c in current} | {f"previous_{c}": c for c in previous}
-    if unknown := sorted({*derived.values()} - {*held}):
-        raise ConfigError(f"{into.name} has no column {', '.join(unknown)}, of which it could keep another value")
-    dimension = Dimension(spec, stream, {**VERSION, **{name: held[c] for name, c in derived.items()}})
+    held = into.table.spec.columns
+    dimension = _dimension(into.table.spec, stream=stream, current=current, previous=previous)
+    stream, current, previous = dimension.stream, spelled_as(held, current), spelled_as(held, previous)
 
     def compute(present: DataFrame, new: DataFrame) -> DataFrame:
         rows = versions(present, new, dimension=dimension)

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from dedp_assets.patterns.core.activity import Activity, Arrival
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.measurements import Measurement
+from dedp_assets.patterns.core.partition_times import Calendar
 
 __all__ = [
     "arrivals_at_head",
@@ -51,33 +52,34 @@ def newest_known_event(arrivals: Sequence[Arrival], now: datetime, tolerance_sec
 
 
 def arrivals_at_head(
-    arrivals: Sequence[Arrival], now: datetime, *, window_seconds: float, tolerance_seconds: float
+    arrivals: Sequence[Arrival], now: datetime, *, window_seconds: float, tolerance_seconds: float, calendar: Calendar
 ) -> list[Arrival]:
     """List the arrivals of recent rows, without backfills of old partitions.
 
     An arrival is at the head if its newest event is at most ``window_seconds`` older than the newest event before it;
-    without an event time, if its partition does not sort before an earlier arrival's partition. An arrival with neither
-    is at the head. An event in the future moves no head.
+    without an event time, if its partition does not begin before an earlier arrival's partition. An arrival with
+    neither is at the head. An event in the future moves no head.
 
     Args:
         arrivals: the arrivals, oldest first.
         now: the present.
         window_seconds: how late an event of the present may be, in seconds.
         tolerance_seconds: how far clocks may differ, in seconds.
+        calendar: times of the partition keys.
     """
     latest, window = now + timedelta(seconds=tolerance_seconds), timedelta(seconds=window_seconds)
     found: list[Arrival] = []
     head: datetime | None = None
-    newest_partition = ""
+    newest: datetime | None = None
     for each in arrivals:
-        event = each.newest_event
+        event, span = each.newest_event, calendar(each.partition)
         if event is None:
-            at_head = each.partition >= newest_partition or not each.partition
+            at_head = span is None or newest is None or span.begin >= newest
         else:
             # Compared by a difference: a time less a long window may lie before the first year.
             at_head = event <= latest and (head is None or head - event <= window)
             head = max(filter(None, [head, event])) if event <= latest else head
-        newest_partition = max(newest_partition, each.partition)
+        newest = max(filter(None, [newest, span and span.begin]), default=None)
         found += [each] if at_head else []
     return found
 

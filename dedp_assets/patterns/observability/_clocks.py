@@ -11,11 +11,10 @@ from typing import Literal
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.measurements import Measurement, Verdict
 from dedp_assets.patterns.core.options import require_types
+from dedp_assets.patterns.core.quantities import duration
 from dedp_assets.patterns.observability._deadlines import Due
 
 __all__ = ["TimedRun", "is_measured", "measure_run", "usual_seconds"]
-
-_MINUTE = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,9 +178,9 @@ def _late_input(run: TimedRun, latest_start: datetime) -> str:
 
 
 def _reason_of_run(run: TimedRun, clock: _Clock) -> str:
-    most = _minutes(clock.limit or 0)
+    most = duration(clock.limit or 0)
     if run.is_done:
-        return f"took {_minutes(clock.seconds)} from the first start, longer than {most}"
+        return f"took {duration(clock.seconds)} from the first start, longer than {most}"
     if clock.verdict == "warn":
         return f"no attempt has succeeded after {clock.warn_at:.0%} of {most}"
     failed = ", and the last one failed" if run.outcome == "failed" else ""
@@ -191,7 +190,7 @@ def _reason_of_run(run: TimedRun, clock: _Clock) -> str:
 def _state(run: TimedRun, due: Due, deadline: datetime) -> str:
     promised = due.shown(deadline)
     if run.is_done and run.ended_at:
-        return f"delivered {_minutes((run.ended_at - deadline).total_seconds())} after {promised}"
+        return f"delivered {duration((run.ended_at - deadline).total_seconds())} after {promised}"
     states = {
         "not started": "no run has started",
         "running": f"a run is under way since {due.shown(run.started_at)}" if run.started_at else "",
@@ -206,7 +205,3 @@ def _cause(run: TimedRun, due: Due, upstream: str) -> str:
     if upstream:
         return f"{upstream} was ready only at {ready}" if ready else f"{upstream} is not ready yet"
     return f"the inputs were ready at {ready}" if ready else "no upstream table explains it"
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds / _MINUTE:.0f} min" if seconds >= _MINUTE else f"{seconds:.0f} s"

@@ -9,6 +9,7 @@ from datetime import datetime
 from dedp_assets.patterns.core.calendars import QuietHours, active_seconds
 from dedp_assets.patterns.core.measurements import Measurement, Verdict
 from dedp_assets.patterns.core.options import require_types
+from dedp_assets.patterns.core.quantities import duration
 
 __all__ = ["EndOffset", "Standing", "TopicJudge", "standings"]
 
@@ -108,7 +109,7 @@ class TopicJudge:
         gap = self._seconds(whole)
         if gap <= self.max_gap_seconds:
             return self._gap("", whole, "ok")
-        return self._gap("", whole, "fail", f"{self.topic}: no record for {gap:,.0f} s in any partition")
+        return self._gap("", whole, "fail", f"{self.topic}: no record for {duration(gap)} in any partition")
 
     def of_partition(self, partition: str) -> Measurement:
         """Measure the time since a partition moved; silence of one partition shows while others move."""
@@ -121,7 +122,7 @@ class TopicJudge:
             return self._gap(partition, standing, "ok")
         if not any(each.moved and each.since > standing.since for each in self.partitions.values()):
             return self._gap(partition, standing, "unknown", f"{called}: no other partition moves either")
-        return self._gap(partition, standing, "warn", f"{called}: no record for {gap:,.0f} s, while others move")
+        return self._gap(partition, standing, "warn", f"{called}: no record for {duration(gap)}, while others move")
 
     def restarts(self) -> Measurement:
         """Measure the number of partitions whose end offset fell."""

@@ -7,10 +7,11 @@ from datetime import datetime
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.measurements import Verdict
+from dedp_assets.patterns.core.quantities import duration, quantity
 from dedp_assets.patterns.observability import _lag_trends as trends
 from dedp_assets.patterns.observability._lag_samples import LagSample
 
-__all__ = ["Bounds", "Judged", "Limits", "PartitionLag", "duration", "judge_partition", "worst"]
+__all__ = ["Bounds", "Judged", "Limits", "PartitionLag", "judge_partition", "worst"]
 
 _ORDER: tuple[Verdict, ...] = ("ok", "unknown", "warn", "fail")
 
@@ -129,14 +130,6 @@ def worst(*verdicts: Verdict) -> Verdict:
     return max(verdicts, key=_ORDER.index, default="ok")
 
 
-def duration(seconds: float) -> str:
-    """Write a time span in the largest fitting unit: ``90 s``, ``5 min`` or ``36 h``."""
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
-
-
 def _unknown(newest: LagSample, reason: str, restarted: Judged | None = None) -> PartitionLag:
     unknown = Judged(None, "unknown", reason)
     lost = unknown if restarted is None else _lost(newest) if restarted.verdict == "ok" else Judged(None, "unknown")
@@ -163,7 +156,7 @@ def _without_commit(samples: tuple[LagSample, ...]) -> str:
 def _lag(samples: tuple[LagSample, ...], now: datetime, limits: Limits) -> Judged:
     newest = samples[-1]
     lag = newest.lag or 0
-    behind = f"{newest.input}: {lag:,} {newest.unit} behind"
+    behind = f"{newest.input}: {quantity(lag, newest.unit)} behind"
     window = [each for each in samples if (now - each.seen_at).total_seconds() <= limits.window_seconds]
     stalled, growing = trends.stalled_since(samples), trends.growing_since(window)
     if stalled is not None and (newest.seen_at - stalled).total_seconds() >= limits.window_seconds:
@@ -184,7 +177,7 @@ def _rows(newest: LagSample, limits: Limits) -> Judged:
     if rows is None:
         return Judged(None, "unknown", f"{newest.input}: the number of unread rows is not known")
     verdict = limits.rows.verdict(rows)
-    return Judged(rows, verdict, f"{newest.input}: {rows:,} rows behind" if verdict != "ok" else "")
+    return Judged(rows, verdict, f"{newest.input}: {quantity(rows, 'rows')} behind" if verdict != "ok" else "")
 
 
 def _seconds(samples: tuple[LagSample, ...], now: datetime, limits: Limits) -> Judged:
@@ -206,7 +199,7 @@ def _seconds(samples: tuple[LagSample, ...], now: datetime, limits: Limits) -> J
 def _lost(newest: LagSample) -> Judged:
     lost = max(newest.begin - newest.consumed, 0) if newest.consumed is not None else 0
     deleted = (
-        f"{newest.input}: {lost:,} {newest.unit} from {newest.consumed} to {newest.begin - 1} were deleted before they "
-        "were read; the lag counts from there"
+        f"{newest.input}: {quantity(lost, newest.unit)} from {newest.consumed} to {newest.begin - 1} were deleted "
+        "before they were read; the lag counts from there"
     )
     return Judged(lost, "fail" if lost else "ok", deleted if lost else "")

@@ -8,6 +8,7 @@ from datetime import datetime
 from statistics import fmean, median
 
 from dedp_assets.patterns.core.measurements import Measurement
+from dedp_assets.patterns.core.quantities import quantity
 from dedp_assets.patterns.observability._lag_parts import Judged, Limits, PartitionLag, worst
 
 __all__ = ["measurements_of"]
@@ -85,9 +86,9 @@ def _maximum(parts: Sequence[Judged], unit: str) -> Judged:
     if not known:
         return Judged(None, worst(*(each.verdict for each in parts)), reason, since)
     most, middle = max(known), median(known)
-    spread = (
-        f"of {len(parts)} partitions: max {_text(most)}, p95 {_text(_p95(known))}, median {_text(middle)}, average "
-        f"{_text(fmean(known))} {unit}"
+    figures = {"max": most, "p95": _p95(known) or 0, "median": middle, "average": fmean(known)}
+    spread = f"of {len(parts)} partitions: " + ", ".join(
+        f"{name} {quantity(value, unit)}" for name, value in figures.items()
     )
     if len(known) > 2 and most >= _SKEWED * max(middle, 1):
         spread += "; the maximum is far above the median: the keys may be skewed, rather than the consumer slow"
@@ -113,7 +114,3 @@ def _reasons(parts: Sequence[Judged]) -> tuple[str, datetime | None]:
 def _p95(values: Sequence[float]) -> float | None:
     """Return the value that at most 5 % of the values exceed."""
     return sorted(values)[math.ceil(0.95 * len(values)) - 1] if values else None
-
-
-def _text(value: float | None) -> str:
-    return f"{value or 0:,.4g}" if value is not None and not float(value).is_integer() else f"{value or 0:,.0f}"

@@ -9,7 +9,10 @@ from typing import Literal
 
 from dedp_assets.patterns.core.activity import Activity, PartitionSize
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.usual import Baseline, Expected, Season, expected, span_of
+from dedp_assets.patterns.core.expected_values import expected
+from dedp_assets.patterns.core.partition_times import Span
+from dedp_assets.patterns.core.quantities import quantity
+from dedp_assets.patterns.core.usual import Baseline, Expected, Season
 
 __all__ = [
     "Measure",
@@ -38,25 +41,23 @@ def require_above_zero(seconds: float | None) -> None:
         raise ConfigError(f"complete_after_seconds must be above 0, not {seconds:g}")
 
 
-def is_over(key: str, now: datetime, seconds: float | None) -> bool:
-    """Return whether the day or hour that a key names is over; ``False`` for other keys.
+def is_over(span: Span | None, now: datetime, seconds: float | None) -> bool:
+    """Return whether the time that a partition is about is over; ``False`` for a partition about no time.
 
     Args:
-        key: the partition key.
+        span: the time.
         now: current time.
-        seconds: time from the beginning of the day or hour until its volume is complete; ``None`` for its length.
+        seconds: time from the beginning of the span until the volume is complete; ``None`` for the span's length.
     """
-    span = span_of(key)
     if span is None:
         return False
-    needed = (span[1] - span[0]).total_seconds() if seconds is None else seconds
-    return (now - span[0]).total_seconds() >= needed
+    return (now - span.begin).total_seconds() >= (span.seconds if seconds is None else seconds)
 
 
-def is_filled(key: str, size: PartitionSize, now: datetime, seconds: float | None) -> bool:
-    """Return whether the first filling of a partition is over, by key or by the first commit."""
-    if span_of(key) is not None or size.first_at is None:
-        return span_of(key) is None or is_over(key, now, seconds)
+def is_filled(span: Span | None, size: PartitionSize, now: datetime, seconds: float | None) -> bool:
+    """Return whether the first filling of a partition is over, by time or by the first commit."""
+    if span is not None or size.first_at is None:
+        return span is None or is_over(span, now, seconds)
     return (now - size.first_at).total_seconds() >= (_DAY_SECONDS if seconds is None else seconds)
 
 
@@ -65,13 +66,13 @@ def next_completion(activity: Activity, now: datetime) -> datetime | None:
 
     ``None`` if all are.
     """
-    ends = [_end(key, size) for key, size in activity.partitions.items()]
+    ends = [_end(activity.calendar(key), size) for key, size in activity.partitions.items()]
     return min((end for end in ends if end is not None and end > now), default=None)
 
 
-def _end(key: str, size: PartitionSize) -> datetime | None:
-    if (span := span_of(key)) is not None:
-        return span[1]
+def _end(span: Span | None, size: PartitionSize) -> datetime | None:
+    if span is not None:
+        return span.end
     return None if size.first_at is None else size.first_at + timedelta(seconds=_DAY_SECONDS)
 
 
@@ -92,29 +93,30 @@ def expected_volume(
     seconds: float | None = None,
 ) -> Expected:
     """Return the expected volume of a partition by complete partitions near in time."""
-    complete = {key: size for key, size in activity.partitions.items() if is_over(key, now, seconds)}
+    complete = {key: size for key, size in activity.partitions.items() if is_over(activity.calendar(key), now, seconds)}
     approved = {key for key, size in complete.items() if size.verdict == "approved"}
     return expected(
         volumes(complete, measure),
         partition,
         baseline=baseline,
         excluded=() if approved_is_usual else approved,
-        skip_unusual=True,
         accepted=approved,
         neighbours=True,
+        calendar=activity.calendar,
     )
 
 
 def why(partition: str, value: float, measure: Measure, around: Expected) -> str:
     """Return a sentence about an unusual or unjudged volume; empty for a volume within the limits."""
-    verdict, counted = around.verdict(value), f"{partition} has {_number(value)} {measure}"
+    verdict, counted = around.verdict(value), f"{partition} has {quantity(value, measure)}"
     if verdict == "ok":
         return ""
     if around.too_little_history or around.usual is None or around.low is None or around.high is None:
         return f"{counted}: {around.reason}"
-    limits = f"{_number(around.low)} to {_number(around.high)}"
+    unit = measure if measure == "bytes" else ""
+    limits = f"{quantity(around.low, unit)} to {quantity(around.high, unit)}"
     because = f" ({around.reason})" if around.reason else ""
-    return f"{counted}, usual{_WHEN[around.season]} are {_number(around.usual)}: outside of {limits}{because}"
+    return f"{counted}, usual{_WHEN[around.season]} are {quantity(around.usual, unit)}: outside of {limits}{because}"
 
 
 def unevenness(sizes: Mapping[str, int], measure: Measure, variation: float, most: float) -> str:
@@ -122,10 +124,6 @@ def unevenness(sizes: Mapping[str, int], measure: Measure, variation: float, mos
     largest, middle = max(sizes, key=lambda key: sizes[key]), median(sizes.values())
     times = f"{sizes[largest] / middle:,.1f} times the median" if middle else "and the median 0"
     return (
-        f"partition {largest} has {sizes[largest]:,} {measure}, {times}: sizes vary by {variation:.2f} of their mean, "
-        f"allowed are {most:g}"
+        f"partition {largest} has {quantity(sizes[largest], measure)}, {times}: sizes vary by {variation:.2f} of their "
+        f"mean, allowed are {most:g}"
     )
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 or float(value).is_integer() else f"{value:.3g}"

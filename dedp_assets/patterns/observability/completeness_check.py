@@ -25,7 +25,7 @@ from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.meeting import equal
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import require_types, typed
-from dedp_assets.patterns.core.results import Finding, Severity
+from dedp_assets.patterns.core.results import Failure, Finding
 
 __all__ = ["check_completeness", "SourceCount"]
 
@@ -100,7 +100,7 @@ def check_completeness(
     source: SourceCount | None = None,
     allow_empty: bool = False,
     samples: int = 5,
-    severity: Severity = "fail",
+    severity: Failure = "fail",
 ) -> Finding:
     """Check that the rows, the values and the referenced keys of a batch are present.
 

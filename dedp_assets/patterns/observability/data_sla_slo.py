@@ -19,6 +19,7 @@ from typing import Literal
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.measurements import Measured, Measurement, Verdict
 from dedp_assets.patterns.core.options import require_types, typed
+from dedp_assets.patterns.core.quantities import quantity
 from dedp_assets.patterns.observability._budgets import Budget, Judged, counted, within_hours
 from dedp_assets.patterns.observability._percentiles import nearest_rank
 
@@ -122,9 +123,9 @@ def measure_objective(measurements: Sequence[Measurement], now: datetime, *, obj
         ...     history = [delay(hour, minutes) for hour in range(24)]
         ...     found = measure_objective(history, noon + timedelta(hours=23), objective=freshness)
         ...     print(found.measurements[0].figure, found.verdict, severity_of(found) or "no trouble", sep=", ")
-        600 s, ok, no trouble
-        2,400 s, warn, P3
-        3,000 s, fail, P2
+        10 min, ok, no trouble
+        40 min, warn, P3
+        50 min, fail, P2
     """
     known = counted(measurements, objective.metric, objective.table, of_usual=objective.of_usual)
     window = within_hours(known, now, 24 * objective.window_days)
@@ -165,7 +166,7 @@ def _figure(recent: Sequence[Judged], window: Sequence[Judged], now: datetime, o
         severity, reason = "P1", recent[-1].reason or "nothing could be measured"
     elif values:
         value = values[-1] if objective.figure == "newest" else _kept_by_most(values, objective)
-        severity, reason = _judged(value, objective)
+        severity, reason = _judged(value, objective, recent[-1].unit)
     return Measurement(
         metric=f"{objective.name}_figure",
         table=objective.table,
@@ -187,16 +188,16 @@ def _kept_by_most(values: Sequence[float], objective: Objective) -> float:
     return sign * nearest_rank([sign * each for each in values], 0.95)
 
 
-def _judged(value: float, objective: Objective) -> tuple[str, str]:
+def _judged(value: float, objective: Objective, unit: str) -> tuple[str, str]:
     """Return severity and reason of a value; both empty within the target."""
-    side = "above" if objective.is_upper else "below"
+    side, target = "above" if objective.is_upper else "below", quantity(objective.target, unit)
     if objective.is_beyond(value, objective.alert):
         return (
             "P2",
-            f"{objective.name} is {side} {objective.alert:g}, where the promise of {objective.target:g} is broken",
+            f"{objective.name} is {side} {quantity(objective.alert, unit)}, where the promise of {target} is broken",
         )
     if objective.is_beyond(value, objective.target):
-        return "P3", f"{objective.name} is {side} the promised {objective.target:g}"
+        return "P3", f"{objective.name} is {side} the promised {target}"
     return "", ""
 
 

@@ -17,6 +17,7 @@ from dedp_assets.patterns.core.calendars import QuietHours, active_seconds
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.measurements import Measured, Measurement, Verdict
 from dedp_assets.patterns.core.options import typed
+from dedp_assets.patterns.core.quantities import duration
 from dedp_assets.patterns.observability._arrivals import (
     arrivals_at_head,
     arrivals_of_rows,
@@ -77,13 +78,14 @@ def detect_interruption(
         >>> visits = Activity(table="silver/visits", version=7, arrivals=(Arrival(version=7, at=noon, rows=3),))
         >>> found = detect_interruption(visits, noon + timedelta(seconds=301), max_gap_seconds=300)
         >>> found.verdict, found.troubles[0].reason
-        ('fail', 'silver/visits: no row for 301 s, since 2026-01-05 12:00:00 UTC')
+        ('fail', 'silver/visits: no row for 5.02 min, since 2026-01-05 12:00:00 UTC')
     """
     unit = _require_limit(every_seconds=every_seconds, max_gap_seconds=max_gap_seconds)
     require_tolerance(tolerance_seconds)
     rows = past(arrivals_of_rows(activity), now, tolerance_seconds)
     if head_only:
-        rows = arrivals_at_head(rows, now, window_seconds=unit, tolerance_seconds=tolerance_seconds)
+        options = {"window_seconds": unit, "tolerance_seconds": tolerance_seconds}
+        rows = arrivals_at_head(rows, now, **options, calendar=activity.calendar)
     last = max((min(each.at, now) for each in rows), default=None)
     begin = max(filter(None, [last, expected_since]), default=None)
     gap = active_seconds(begin, now, quiet) if begin else None
@@ -145,7 +147,7 @@ def detect_silent_partitions(
         >>> ends = [EndOffset(partition=p, offset=o, seen_at=noon + timedelta(minutes=m)) for m, p, o in seen]
         >>> found = detect_silent_partitions(ends, noon + timedelta(minutes=10), topic="visits", max_gap_seconds=300)
         >>> [(each.partition, each.reason) for each in found.troubles]
-        [('1', 'visits, partition 1: no record for 600 s, while others move')]
+        [('1', 'visits, partition 1: no record for 10 min, while others move')]
     """
     _require_limit(max_gap_seconds=max_gap_seconds)
     judge = TopicJudge(topic, now, max_gap_seconds, quiet, standings(progress, now))
@@ -177,7 +179,7 @@ def _reason(activity: Activity, gap: float | None, begin: datetime | None, *, wr
     """Return the sentence about a flow that is interrupted, or has not begun."""
     since = f"{begin:%Y-%m-%d %H:%M:%S %Z}" if begin else ""
     if written:
-        return f"{activity.table}: no row for {gap:,.0f} s, since {since}"
+        return f"{activity.table}: no row for {duration(gap or 0)}, since {since}"
     never = "does not exist" if activity.version < 0 else "has no commit with rows in its log"
     expected = f"rows are expected since {since}" if since else "expected_since does not say when rows are late"
     return f"{activity.table} {never}, and {expected}"

@@ -18,6 +18,7 @@ from dedp_assets.patterns.core.calendars import QuietHours, active_seconds
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.measurements import Measured, Measurement, Verdict
 from dedp_assets.patterns.core.options import typed
+from dedp_assets.patterns.core.quantities import duration
 from dedp_assets.patterns.observability._arrivals import (
     arrivals_of_rows,
     future_commits,
@@ -57,8 +58,8 @@ def check_freshness(
         fail_minutes: greatest age without a failure, in minutes.
         by: what has the age: the newest ``event``, the end of the newest ``partition`` with rows, or the last
             ``arrival`` of rows.
-        partition_hours: length of a partition, in hours; by default a day for keys such as ``2026-01-05``, and an hour
-            for keys such as ``2026-01-05-13``. Keys are times in UTC.
+        partition_hours: length of a partition, in hours; 0 for that of the activity's calendar, by default a UTC day
+            for keys such as ``2026-01-05``, and an hour for keys such as ``2026-01-05-13``.
         quiet: times in which rows do not age: nights, weekends, holidays.
         tolerance_seconds: how far clocks may differ, in seconds: a time is of the present up to there.
 
@@ -81,7 +82,7 @@ def check_freshness(
         >>> later = noon + timedelta(minutes=30)
         >>> found = check_freshness(orders, later, warn_minutes=30, fail_minutes=60)
         >>> found.verdict, found.measurements[0].reason
-        ('warn', 'silver/orders: the newest event is 31 minutes old, of 2026-01-05 11:59:00 UTC')
+        ('warn', 'silver/orders: the newest event is 31 min old, of 2026-01-05 11:59:00 UTC')
     """
     if not 0 < warn_minutes <= fail_minutes:
         raise ConfigError(
@@ -138,6 +139,6 @@ def _verdict(
         return "unknown", f"{activity.table}: its log does not tell the {what}"
     if age <= warn:
         return "ok", ""
-    old = f"{age / 60:,.0f} minutes old, of {newest:%Y-%m-%d %H:%M:%S %Z}"
+    old = f"{duration(age)} old, of {newest:%Y-%m-%d %H:%M:%S %Z}"
     old += ", and no partition with rows begins then" if by == "partition" else ""
     return "fail" if age > fail else "warn", f"{activity.table}: the {what} is {old}"

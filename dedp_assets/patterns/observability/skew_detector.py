@@ -66,14 +66,14 @@ def detect_skew(
             baseline is its neighbours in time. A partition without files has a volume of 0.
         approved_is_usual: whether a partition that a person approved is baseline for later ones.
         complete_after_seconds: time from the beginning of a partition until its volume is complete; ``None`` for the
-            length of the day or the hour that its key names.
+            length of the time that its key names, by the activity's calendar.
 
     Returns:
         One measurement, ``partition_rows`` or ``partition_bytes``: ``fail`` outside of the limits, ``unknown`` with
         too little history, without a complete partition and for a usual volume of 0.
 
     Raises:
-        ConfigError: for a time that is not above 0, and a season of keys that name no day or hour.
+        ConfigError: for a time that is not above 0, and a season of keys that name no time.
 
     Example:
         >>> from datetime import timezone
@@ -86,11 +86,13 @@ def detect_skew(
         ('fail', '2026-01-07 has 490 rows, usual are 1,000: outside of 500 to 1,500')
     """
     require_above_zero(complete_after_seconds)
-    over = [each for each in activity.partitions if is_over(each, now, complete_after_seconds)]
+    spans = {each: activity.calendar(each) for each in (*activity.partitions, key)}
+    over = [each for each in activity.partitions if is_over(spans[each], now, complete_after_seconds)]
     judged = key or max(over, default="")
     size = activity.partitions.get(judged)
     value = 0 if size is None else size.rows if measure == "rows" else size.size
-    reason = _not_judged(judged, value, baseline.excluded, is_over=is_over(judged, now, complete_after_seconds))
+    complete = is_over(spans.get(judged), now, complete_after_seconds)
+    reason = _not_judged(judged, value, baseline.excluded, is_over=complete)
     around = Expected()
     if not reason and value is not None:
         around = expected_volume(
@@ -138,9 +140,9 @@ def detect_partition_skew(
         now: current time, with time zone.
         max_variation: the greatest coefficient of variation that is allowed.
         measure: ``bytes`` of the files, or ``rows``.
-        complete_after_seconds: time from the beginning of a partition until it is complete: from the day or hour that
-            its key names, and of another key from its first commit. ``None`` for the length of that day or hour, or a
-            day. Partitions that are not complete are not judged.
+        complete_after_seconds: time from the beginning of a partition until it is complete: from the time that its key
+            names, by the activity's calendar, and of another key from its first commit. ``None`` for the length of that
+            time, or a day. Partitions that are not complete are not judged.
 
     Returns:
         One measurement, ``partition_variation``, whose reason names the largest partition; ``unknown`` for fewer than
@@ -152,7 +154,11 @@ def detect_partition_skew(
     require_above_zero(complete_after_seconds)
     if max_variation < 0:
         raise ConfigError(f"max_variation must be 0 or more, not {max_variation:g}")
-    filled = {k: v for k, v in activity.partitions.items() if is_filled(k, v, now, complete_after_seconds)}
+    filled = {
+        key: size
+        for key, size in activity.partitions.items()
+        if is_filled(activity.calendar(key), size, now, complete_after_seconds)
+    }
     sizes = volumes(filled, measure)
     mean = fmean(sizes.values()) if sizes else 0.0
     variation = pstdev(sizes.values()) / mean if len(sizes) > 1 and mean else None
@@ -202,7 +208,7 @@ def require_usual_volume(
 
     Raises:
         AuditFailed: for a volume outside of the limits that nobody approved.
-        ConfigError: for a volume below 0, and a season of keys that name no day or hour.
+        ConfigError: for a volume below 0, and a season of keys that name no time.
     """
     if volume < 0:
         raise ConfigError(f"volume must be 0 or more, not {volume:g}")
@@ -228,9 +234,9 @@ def require_usual_volume(
 def _not_judged(partition: str, value: float | None, excluded: Sequence[str], *, is_over: bool) -> str:
     """Return the reason for which the volume of a partition cannot be judged; empty for one that can."""
     if not partition:
-        return "no partition is complete: its key must name a day or an hour that is over"
+        return "no partition is complete: its key must name a time that is over"
     if not is_over:
-        return f"{partition} is not complete, or names neither a day nor an hour"
+        return f"{partition} is not complete, or names no time"
     if partition in excluded:
         return f"{partition} is excluded from judgement"
     return "" if value is not None else f"{partition} has a file without statistics of its rows"

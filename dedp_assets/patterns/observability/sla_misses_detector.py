@@ -122,7 +122,7 @@ def measure_latency(
         >>> limits = {"event_within_seconds": 600, "processing_within_seconds": 60}
         >>> found = measure_latency([old], noon + hours, table="bronze/visits", producer="visits", **limits)
         >>> [(each.metric, each.figure, each.explained_by) for each in found.troubles]
-        [('event_latency_p95', '10,800 s', 'visits')]
+        [('event_latency_p95', '3 h', 'visits')]
     """
     for name, limit in (("event", event_within_seconds), ("processing", processing_within_seconds)):
         if limit <= 0:

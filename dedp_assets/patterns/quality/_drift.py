@@ -10,9 +10,10 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, variance
-from typing import Any, Literal
+from typing import Any
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.results import Verdict
 from dedp_assets.patterns.quality._two_samples import chi2, chi2_sf, holm, js, pooled, psi
 
 __all__ = ["Drift", "correct", "drift_of_bins", "drift_of_categories", "drift_of_distinct", "drift_of_share"]
@@ -37,7 +38,7 @@ class Drift:
     """Verdict on one measure of a column, and the figures behind.
 
     Attributes:
-        verdict: ``drift``; ``ok``; ``unknown`` without a baseline or with too few rows.
+        verdict: ``warn`` of a drift; ``ok``; ``unknown`` without a baseline or with too few rows.
         reason: the greatest differences of a drift, or the reason of ``unknown``.
         statistic: chi-square of the two samples; of distinct values, the squared distance in standard deviations.
         p_value: probability of such a statistic without a drift.
@@ -46,7 +47,7 @@ class Drift:
         js: Jensen-Shannon divergence in bits, 0 for equal and 1 for disjoint samples; ``None`` of distinct values.
     """
 
-    verdict: Literal["ok", "drift", "unknown"]
+    verdict: Verdict
     reason: str = ""
     statistic: float | None = None
     p_value: float | None = None
@@ -165,7 +166,7 @@ def drift_of_share(
     p_value = chi2_sf(statistic, 1)
     drifts = p_value <= level and difference >= min_difference
     return Drift(
-        verdict="drift" if drifts else "ok",
+        verdict="warn" if drifts else "ok",
         reason=f"{base_share:.1%} -> {share:.1%}" if drifts else "",
         statistic=statistic,
         p_value=p_value,
@@ -217,9 +218,7 @@ def drift_of_distinct(
     p_value = chi2_sf(statistic, 1)
     drifts = p_value <= level and change >= min_change
     reason = f"{new:,.0f} distinct values, expected were {expected:,.0f}" if drifts else ""
-    return Drift(
-        verdict="drift" if drifts else "ok", reason=reason, statistic=statistic, p_value=p_value, effect=change
-    )
+    return Drift(verdict="warn" if drifts else "ok", reason=reason, statistic=statistic, p_value=p_value, effect=change)
 
 
 def correct(found: Mapping[str, Drift], *, level: float = LEVEL) -> dict[str, Drift]:
@@ -232,7 +231,7 @@ def correct(found: Mapping[str, Drift], *, level: float = LEVEL) -> dict[str, Dr
     kept = holm({name: each.p_value for name, each in found.items()}, level=level)
     chance = f"a difference by chance: one of {len(found)} looked at"
     return {
-        name: each if name in kept or each.verdict != "drift" else replace(each, verdict="ok", reason=chance)
+        name: each if name in kept or each.verdict != "warn" else replace(each, verdict="ok", reason=chance)
         for name, each in found.items()
     }
 
@@ -292,7 +291,7 @@ def _compared(
     p_value = min(1.0, doubt * chi2_sf(statistic, len(tested) - 1))
     drifts = p_value <= level and effect >= min_psi
     return Drift(
-        verdict="drift" if drifts else "ok",
+        verdict="warn" if drifts else "ok",
         reason=_greatest(cells) if drifts else "",
         statistic=statistic,
         p_value=p_value,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
@@ -23,7 +24,7 @@ from dedp_assets.patterns.quality._profile_measures import (
     profiled_columns,
     with_sample,
 )
-from dedp_assets.patterns.quality._profile_rows import online, rows_of, write_profiles
+from dedp_assets.patterns.quality._profile_rows import online, require_profiles, rows_of, write_profiles
 
 __all__ = ["ObservedWrite"]
 
@@ -46,7 +47,9 @@ class ObservedWrite:
     fault: str = ""
     seconds: float = 0.0
     profile: Profile | None = None
+    _profiles: Target | None = None
     _watch: Watch | None = None
+    _watched: DataFrame | None = None
     _columns: Sequence[ProfiledColumn] = ()
 
     @property
@@ -54,52 +57,53 @@ class ObservedWrite:
         """The verdict on the observation, as a finding of the write."""
         return Finding(_OBSERVED, passed=not self.fault, severity="warn", note=self.fault)
 
-    def stage(
-        self, rows: DataFrame, into: Target, sample: float, sample_by: Sequence[str], *, append: bool
-    ) -> StagedWrite:
-        """Stage the rows under observation; after an error of the observer, without observation."""
-        try:
+    def begin(self, rows: DataFrame, profiles: Target | None, sample: float, sample_by: Sequence[str]) -> None:
+        """Prepare the observation: the table of profiles, and the measures of the rows."""
+        with self._isolated():
+            if profiles is not None:
+                require_profiles(profiles)
+                self._profiles = profiles
+        with self._isolated():
             columns = profiled_columns(rows.schema, self.personal)
             chosen, self._columns = with_sample(rows, columns, sample, sample_by)
             measures = profile_expressions(self._columns)
-            self._watch = Watch({ROWS: measures.pop(ROWS)}, measures)
-            return into.stage(self._watch.on(chosen).select(*map(identifier, rows.columns)), append=append)
-        except AuditFailed:
-            raise
-        except (PatternError, *SPARK_ERRORS) as error:
-            self._isolate(error)
-            self._watch = None
+            watch = Watch({ROWS: measures.pop(ROWS)}, measures)
+            self._watched = watch.on(chosen).select(*map(identifier, rows.columns))
+            self._watch = watch
+
+    def stage(self, rows: DataFrame, into: Target, *, append: bool) -> StagedWrite:
+        """Stage the rows under observation; after an error of the observer, without observation."""
+        if self._watched is not None:
+            try:
+                return into.stage(self._watched, append=append)
+            except AuditFailed:
+                raise
+            except (PatternError, *SPARK_ERRORS) as error:
+                self._isolate(error)
+                self._watch = None
         return into.stage(rows, append=append)
 
     def note(self, staged: StagedWrite) -> StagedWrite:
         """Add the observed figures to the record of the write."""
-        started = monotonic()
         try:
-            if self._watch is not None:
-                self.profile = self._read(self._watch, staged.record.rows["written"])
-                notes = {**staged.record.notes, "profile": self.profile.summary()}
-                staged = replace(staged, record=replace(staged.record, notes=notes).stored())
-        except Exception as error:
-            if not self.isolates:
-                staged.stage.discard()
-            self._isolate(error)
-        self.seconds += monotonic() - started
+            with self._isolated():
+                if self._watch is not None:
+                    self.profile = self._read(self._watch, staged.record.rows["written"])
+                    notes = {**staged.record.notes, "profile": self.profile.summary()}
+                    return replace(staged, record=replace(staged.record, notes=notes).stored())
+        except Exception:
+            staged.stage.discard()
+            raise
         return staged
 
-    def store(self, result: WriteResult, profiles: Target | None) -> tuple[WriteResult, ...]:
+    def store(self, result: WriteResult) -> tuple[WriteResult, ...]:
         """Write the states for the version of the commit."""
-        if profiles is None or self.profile is None:
-            return ()
-        started = monotonic()
-        try:
-            stored = rows_of(self.profile, slice_name(result.partition), data_version=result.version)
-            owned = online(result.table, result.version)
-            return (write_profiles(profiles, stored, owned, version=result.version),)
-        except Exception as error:
-            self._isolate(error)
-            return ()
-        finally:
-            self.seconds += monotonic() - started
+        with self._isolated():
+            if self._profiles is not None and self.profile is not None:
+                stored = rows_of(self.profile, slice_name(result.partition), data_version=result.version)
+                owned = online(result.table, result.version)
+                return (write_profiles(self._profiles, stored, owned, version=result.version),)
+        return ()
 
     def _read(self, watch: Watch, written: int) -> Profile:
         found = {**watch.observed()}
@@ -109,6 +113,17 @@ class ObservedWrite:
         if lost or found[ROWS] != written:
             raise ContractError(f"{found.get(ROWS, 0)} rows were observed with all figures, {written} were written")
         return profile_of(self._columns, found)
+
+    @contextmanager
+    def _isolated(self) -> Iterator[None]:
+        """Run the block as timed work of the observer, and keep errors of the block from the write."""
+        started = monotonic()
+        try:
+            yield
+        except Exception as error:
+            self._isolate(error)
+        finally:
+            self.seconds += monotonic() - started
 
     def _isolate(self, error: Exception) -> None:
         if not self.isolates:

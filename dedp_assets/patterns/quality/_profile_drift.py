@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 from functools import reduce
 
 from dedp_assets.patterns.core.measurements import Measurement
 from dedp_assets.patterns.core.profiles import ColumnProfile, Profile
 from dedp_assets.patterns.quality._drift import Drift, correct, drift_of_bins, drift_of_categories
-from dedp_assets.patterns.quality._profile_rules import ProfileRules, too_little
+from dedp_assets.patterns.quality._profile_rules import Earlier, ProfileRules, too_little
 
-__all__ = ["distribution_measurements"]
+__all__ = ["DRIFT", "distribution_measurements"]
 
+DRIFT = "distribution"
 _BINS = 10
 
 
 def distribution_measurements(
-    profile: Profile, history: Sequence[Profile], rules: ProfileRules, now: datetime, table: str, partition: str
+    profile: Profile, before: Earlier, rules: ProfileRules, now: datetime, table: str, partition: str
 ) -> Iterator[Measurement]:
     """Measure the drift of each column with categories or numbers, corrected for the number of columns."""
     found = {}
     for name, state in profile.columns.items():
-        earlier = [each.columns[name] for each in history if name in each.columns]
-        same = [each for each in earlier if each.is_of_type(state)]
+        same = [each for each in before(f"{DRIFT}.{name}") if each.is_of_type(state)]
         if too_little(state, same, rules):
             continue  # the other figures of the column say so
         if drift := _drift(state, reduce(ColumnProfile.__add__, same), rules):
             found[name] = drift
     for name, drift in correct(found).items():
         yield Measurement(
-            metric=f"distribution.{name}",
+            metric=f"{DRIFT}.{name}",
             table=table,
             at=now,
             partition=partition,
-            verdict="warn" if drift.verdict == "drift" else drift.verdict,
+            verdict=drift.verdict,
             value=drift.effect,
             at_most=rules.min_psi,
             reason=f"{name}: {drift.reason}" if drift.reason else "",

@@ -16,9 +16,18 @@ from dedp_assets.patterns.core.measurements import Measurement
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.partitions import quoted
-from dedp_assets.patterns.core.profiles import ColumnProfile, Profile
+from dedp_assets.patterns.core.profiles import ColumnProfile, Profile, same_type
 
-__all__ = ["ProfileRules", "ProposedRule", "audit_of", "column_measurements", "schema_measurement", "too_little"]
+__all__ = [
+    "METRICS",
+    "Earlier",
+    "ProfileRules",
+    "ProposedRule",
+    "audit_of",
+    "column_measurements",
+    "schema_measurement",
+    "too_little",
+]
 
 ProposedRule = Literal["not_null", "known_values", "bounds", "length"]
 
@@ -40,6 +49,7 @@ class ProfileRules:
         max_categories: most values that are categories; a column with more has none.
         minimum_rows: rows of the new profile, and of the earlier ones together, below which no column is judged.
         minimum_history: earlier profiles below which nothing is judged.
+        last: number of the newest earlier profiles that count; of each figure, unusual ones do not count.
 
     Raises:
         ConfigError: for a share that is not above 0 and at most 1, a ratio that is not above 1, or a negative count.
@@ -53,6 +63,7 @@ class ProfileRules:
     max_categories: int = 100
     minimum_rows: int = 500
     minimum_history: int = 1
+    last: int = 7
 
     def __post_init__(self) -> None:
         require_types(self)
@@ -68,6 +79,7 @@ class ProfileRules:
             "max_categories": 1,
             "minimum_rows": 1,
             "minimum_history": 1,
+            "last": 1,
         }.items():
             if getattr(self, name) < least:
                 raise ConfigError(f"{name} must be {least} or more, not {getattr(self, name)}")
@@ -83,19 +95,24 @@ class _Judged(NamedTuple):
     reason: str = ""
 
 
+Earlier = Callable[[str], Sequence[ColumnProfile]]
+"""Function that returns the earlier states that count, oldest first, by the name of the metric."""
+
+
 def schema_measurement(
-    profile: Profile, history: Sequence[Profile], now: datetime, table: str, partition: str
+    profile: Profile, before: Mapping[str, str] | None, now: datetime, table: str, partition: str
 ) -> Measurement:
-    """Measure the differences of the columns and types from the newest earlier profile."""
-    before, after = history[-1].columns if history else {}, profile.columns
-    changes = [f"{name} {after[name].type} was added" for name in after if name not in before]
-    changes += [f"{name} {before[name].type} was removed" for name in before if name not in after]
+    """Measure the differences of the columns and types from an earlier profile."""
+    after, is_first = {name: state.type for name, state in profile.columns.items()}, before is None
+    before = before or {}
+    changes = [f"{name} {after[name]} was added" for name in after if name not in before]
+    changes += [f"{name} {before[name]} was removed" for name in before if name not in after]
     changes += [
-        f"{name} is {after[name].type}, was {before[name].type}"
+        f"{name} is {after[name]}, was {before[name]}"
         for name in after
-        if name in before and not after[name].is_of_type(before[name])
+        if name in before and not same_type(after[name], before[name])
     ]
-    if not history:
+    if is_first:
         none = "no earlier profile to compare the columns with"
         return Measurement(
             metric="schema_changes", table=table, at=now, partition=partition, verdict="unknown", reason=none
@@ -113,16 +130,16 @@ def schema_measurement(
 
 
 def column_measurements(
-    profile: Profile, history: Sequence[Profile], rules: ProfileRules, now: datetime, table: str, partition: str
+    profile: Profile, before: Earlier, rules: ProfileRules, now: datetime, table: str, partition: str
 ) -> Iterator[Measurement]:
     """Measure each column that earlier profiles have with the same type."""
     for name, state in profile.columns.items():
-        earlier = [each.columns[name] for each in history if name in each.columns]
-        same = [each for each in earlier if each.is_of_type(state)]
-        if earlier and not same:
-            continue  # the schema says so
-        lacking = too_little(state, same, rules)
         for metric, measure in _RULES.items():
+            earlier = before(f"{metric}.{name}")
+            same = [each for each in earlier if each.is_of_type(state)]
+            if earlier and not same:
+                continue  # the schema says so
+            lacking = too_little(state, same, rules)
             judged = _Judged(None, reason=f"{name}: {lacking}") if lacking else measure(state, same, rules)
             if judged is None:
                 continue
@@ -227,6 +244,8 @@ _RULES: Mapping[str, Callable[[ColumnProfile, Sequence[ColumnProfile], ProfileRu
     "new_categories": _new_categories,
     "share_shift": _share_shift,
 }
+METRICS = tuple(_RULES)
+"""Metrics of each column."""
 
 
 def audit_of(state: ColumnProfile, rule: ProposedRule) -> Audit:

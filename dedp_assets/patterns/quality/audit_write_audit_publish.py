@@ -93,7 +93,8 @@ def audit_write_audit_publish(
     try:
         staged = gated.stage(rows)
     except AuditFailed as error:
-        refused = AuditFailed(str(error), findings=(*judged, *error.findings), stage=error.stage)
+        found = (*judged, *error.findings)
+        refused = AuditFailed(str(error), findings=found, stage=error.stage, letters=error.letters)
         answers = {responses.get(finding.name, on_failure) for finding in refused.findings if finding.refuses}
         if aside is None or "fail" in answers:
             raise refused from None

@@ -18,6 +18,7 @@ from datetime import datetime
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.measurements import Measured
 from dedp_assets.patterns.core.names import RESERVED
@@ -27,7 +28,6 @@ from dedp_assets.patterns.core.profiles import Profile
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Ledger, Partition, Table, Target
-from dedp_assets.patterns.quality._profile_drift import distribution_measurements
 from dedp_assets.patterns.quality._profile_measures import (
     profile_expressions,
     profile_of,
@@ -44,20 +44,24 @@ from dedp_assets.patterns.quality._profile_rows import (
     rows_of,
     write_profiles,
 )
-from dedp_assets.patterns.quality._profile_rules import (
-    ProfileRules,
-    ProposedRule,
-    audit_of,
-    column_measurements,
-    schema_measurement,
-)
+from dedp_assets.patterns.quality._profile_rules import ProfileRules, ProposedRule, audit_of
+from dedp_assets.patterns.quality._profile_series import ProfileSeries
 
-__all__ = ["observe_offline", "judge_profile", "propose_rule", "ProfileRules", "PROFILE", "PROFILED_BY"]
+__all__ = [
+    "observe_offline",
+    "judge_profile",
+    "propose_rule",
+    "ProfileRules",
+    "ProfileSeries",
+    "PROFILE",
+    "PROFILED_BY",
+]
 
 _PATTERN = "quality.offline_observer"
 _RULES = ProfileRules()
 
 
+@demanding(replaces="table")
 @typed
 def observe_offline(
     table: Table,
@@ -133,11 +137,14 @@ def judge_profile(
 ) -> Measured:
     """Judge columns, NULL, distinct values, categories and shares of a profile by earlier profiles.
 
-    A profile is never part of its own history. Leave out profiles of partitions that failed, or the fault is usual.
+    A profile is never part of its own history. What was unusual of a profile by the profiles before is no measure for
+    later ones, or a fault would be usual after a while; it is once more of them came in a row than usual ones before,
+    and more than seven at most.
 
     Args:
         profile: the new profile.
-        history: earlier profiles, oldest first, of parts of about the same size.
+        history: earlier profiles, oldest first, of parts of about the same size: more than ``rules.last``, such as four
+            times as many, so that enough of them count while a fault lasts.
         now: current time, with time zone.
         partition: partition of the new profile; empty for the whole table.
         table: name of the observed table.
@@ -149,9 +156,10 @@ def judge_profile(
         ``share_shift.COLUMN``, and of categories and numbers ``distribution.COLUMN``, the PSI, as a warning;
         ``unknown`` with too little history or too few rows.
     """
-    judged = (profile, history, rules, now, table, partition)
-    schema = schema_measurement(profile, history, now, table, partition)
-    return Measured((schema, *column_measurements(*judged), *distribution_measurements(*judged)))
+    series = ProfileSeries(rules)
+    for each in history:
+        series.judge(each, now, table=table, partition=partition)
+    return series.judge(profile, now, table=table, partition=partition)
 
 
 @typed

@@ -107,13 +107,13 @@ def observe_online(
     with_sample(rows, [], sample, sample_by)  # a column that is not there is no fault of the observer
     if profiles is not None:
         same_run(into, profiles)
-        require_profiles(profiles)
     gated = into if append else into.with_audits(not_empty(allow_empty=allow_empty))
     observer = ObservedWrite(isolates=on_fault == "isolate", personal=into.table.spec.personal)
-    staged = observer.stage(rows, gated, sample, sample_by, append=append)
+    observer.begin(rows, profiles, sample, sample_by)
+    staged = observer.stage(rows, gated, append=append)
     noted = observer.note(staged)
     result = noted.publish()
-    beside = observer.store(result, profiles)
+    beside = observer.store(result)
     figures = {**result.figures, "observer_seconds": observer.seconds}
     return replace(result, findings=(*result.findings, observer.finding), figures=figures, beside=beside)
 
@@ -185,8 +185,7 @@ def reconcile_profile(table: Table, into: Target) -> WriteResult:
 
 
 def _commit_of(table: Table, run_id: str) -> Commit:
-    commits = table.ledger.history() if table.ledger.exists() else ()
-    found = next((commit for commit in commits if commit.record and commit.record.run_id == run_id), None)
+    found = table.ledger.last(lambda commit: commit.record and commit.record.run_id == run_id)
     if found is None:
         raise NotReady(f"run {run_id} has not committed to {table.name}: reconcile its profile afterwards")
     return found

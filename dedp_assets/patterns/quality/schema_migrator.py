@@ -21,6 +21,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import overrule
+from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, NotReady
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, WriteResult
@@ -36,6 +37,7 @@ from dedp_assets.patterns.quality._schema_changes import CONSTRAINT, require_pos
 __all__ = ["migrate_schema", "both_forms", "as_version", "Migration", "Retype", "SplitText"]
 
 
+@demanding(replaces="table")
 @typed
 def migrate_schema(
     into: Target,

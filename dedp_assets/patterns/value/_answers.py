@@ -127,7 +127,7 @@ def _written_last(table: Table, partition: Mapping[str, str], most: int, until: 
     Older commits are not read.
     """
     found: list[dict[str, str | None]] = []
-    for commit in (commit for commit in table.ledger.history() if commit.version <= until):
+    for commit in table.ledger.newest_first(until=until):
         found += [other for other in map(dict, commit.changed) if other != partition and other not in found]
         if len(found) >= most:
             break

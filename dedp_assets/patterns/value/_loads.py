@@ -45,7 +45,7 @@ def loads_of(ledger: Ledger, partition: Mapping[str, str], *, until: int | None 
     found: list[Commit] = []
     current, reach = -1, until
     wanted = ledger.state().spelled(partition) if ledger.exists() else partition
-    for commit in ledger.history():
+    for commit in ledger.newest_first():
         if (until is not None and commit.version > until) or not commit.changes(wanted):
             continue
         counts = reach is None or commit.version <= reach

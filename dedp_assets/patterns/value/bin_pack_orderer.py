@@ -15,8 +15,9 @@ from operator import itemgetter
 
 from pyspark.sql import DataFrame
 
-from dedp_assets.patterns.connectors.receipts import Delivery, RecordColumns, Retry, outgoing
+from dedp_assets.patterns.connectors.receipts import Delivery, RecordColumns, outgoing
 from dedp_assets.patterns.connectors.sinks import Sink, in_requests
+from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.columns import NAMED, require_columns
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
@@ -25,7 +26,7 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once
 from dedp_assets.patterns.delta import Target
 
-__all__ = ["deliver_in_bins", "number_bins", "RecordColumns", "Retry"]
+__all__ = ["deliver_in_bins", "number_bins", "RecordColumns", "Backoff"]
 
 _BIN = ("destination", "unit", "bin")
 
@@ -39,7 +40,7 @@ def deliver_in_bins(
     destination: str,
     columns: RecordColumns,
     unit: str = "",
-    retry: Retry = Retry(),  # noqa: B008 - frozen
+    retry: Backoff = Backoff(),  # noqa: B008 - frozen
 ) -> WriteResult:
     """Deliver the rows without a receipt in few bulk requests, each entity's rows in order.
 

@@ -16,8 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pyspark.sql import DataFrame, Row
 
-from dedp_assets.patterns.connectors.receipts import Delivery, RecordColumns, Retry, outgoing
+from dedp_assets.patterns.connectors.receipts import Delivery, RecordColumns, outgoing
 from dedp_assets.patterns.connectors.sinks import Sink, in_requests
+from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.columns import NAMED, require_columns
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
@@ -27,7 +28,7 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once
 from dedp_assets.patterns.delta import Target
 
-__all__ = ["deliver_in_order", "RecordColumns", "Retry"]
+__all__ = ["deliver_in_order", "RecordColumns", "Backoff"]
 
 _READ = 1_000
 """How many records are in memory; of those, the entities are sent side by side."""
@@ -43,7 +44,7 @@ def deliver_in_order(
     columns: RecordColumns,
     workers: int = 1,
     at_once: int = 1,
-    retry: Retry = Retry(),  # noqa: B008 - frozen
+    retry: Backoff = Backoff(),  # noqa: B008 - frozen
 ) -> WriteResult:
     """Deliver the rows that have no receipt yet, in order, each acknowledged before the next is sent.
 

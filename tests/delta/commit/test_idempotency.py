@@ -14,7 +14,6 @@ from dedp_assets.patterns.delta.commit import file_exchange, idempotency, spark_
 from dedp_assets.patterns.delta.log.transactions import generation_id
 from dedp_assets.patterns.delta.staging import stage_commit
 from dedp_assets.patterns.delta.staging.stages import empty_stage
-from dedp_assets.patterns.delta.storage import coordination
 from tests.helpers import a_record, write_log
 
 NAME = "silver/events"
@@ -148,8 +147,10 @@ def test_an_append_reads_back_no_further_than_to_where_it_would_be(events, monke
     """Nothing for a new version, the newer ones for a retry: however long the log is."""
     numbers = (3, 5, 7, 9)
     ledger = events(*(appended(sequence=n) for n in numbers), *({"changed": [DAY]} for _ in range(3)))
-    parsed, real = [], ledger._commit
-    monkeypatch.setattr(ledger, "_commit", lambda version, *rest: (parsed.append(version), real(version, *rest))[1])
+    parsed, real = [], ledger.states.commit
+    monkeypatch.setattr(
+        ledger.states, "commit", lambda version, *rest: (parsed.append(version), real(version, *rest))[1]
+    )
     read = {}
     for sequence in (10, 9, 7):
         parsed.clear()
@@ -200,14 +201,6 @@ def test_an_equal_rewrite_commits_no_file(events):
     wanted = record(code_version="2").stored()
     stage_commit.commit_files(ledger.state(), empty_stage(ledger.store), wanted, decide(ledger, wanted), Meter())
     assert (ledger.changes(since=1), ledger.latest(DAY).record) == ((2, {}), wanted)
-
-
-def test_attempts_are_bounded_and_wait_longer_each_time(monkeypatch):
-    """The last attempt is announced, and the pauses double with a random part."""
-    pauses = []
-    monkeypatch.setattr(coordination, "time", SimpleNamespace(sleep=pauses.append))
-    assert list(coordination.attempts(4, pause_seconds=1)) == [False, False, False, True]
-    assert all(full / 2 <= pause <= full for pause, full in zip(pauses, (2, 4, 8), strict=True))
 
 
 @pytest.mark.parametrize(

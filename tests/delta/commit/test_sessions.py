@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Insert, Table
+from dedp_assets.patterns.delta import Insert, Merge, Table
 from dedp_assets.patterns.delta.commit.sessions import private
 from dedp_assets.patterns.delta.maintenance.compaction import rewrite, small_files
 from tests.helpers import EVENTS, a_run, read_back
@@ -121,7 +121,7 @@ def append(table, rows):
 def merge(table, rows):
     """Twice, one new row each."""
     for n in (1, 2):
-        table.merge(rows(n), keys=["id"], clauses=[Insert()], provenance=a_run(table.name, sequence=n))
+        table.merge(rows(n), Merge(["id"], [Insert()]), provenance=a_run(table.name, sequence=n))
     return [0, 1]
 
 
@@ -152,7 +152,7 @@ def test_threads_of_one_session_do_not_meet(spark, tables, event_rows):
         done.set()
     for act, table in own.items():
         assert ids(table) == acts[act].result(), table.name
-        records = [commit.record for commit in table.ledger.history() if commit.record]
+        records = [commit.record for commit in table.ledger.newest_first() if commit.record]
         assert [record.asset for record in records] == [table.name] * 2
     for table, written in strangers.items():
         assert ids(table) == written.result(), table.name
@@ -174,7 +174,7 @@ def test_maintenance_leaves_the_session_as_it_was(spark, tables, event_rows):
     table.restore(first.version, provenance=run)
     event_rows(1, start=5).write.format("delta").mode("append").save(str(table.location))
     assert ids(table) == [1, 5]
-    assert [commit.record is not None for commit in table.ledger.history()][:2] == [False, True]
+    assert [commit.record is not None for commit in table.ledger.newest_first()][:2] == [False, True]
     assert settings_of(spark) == before
 
 

@@ -85,7 +85,7 @@ def test_commits_tell_what_they_did(events):
     assert (len(first.files_added), first.rows_added) == (2, 2)
     assert second.record is None
     assert [c.version for c in ledger.commits(since=1)] == [2]
-    assert [c.version for c in ledger.history()] == [2, 1, 0]
+    assert [c.version for c in ledger.newest_first()] == [2, 1, 0]
     assert (ledger.version(), ledger.exists()) == (2, True)
     with pytest.raises(NotReady, match="silver/events has no version 3 in its log"):
         ledger.commit(3)

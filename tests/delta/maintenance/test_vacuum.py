@@ -8,6 +8,7 @@ import subprocess
 import sys
 from datetime import datetime, timedelta, timezone
 
+import deltalake
 import pytest
 
 from dedp_assets.patterns.core.errors import ConfigError
@@ -95,7 +96,6 @@ def test_a_version_that_was_current_at_the_cutoff_keeps_its_files(table):
     "path",
     [
         "_delta_log/00000000000000000009.checkpoint.parquet",
-        "deletion_vector_3bfd77e9.bin",
         "_sidecars/part-0.parquet",
         ".hidden/part-0.parquet",
         "README.md",
@@ -103,10 +103,54 @@ def test_a_version_that_was_current_at_the_cutoff_keeps_its_files(table):
     ],
 )
 def test_what_is_no_data_file_is_left_alone(table, path):
-    """The log, deletion vectors, hidden folders and what somebody put there."""
+    """The log, hidden folders and what somebody put there."""
     file = place(table, path)
     assert not clean(table).applied
     assert file.exists()
+
+
+VECTOR = "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
+LONG_AGO = BEFORE - timedelta(days=1)
+
+
+def data_file(at, place=""):
+    """The description of a data file, with the deletion vector at a place, as actions of a time have it."""
+    vector = {"storageType": "u", "pathOrInlineDv": place, "offset": 1, "sizeInBytes": 4, "cardinality": 1}
+    told = {"path": "part-0.parquet", "partitionValues": {}, "dataChange": True, "size": 4, "modificationTime": 0}
+    return {**told, "deletionTimestamp": int(at.timestamp() * 1000), **({"deletionVector": vector} if place else {})}
+
+
+def replaced(table, at, removed, *added):
+    """A commit at a time: data files removed and added."""
+    info = {"commitInfo": {"timestamp": int(at.timestamp() * 1000)}}
+    actions = [{"add": each} for each in added] + [{"remove": each} for each in removed]
+    commits.write(table.store, table.ledger.version() + 1, [info, *actions])
+
+
+@pytest.mark.parametrize("cleaned", [False, True], ids=["whole log", "log behind a checkpoint"])
+@pytest.mark.parametrize("folder", ["", "ab"])
+def test_a_vector_stays_as_long_as_a_version_since_the_cutoff_needs_it(tmp_path, folder, cleaned):
+    """The one of an active file, and of a file that was active at the cutoff; others go, whoever wrote them."""
+    write_protocol(tmp_path / "t", [field_of("id", "long")], readers=["deletionVectors"], writers=["deletionVectors"])
+    table = Table(EVENTS, tmp_path / "t", lambda: pytest.fail("Spark was asked for"))
+    place(table, "part-0.parquet", LONG_AGO)
+    kept, gone = (
+        place(table, f"{folder}/{name}".lstrip("/"), LONG_AGO) for name in (VECTOR, VECTOR.replace("61.bin", "60.bin"))
+    )
+    marked = data_file(BEFORE, f"{folder}^-aqEH.-t@S}}K{{vb[*k^")
+    replaced(table, BEFORE, [], data_file(BEFORE))
+    replaced(table, BEFORE, [data_file(BEFORE)], marked)
+    if cleaned:
+        deltalake.DeltaTable(table.store.address).create_checkpoint()
+        for version in (0, 1):
+            (table.location / f"_delta_log/{version:020d}.json").unlink()
+    assert clean(table).figures["files_removed"] == 1
+    assert (kept.exists(), gone.exists()) == (True, False)
+    replaced(table, AFTER, [marked])
+    clean(table)
+    assert kept.exists()
+    clean(table, AFTER + timedelta(hours=1))
+    assert not kept.exists()
 
 
 def test_a_file_that_was_written_since_the_cutoff_stays(table):

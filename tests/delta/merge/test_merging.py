@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import (
     AmbiguousKeys,
     AuditFailed,
@@ -24,10 +25,9 @@ from dedp_assets.patterns.core.errors import (
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Delete, Insert, Update
+from dedp_assets.patterns.delta import Delete, Insert, Merge, Update
 from dedp_assets.patterns.delta.commit import file_exchange
 from dedp_assets.patterns.delta.rows import copy_on_write, touched_files
-from dedp_assets.patterns.delta.storage import coordination
 from tests.helpers import EVENTS, a_run, active_files, read_back
 from tests.renaming import MAPPED, STORED, any_names
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.budget(90, "every clause of a merge by both ways of wri
 
 DAY = {"event_date": "2026-01-05"}
 NEXT_DAY = {"event_date": "2026-01-06"}
-UPSERT = {"keys": ["id"], "clauses": [Update(), Insert()]}
+UPSERT = Merge(["id"], [Update(), Insert()])
 PAIRS = TableSpec("silver/pairs", {"a": Column("BIGINT"), "b": Column("STRING"), "v": Column("INT")})
 _ARROW = pa.schema(
     [("id", pa.int64()), ("user_id", pa.string()), ("amount", pa.float64()), ("event_date", pa.date32())]
@@ -101,12 +101,14 @@ def test_clauses_take_rows_in_their_order_and_every_row_is_accounted_for(events,
     source = spark.createDataFrame(changes, "id BIGINT, price DOUBLE, gone BOOLEAN")
     merged = events.merge(
         source,
-        keys=["ID"],
-        clauses=[
-            Delete(when="s.gone"),
-            Update({"amount": "s.price + t.amount", "USER_ID": "'changed'"}, when="s.price > t.amount"),
-            Insert({"id": "s.id", "amount": "s.price", "event_date": "DATE '2026-01-07'"}, when="NOT s.gone"),
-        ],
+        Merge(
+            ["ID"],
+            [
+                Delete(when="s.gone"),
+                Update({"amount": "s.price + t.amount", "USER_ID": "'changed'"}, when="s.price > t.amount"),
+                Insert({"id": "s.id", "amount": "s.price", "event_date": "DATE '2026-01-07'"}, when="NOT s.gone"),
+            ],
+        ),
         provenance=a_run(sequence=1),
     )
     assert amounts(events) == {
@@ -138,7 +140,7 @@ def test_only_files_with_a_row_to_change_are_rewritten(events, event_rows, looke
     before = active_files(events)
     source = event_rows(1, start=12).unionAll(event_rows(1, start=21)).unionAll(event_rows(1, start=39))
     merged = events.merge(
-        source, keys=["id"], clauses=[Update({"amount": "99"}, when="s.id = 12")], provenance=a_run(sequence=1)
+        source, Merge(["id"], [Update({"amount": "99"}, when="s.id = 12")]), provenance=a_run(sequence=1)
     )
     assert len(before & active_files(events)) == 3
     assert counts(merged) == {"inserted": 0, "updated": 1, "deleted": 0, "untouched": 19, "unused": 1}
@@ -154,10 +156,10 @@ def test_the_logs_bounds_and_the_partition_leave_files_unread(events, event_rows
     gone |= files_of(events, "2026-01-06")
     for path in gone:
         (events.location / path).unlink()
-    upsert = {"keys": ["id", "event_date"], "clauses": [Update(), Insert()]}
-    merged = events.merge(event_rows(2, start=2), **upsert, provenance=a_run(sequence=1))
+    upsert = Merge(["id", "event_date"], [Update(), Insert()])
+    merged = events.merge(event_rows(2, start=2), upsert, provenance=a_run(sequence=1))
     assert counts(merged) == {"inserted": 1, "updated": 1, "deleted": 0, "untouched": 5, "unused": 0}
-    merged = events.merge(event_rows(2, start=3), **UPSERT, partition=DAY, provenance=a_run(sequence=2))
+    merged = events.merge(event_rows(2, start=3), UPSERT, partition=DAY, provenance=a_run(sequence=2))
     assert (counts(merged)["inserted"], counts(merged)["updated"]) == (1, 1)
     assert gone <= active_files(events)
 
@@ -167,12 +169,12 @@ def test_a_merge_that_only_inserts_takes_no_file_away(make_table, event_rows):
     table = make_table(replace(EVENTS, properties={"delta.appendOnly": "true"}))
     table.append(event_rows(3), provenance=a_run(sequence=1))
     before = active_files(table)
-    merged = table.merge(event_rows(4, start=1), keys=["id"], clauses=[Insert()], provenance=a_run(sequence=2))
+    merged = table.merge(event_rows(4, start=1), Merge(["id"], [Insert()]), provenance=a_run(sequence=2))
     assert counts(merged) == {"inserted": 2, "updated": 0, "deleted": 0, "untouched": 3, "unused": 0}
     assert before < active_files(table)
     version = table.ledger.version()
     for change in (
-        lambda: table.merge(event_rows(1), keys=["id"], clauses=[Update()], provenance=a_run(sequence=3)),
+        lambda: table.merge(event_rows(1), Merge(["id"], [Update()]), provenance=a_run(sequence=3)),
         lambda: table.delete("id = 1", provenance=a_run(sequence=3)),
     ):
         with pytest.raises(ConfigError, match="silver/events is append-only"):
@@ -188,8 +190,7 @@ def test_a_merge_that_changes_nothing_moves_the_cursor_and_no_partition(events, 
     for number, source in enumerate(sources, start=1):
         merged = events.merge(
             source,
-            keys=["id"],
-            clauses=[Update(when="s.amount < -1"), Delete(when="CAST(NULL AS BOOLEAN)")],
+            Merge(["id"], [Update(when="s.amount < -1"), Delete(when="CAST(NULL AS BOOLEAN)")]),
             provenance=a_run(sequence=number),
         )
         assert (merged.applied, merged.changed, merged.reason) == (True, False, "no row is to be changed")
@@ -209,9 +210,7 @@ def test_null_in_a_key_matches_nothing_unless_it_is_said_to_be_a_value(make_tabl
             provenance=a_run(sequence=1),
         )
         source = spark.createDataFrame([(None, "x", 9), (1, None, 8), (2, "y", 7)], "a BIGINT, b STRING, v INT")
-        table.merge(
-            source, keys=["a", "b"], clauses=[Update(), Insert()], null_keys=null_keys, provenance=a_run(sequence=2)
-        )
+        table.merge(source, Merge(["a", "b"], [Update(), Insert()], null_keys=null_keys), provenance=a_run(sequence=2))
         rows = sorted((tuple(row.values()) for row in read_back(table)), key=str)
         assert rows == sorted(expected, key=str)
 
@@ -223,25 +222,23 @@ def test_two_rows_for_one_key_are_refused_with_the_key(events, make_table, spark
     twice = event_rows(3, start=1).unionAll(event_rows(1, start=3, amount="7D"))
     sentence = r"silver/events: the source has several rows for one key.* id=3 \(2 rows\)"
     with pytest.raises(AmbiguousKeys, match=sentence):
-        events.merge(twice, **UPSERT, provenance=a_run(sequence=1))
+        events.merge(twice, UPSERT, provenance=a_run(sequence=1))
     with pytest.raises(AmbiguousKeys, match="a personal key") as raised:
-        events.merge(twice, keys=["user_id"], clauses=[Delete()], provenance=a_run(sequence=1))
+        events.merge(twice, Merge(["user_id"], [Delete()]), provenance=a_run(sequence=1))
     assert "u3" not in str(raised.value)
     assert (events.ledger.version(), list(events.location.glob("*staged-*"))) == (1, [])
     table = make_table(PAIRS)
     nulls = spark.createDataFrame([(None, "x", 1), (None, "x", 2)], "a BIGINT, b STRING, v INT")
     with pytest.raises(AmbiguousKeys, match="a=None, b=x"):
-        table.merge(nulls, keys=["a", "b"], clauses=[Insert()], null_keys=True, provenance=a_run(sequence=1))
-    assert (
-        table.merge(nulls, keys=["a", "b"], clauses=[Insert()], provenance=a_run(sequence=1)).figures["inserted"] == 2
-    )
+        table.merge(nulls, Merge(["a", "b"], [Insert()], null_keys=True), provenance=a_run(sequence=1))
+    assert table.merge(nulls, Merge(["a", "b"], [Insert()]), provenance=a_run(sequence=1)).figures["inserted"] == 2
 
 
 def test_a_row_whose_partition_value_changes_moves_or_is_refused(events, event_rows, either_way):
     """Without a named partition it leaves the old one and is in the new one; outside of a named one nothing is put."""
     put(events, 1, 2)
     put(events, 10, day="2026-01-06")
-    moved = events.merge(event_rows(1, start=2, day="2026-01-06"), **UPSERT, provenance=a_run(sequence=1))
+    moved = events.merge(event_rows(1, start=2, day="2026-01-06"), UPSERT, provenance=a_run(sequence=1))
     assert amounts(events) == {"2026-01-05": {1: 1.0}, "2026-01-06": {2: 3.0, 10: 10.0}}
     assert {dict(key)["event_date"] for key in events.ledger.commit(moved.version).changed} == {
         "2026-01-05",
@@ -251,7 +248,7 @@ def test_a_row_whose_partition_value_changes_moves_or_is_refused(events, event_r
     for number in (1, 5):
         stray = event_rows(1, start=number, day="2026-01-06")
         with pytest.raises(AuditFailed, match=r"event_date=2026-01-05: nothing published.*outside=1"):
-            events.merge(stray, **UPSERT, partition=DAY, provenance=a_run(sequence=2))
+            events.merge(stray, UPSERT, partition=DAY, provenance=a_run(sequence=2))
     assert events.ledger.version() == version
 
 
@@ -262,9 +259,7 @@ def test_a_further_condition_narrows_what_matches(events, spark, either_way):
     insert = Insert({"id": "s.id + 100", "amount": "s.amount", "event_date": "DATE '2026-01-05'"})
     events.merge(
         source,
-        keys=["id"],
-        on="t.amount < s.amount",
-        clauses=[Update({"amount": "s.amount"}), insert],
+        Merge(["id"], [Update({"amount": "s.amount"}), insert], on="t.amount < s.amount"),
         provenance=a_run(sequence=1),
     )
     assert amounts(events) == {"2026-01-05": {1: 5.0, 2: 2.0, 102: 1.0}}
@@ -277,7 +272,7 @@ def test_one_row_of_the_source_changes_every_row_of_its_key(events, spark, eithe
     put(events, 1, 3, day="2026-01-07")
     source = spark.createDataFrame([(1, 9.0), (3, None)], "id BIGINT, amount DOUBLE")
     clauses = [Delete(when="s.amount IS NULL"), Update({"amount": "s.amount"})]
-    merged = events.merge(source, keys=["id"], clauses=clauses, provenance=a_run(sequence=1))
+    merged = events.merge(source, Merge(["id"], clauses), provenance=a_run(sequence=1))
     assert amounts(events) == {"2026-01-05": {1: 9.0, 2: 2.0}, "2026-01-06": {1: 9.0}, "2026-01-07": {1: 9.0}}
     assert counts(merged) == {"inserted": 0, "updated": 3, "deleted": 1, "untouched": 1, "unused": 0}
     assert merged.rows.unaccounted == 0
@@ -291,7 +286,7 @@ def test_files_whose_paths_need_escapes_are_found_and_removed(make_table, spark,
     rows = spark.createDataFrame([(1, city), (2, city), (3, "Rome")], "n BIGINT, city STRING")
     table.ensure()
     rows.write.format("delta").mode("append").save(str(table.location))
-    table.merge(rows.filter("n = 1"), keys=["n"], clauses=[Update({"n": "s.n + 10"})], provenance=a_run(sequence=1))
+    table.merge(rows.filter("n = 1"), Merge(["n"], [Update({"n": "s.n + 10"})]), provenance=a_run(sequence=1))
     assert sorted((row["n"], row["city"]) for row in read_back(table)) == [(2, city), (3, "Rome"), (11, city)]
     table.delete("n = 2", partition={"city": city}, provenance=a_run(sequence=2))
     assert sorted((row["n"], row["city"]) for row in read_back(table)) == [(3, "Rome"), (11, city)]
@@ -312,7 +307,7 @@ def test_many_partitions_are_merged_in_one_pass(make_table, spark):
     )
     table.append(rows, provenance=a_run(sequence=1))
     merged = table.merge(
-        rows.selectExpr("id", "d", "t", "n + 100 AS n"), keys=["id"], clauses=[Update()], provenance=a_run(sequence=2)
+        rows.selectExpr("id", "d", "t", "n + 100 AS n"), Merge(["id"], [Update()]), provenance=a_run(sequence=2)
     )
     assert counts(merged) == {"inserted": 0, "updated": 70, "deleted": 0, "untouched": 0, "unused": 0}
     expected = {row.id: (row.d, row.t.timestamp(), None if row.n is None else row.n + 100) for row in rows.collect()}
@@ -329,17 +324,17 @@ def test_audits_see_what_the_change_brings_and_not_what_was_there(events, event_
     rule = Audit.none_where("amounts_are_small", "amount > 100", approvable=True)
     few = Audit(name="updates_are_few", of="updated", per="before", fail_above=0.5)
     own = Audit(name="sum_is_small", sql=f"sum(if(`{OUTCOME}` = 'inserted', amount, 0))", fail_above=1000)
-    merged = events.merge(event_rows(2, start=1), **UPSERT, audits=[rule, few, own], provenance=a_run(sequence=1))
+    merged = events.merge(event_rows(2, start=1), UPSERT, audits=[rule, few, own], provenance=a_run(sequence=1))
     assert [found.name for found in merged.findings[3:]] == ["amounts_are_small", "updates_are_few", "sum_is_small"]
     assert (merged.figures["amounts_are_small"], merged.figures["sum_is_small"]) == (0, 3.0)
     version = events.ledger.version()
     with pytest.raises(AuditFailed, match=r"amounts_are_small.*'id': 2, 'amount': 101\.0") as raised:
-        events.merge(event_rows(1, start=2, amount="101D"), **UPSERT, audits=[rule], provenance=a_run(sequence=2))
+        events.merge(event_rows(1, start=2, amount="101D"), UPSERT, audits=[rule], provenance=a_run(sequence=2))
     assert "'id': 200" not in str(raised.value)
     assert 101.0 in DeltaTable(raised.value.stage).to_pyarrow_table()["amount"].to_pylist()
     assert events.ledger.version() == version
     approved = a_run(sequence=2, approval=Approval(by="Ada", because="a sale", audits=("amounts_are_small",)))
-    events.merge(event_rows(1, start=2, amount="101D"), **UPSERT, audits=[rule], provenance=approved)
+    events.merge(event_rows(1, start=2, amount="101D"), UPSERT, audits=[rule], provenance=approved)
     assert events.ledger.commit(version + 1).record.verdict == "approved"
     with pytest.raises(AuditFailed, match="deletes_few"):
         events.delete(
@@ -359,6 +354,7 @@ def test_audits_see_what_the_change_brings_and_not_what_was_there(events, event_
         ([Update(), Delete(when="true")], {}, ConfigError, "never gets a row"),
         ([], {}, ConfigError, "at least one key and one clause"),
         ([Update()], {"keys": []}, ConfigError, "at least one key"),
+        ([Update()], {"keys": "id"}, ConfigError, "keys must be a list of columns, not 'id'"),
         ([Update()], {"keys": ["key"]}, ConfigError, r"the keys \['key'\] are not columns of both"),
         ([Update()], {"on": "t.id >"}, ConfigError, "silver/events: .*PARSE"),
         ([Update()], {"partition": {"id": "1"}}, ConfigError, "partitioned by"),
@@ -368,8 +364,10 @@ def test_what_can_never_work_is_refused_before_anything_is_computed(
     events, event_rows, clauses, options, error, sentence
 ):
     """Names, types, conditions, order: one sentence that names the offender, and no stage."""
+    told = {"keys": ["id"], "clauses": clauses, **options}
+    partition = told.pop("partition", None)
     with pytest.raises(error, match=sentence):
-        events.merge(event_rows(1), **{"keys": ["id"], "clauses": clauses, **options}, provenance=a_run(sequence=1))
+        events.merge(event_rows(1), Merge(**told), partition=partition, provenance=a_run(sequence=1))
     assert (events.ledger.version(), list(events.location.glob("*staged-*"))) == (0, [])
 
 
@@ -377,13 +375,11 @@ def test_a_source_without_the_tables_columns_has_to_name_its_values(events, spar
     """``Update()`` and ``Insert()`` take all columns; narrower values fit wider columns and nothing else does."""
     source = spark.sql("SELECT CAST(1 AS INT) AS id, 5 AS amount, DATE '2026-01-05' AS event_date")
     with pytest.raises(SchemaMismatch, match="the source has no column user_id"):
-        events.merge(source, keys=["id"], clauses=[Insert()], provenance=a_run(sequence=1))
+        events.merge(source, Merge(["id"], [Insert()]), provenance=a_run(sequence=1))
     with pytest.raises(SchemaMismatch, match="id is STRING in the rows and BIGINT in the table: cast it"):
-        events.merge(
-            source.withColumn("id", source.id.cast("string")), keys=["id"], clauses=[Delete()], provenance=a_run()
-        )
+        events.merge(source.withColumn("id", source.id.cast("string")), Merge(["id"], [Delete()]), provenance=a_run())
     values = {"id": "s.id", "amount": "s.amount", "event_date": "s.event_date", "user_id": "NULL"}
-    events.merge(source, keys=["id"], clauses=[Insert(values)], provenance=a_run(sequence=1))
+    events.merge(source, Merge(["id"], [Insert(values)]), provenance=a_run(sequence=1))
     assert amounts(events) == {"2026-01-05": {1: 5.0}}
 
 
@@ -459,18 +455,18 @@ def test_what_others_do_meanwhile_is_seen_where_it_matters(
     tried = before_lock(interfere)
     source = event_rows(1, start=2).unionAll(event_rows(1, start=5))
     expected = {**expected, 1: 1.0}
-    merged = events.merge(source, **UPSERT, partition=DAY, provenance=a_run(sequence=1))
+    merged = events.merge(source, UPSERT, partition=DAY, provenance=a_run(sequence=1))
     assert (len(tried), merged.applied, amounts(events)["2026-01-05"]) == (attempts, True, expected)
     assert len(list(events.location.glob(".staged-*"))) == 0
 
 
 def test_attempts_end_where_others_change_the_rows_each_time(events, event_rows, before_lock, monkeypatch):
     """Five times, then the conflict is the caller's; nothing of ours is there, and no stage is left."""
-    monkeypatch.setattr(coordination.attempts, "__kwdefaults__", {"pause_seconds": 0.001})
+    monkeypatch.setattr(Backoff, "pause", lambda *_: 0.001)
     put(events, 1)
     before_lock(lambda number: put(events, 10 + number), times=99)
     with pytest.raises(Conflict, match="other writers changed the rows that this run changes"):
-        events.merge(event_rows(40), **UPSERT, provenance=a_run(sequence=1))
+        events.merge(event_rows(40), UPSERT, provenance=a_run(sequence=1))
     assert sorted(amounts(events)["2026-01-05"]) == [1, 11, 12, 13, 14, 15]
     assert not list(events.location.glob("*staged-*"))
 
@@ -487,7 +483,7 @@ def test_a_commit_lost_to_a_writer_without_our_lock_is_tried_again(events, event
         real(*args, **options)
 
     monkeypatch.setattr(file_exchange, "exchange_files", exchange)
-    merged = events.merge(event_rows(2, start=1), **UPSERT, partition=DAY, provenance=a_run(sequence=1))
+    merged = events.merge(event_rows(2, start=1), UPSERT, partition=DAY, provenance=a_run(sequence=1))
     assert (len(staged), merged.version, amounts(events)) == (
         2,
         3,
@@ -502,19 +498,19 @@ def test_a_retry_is_found_before_and_after_staging(events, event_rows, before_lo
 
     def same(number):
         if number == 1:
-            events.merge(event_rows(3), **UPSERT, provenance=run)
+            events.merge(event_rows(3), UPSERT, provenance=run)
 
     before_lock(same)
-    second = events.merge(event_rows(3), **UPSERT, provenance=run)
+    second = events.merge(event_rows(3), UPSERT, provenance=run)
     assert (second.applied, second.figures["inserted"], second.figures["updated"]) == (False, 2, 1)
     version = events.ledger.version()
-    assert not events.merge(event_rows(3), **UPSERT, provenance=run).applied
+    assert not events.merge(event_rows(3), UPSERT, provenance=run).applied
     with pytest.raises(TransactionReused, match="came back with other rows"):
-        events.merge(event_rows(2), **UPSERT, provenance=run)
+        events.merge(event_rows(2), UPSERT, provenance=run)
     with pytest.raises(TransactionReused):
-        events.merge(event_rows(3), keys=["id"], clauses=[Delete()], provenance=run)
+        events.merge(event_rows(3), Merge(["id"], [Delete()]), provenance=run)
     with pytest.raises(Conflict, match="is stale"):
-        events.merge(event_rows(2), **UPSERT, provenance=a_run(sequence=2))
+        events.merge(event_rows(2), UPSERT, provenance=a_run(sequence=2))
     assert events.ledger.version() == version
     assert not list(events.location.glob(".staged-*"))
 
@@ -529,7 +525,7 @@ def test_writers_of_one_session_do_not_meet_in_each_others_commits(make_table, e
 
     def merge(table):
         for number in range(1, 3):
-            table.merge(event_rows(number * 2), **UPSERT, provenance=a_run(table.name, sequence=number))
+            table.merge(event_rows(number * 2), UPSERT, provenance=a_run(table.name, sequence=number))
 
     def append():
         for number in range(4):
@@ -569,19 +565,19 @@ def test_tables_that_only_spark_changes_take_deltas_statement(make_table, event_
     stages = set(table.location.glob("*staged-*"))
     clauses = [Delete(when="s.amount > 100"), Update(), Insert(when="s.amount < 100")]
     source = event_rows(1, start=1, amount="101D").unionAll(event_rows(2, start=2, amount="99D"))
-    merge = {"keys": ["id"], "clauses": clauses, "partition": DAY}
-    merged = table.merge(source, **merge, provenance=a_run(sequence=2, inputs={"bronze": 2}))
+    merge = Merge(["id"], clauses)
+    merged = table.merge(source, merge, partition=DAY, provenance=a_run(sequence=2, inputs={"bronze": 2}))
     assert by_spark(table) == [(0, 0.0), (2, 99.0), (3, 99.0)]
     assert [merged.figures[name] for name in ("source", "inserted", "updated", "deleted")] == [3, 1, 1, 1]
     assert (merged.rows.read, merged.rows.unaccounted, table.ledger.commit(merged.version).record.sequence) == (3, 0, 2)
-    assert not table.merge(source, **merge, provenance=a_run(sequence=2, inputs={"bronze": 2})).applied
+    assert not table.merge(source, merge, partition=DAY, provenance=a_run(sequence=2, inputs={"bronze": 2})).applied
     for rows, error, sentence in (
         (event_rows(1, amount="-1D"), ContractError, r"nothing was changed.*amount_is_positive"),
         (event_rows(1, day="2026-01-06"), ContractError, "1 source rows lie outside of event_date=2026-01-05"),
         (source.unionAll(source), AmbiguousKeys, "several rows for one key"),
     ):
         with pytest.raises(error, match=sentence):
-            table.merge(rows, **merge, provenance=a_run(sequence=3))
+            table.merge(rows, merge, partition=DAY, provenance=a_run(sequence=3))
     few = Audit(name="few", of="deleted", fail_above=1)
     with pytest.raises(ConfigError, match="give no audits"):
         table.delete("true", audits=[few], provenance=a_run(sequence=3))
@@ -594,7 +590,7 @@ def test_the_change_feed_shows_the_changed_rows_and_no_others(make_table, event_
     """A reader of the feed gets an update as an update, and nothing of the rows that were rewritten along."""
     table = make_table(replace(EVENTS, properties={"delta.enableChangeDataFeed": "true"}))
     table.append(event_rows(5), provenance=a_run(sequence=1))
-    table.merge(event_rows(2, start=4), **UPSERT, provenance=a_run(sequence=2))
+    table.merge(event_rows(2, start=4), UPSERT, provenance=a_run(sequence=2))
     table.delete("id = 0", provenance=a_run(sequence=3))
     feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 2)
     kinds = sorted((row["id"], row["_change_type"]) for row in feed.load(str(table.location)).collect())
@@ -653,7 +649,7 @@ def test_random_merges_and_deletes_equal_a_dictionary_and_deltas_own(make_table,
             changes = some_changes(rng)
             model = merged_into(before, changes)
             source = spark.createDataFrame(changes, "k STRING, day DATE, v INT, tags ARRAY<STRING>, gone BOOLEAN")
-            figures = ours.merge(source, keys=["k"], clauses=clauses, provenance=run).figures
+            figures = ours.merge(source, Merge(["k"], clauses), provenance=run).figures
             spark.sql(BY_DELTA % theirs.location, s=source).collect()
         else:
             model = {k: row for k, row in before.items() if row[2] >= number and row[1] is not None}
@@ -675,18 +671,18 @@ def test_a_column_that_the_table_counts_is_set_by_no_merge(spark, make_table, al
     rows = spark.sql("SELECT 7L AS n, 1 AS id, 2 AS v")
     clauses = [Insert(), Update({"v": "s.v"})] if refused == "insert" else [Insert(), Update()]
     with pytest.raises(ConfigError, match=f"counts n by itself .IDENTITY., and a merge cannot {refused} such a column"):
-        table.merge(rows, keys=["id"], clauses=clauses, provenance=a_run())
+        table.merge(rows, Merge(["id"], clauses), provenance=a_run())
     assert read_back(table) == []
     named = [Update({"v": "s.v"}), Insert({"id": "s.id", "v": "s.v"})]
     for number in (1, 2):
         table.merge(
-            rows.selectExpr("id", f"{number} AS v"), keys=["id"], clauses=named, provenance=a_run(inputs={"b": number})
+            rows.selectExpr("id", f"{number} AS v"), Merge(["id"], named), provenance=a_run(inputs={"b": number})
         )
     assert [(row["id"], row["v"]) for row in read_back(table)] == [(1, 2)]
     if refused == "update":
         allowed = [Insert(), Update({"v": "s.v"})]
         more = spark.sql("SELECT 70L AS n, 2 AS id, 2 AS v")
-        table.merge(more, keys=["id"], clauses=allowed, provenance=a_run(inputs={"b": 3}))
+        table.merge(more, Merge(["id"], allowed), provenance=a_run(inputs={"b": 3}))
         assert {row["n"] for row in read_back(table)} >= {70}
 
 
@@ -699,7 +695,7 @@ def merged_by_hand(n, **spec):
     new = Insert({n("id"): f"s.{n.q('id')}", n("day"): "'{0}'", n("number"): "7"})
     clauses, source = [Delete(when=f"s.{n.q('number')} > 8"), more, new], [(1, 9), (None, 5), (3, 3), (4, 4)]
     rows = n.frame("id INT, number INT", *source)
-    table.merge(rows, keys=n.all("id"), clauses=clauses, null_keys=True, provenance=a_run())
+    table.merge(rows, Merge(n.all("id"), clauses, null_keys=True), provenance=a_run())
     table.delete(f"{n.q('id')} = 4", provenance=a_run())
     yield table.read()
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from functools import reduce
 
 import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import convert_to_deltalake
+from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -181,3 +184,38 @@ def test_files_that_lie_elsewhere_are_found(events, event_rows, spark, tmp_path)
     spark.sql(f"CREATE TABLE delta.`{tmp_path / 'clone'}` SHALLOW CLONE delta.`{events.location}`")
     clone = Table(EVENTS, tmp_path / "clone", spark)
     assert rows(clone.read(DAY)) == rows(events.read(DAY))
+
+
+FLOATS = [[5.0, float("nan")], [float("nan"), None], [-0.0, float("inf"), float("-inf")]]
+COMPARED = ["{} > 5", "{} >= 5", "{} = double('NaN')", "{} <> 5", "NOT {} <= 5", "{} < 5", "{} IS NULL", "isnan({})"]
+NUMBERED = {"x": "DOUBLE", "s": "STRUCT<x: DOUBLE, n: INT>", "n": "INT"}
+
+
+@pytest.fixture(scope="module", params=["library", "Spark", "delta-rs"])
+def floats(request, spark, tmp_path_factory):
+    """A table with a file for each list of values, which are there alone and in a STRUCT, by a writer."""
+    folder = tmp_path_factory.mktemp("floats") / "t"
+    table = Table(TableSpec("t/floats", {name: Column(kind) for name, kind in NUMBERED.items()}), folder, spark)
+    columns = ", ".join(map(" ".join, NUMBERED.items()))
+    for number, values in enumerate(FLOATS):
+        frame = spark.createDataFrame([(x, (x, 1), number) for x in values], columns).coalesce(1)
+        if request.param == "library":
+            table.append(frame, provenance=a_run(sequence=number + 1))
+        elif request.param == "Spark":
+            frame.write.format("delta").mode("append").save(str(folder))
+        else:
+            deltalake.write_deltalake(str(folder), pa.table(frame.toArrow()), mode="append")
+    return table
+
+
+@pytest.mark.parametrize("most", [64, 0], ids=["by files", "by Delta"])
+def test_no_statistics_of_floats_lose_a_row(floats, most, spark, monkeypatch):
+    """delta-rs leaves NaN out of its bounds, and Spark orders NaN above all: filters find the rows by their values."""
+    monkeypatch.setattr(reading, "_MOST_PARTITIONS", most)
+    rows_ = floats.read()
+    conditions = [each.format(column) for column in ("x", "s.x") for each in COMPARED]
+    counted = [rows_.filter(each).selectExpr(f"{n} AS place") for n, each in enumerate(conditions)]
+    found = Counter(row["place"] for row in reduce(DataFrame.union, counted).collect())
+    known = spark.createDataFrame(rows_.collect(), rows_.schema)
+    expected = known.selectExpr(*[f"count_if({each}) AS c{n}" for n, each in enumerate(conditions)]).head()
+    assert [found[n] for n in range(len(conditions))] == [*expected]

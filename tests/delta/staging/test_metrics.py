@@ -10,7 +10,7 @@ from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import RowsRead, count_where, digest, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import staged_table
+from dedp_assets.patterns.delta import staged_writes
 from tests.helpers import a_run, read_back
 
 pytestmark = pytest.mark.spark
@@ -24,13 +24,13 @@ LARGE = Audit(name="few_are_large", of="large", where="id > 3", fail_above=9)
 @pytest.fixture
 def passes(monkeypatch):
     """The measurings of the stages that are made meanwhile."""
-    seen, stage_rows = [], staged_table.stage_rows
+    seen, stage_rows = [], staged_writes.stage_rows
 
     def staged(split, layout, *, measuring, **options):
         seen.append(measuring)
         return stage_rows(split, layout, measuring=measuring, **options)
 
-    monkeypatch.setattr(staged_table, "stage_rows", staged)
+    monkeypatch.setattr(staged_writes, "stage_rows", staged)
     return seen
 
 

@@ -8,9 +8,11 @@ from datetime import datetime, timezone
 import dagster as dg
 import pytest
 
+from dedp_assets.commands.letters import letters
 from dedp_assets.defs.platform.dead_letters import KEY, dead_letters
 from dedp_assets.graph.checks.letters import LetterCount, count_letters
-from dedp_assets.letters import letters
+from dedp_assets.graph.run.refusals import Refusal, Refusals
+from dedp_assets.patterns.core.results import LetterReason
 from dedp_assets.patterns.error_management.dead_letter import LETTER
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import settings
@@ -98,6 +100,25 @@ def test_the_command_lists_them(lake, capsys):
         "6",
         "2",
         "2026-01-06 00:00",
+    ]
+
+
+def test_the_command_lists_the_letters_of_refused_partitions(lake, capsys):
+    """Their reasons with counts, a masked record of each, and where the rows are; notes without letters are not."""
+    why = (
+        LetterReason("at is not a TIMESTAMP", 3, "such as {at: '1/2'}"),
+        LetterReason("id is missing", 1, "such as {}"),
+    )
+    refusals = Refusals(lake.refused("silver/visits"))
+    refusals.note(TUESDAY, Refusal(("8",), "1", "run-1", "too many", why, "staged-1"))
+    refusals.note(MONDAY, Refusal(("8",), "1", "run-1", "too few rows"))
+    assert letters(settings()) == 0
+    shown = capsys.readouterr().out.partition("Dead letters of refused partitions")[2]
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines() if "│" in line]
+    assert rows == [
+        ["silver/visits", TUESDAY, "3", "at is not a TIMESTAMP", "such as {at: '1/2'}"],
+        ["", "", "1", "id is missing", "such as {}"],
+        ["", "", "", "", "all of them as Parquet: staged-1"],
     ]
 
 

@@ -140,7 +140,7 @@ def test_a_first_day_has_nothing_to_be_compared_with(judged):
     """It passes and says why."""
     verdict = judged("2026-01-05", select=CHEAP)["newest_volume_is_usual"]
     assert verdict.passed
-    assert verdict.description == "2026-01-05 has 1 rows: too little history: 0 of 1 earlier values"
+    assert verdict.description == "2026-01-05 has 1 row: too little history: 0 of 1 earlier values"
 
 
 @pytest.mark.parametrize(("files", "usual"), [(1, False), (2, True), (3, False)])

@@ -24,8 +24,8 @@ def test_the_figures_of_one_trouble_are_one_alert():
             measured("lag_p95", "fail", value=9),
         ]
     )
-    (alert,) = found.alerts
-    assert (alert.name, alert.partition, alert.figure, alert.severity) == ("lag", "", "9 rows", "critical")
+    (alert,) = found.troubles
+    assert (alert.kind, alert.partition, alert.figure, alert.severity) == ("lag", "", "9 rows", "critical")
     assert found.undecided == frozenset()
 
 
@@ -39,11 +39,11 @@ def test_partitions_that_are_late_have_alerts_of_their_own():
             measured("pipeline_seconds", "ok", partition="2026-01-07"),
         ]
     )
-    first, second = found.alerts
+    first, second = found.troubles
     assert (first.partition, first.figure, first.limit, first.reason) == (
         "2026-01-05",
-        "7,200 s",
-        "at most 3,600 s",
+        "2 h",
+        "at most 60 min",
         "no run",
     )
     assert (second.severity, second.explained_by) == ("warning", "bronze/visits")
@@ -52,5 +52,5 @@ def test_partitions_that_are_late_have_alerts_of_their_own():
 def test_what_cannot_be_judged_neither_begins_nor_ends_an_alert():
     """Unless another figure of the trouble is bad already."""
     found = judged([measured("gap", "unknown"), measured("lag_rows", "unknown"), measured("lag_seconds", "warn")])
-    assert [alert.name for alert in found.alerts] == ["lag"]
+    assert [alert.kind for alert in found.troubles] == ["lag"]
     assert found.undecided == {("platform", "interrupted", "silver/visits", "")}

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dedp_assets.graph.observe.explaining import explain
-from dedp_assets.patterns.connectors.alerts import Alert
+from dedp_assets.patterns.core.troubles import SEVERITIES, Trouble
 
 CHAIN = {"silver/a": ["bronze/a"], "gold/a": ["silver/a"], "gold/b": ["silver/a", "bronze/b"]}
 DAY = "2026-01-05"
 
 
 def late(table, partition="", name="stale"):
-    return Alert(name=name, table=table, partition=partition, source="platform")
+    return Trouble(kind=name, table=table, partition=partition, source="platform")
 
 
 def explanations(alerts, upstream=CHAIN):
-    return {(each.table, each.name): each.explained_by for each in explain(alerts, upstream)}
+    return {(each.table, each.kind): each.explained_by for each in explain(alerts, upstream)}
 
 
 def test_one_late_source_explains_each_late_table_below_and_names_them():
@@ -67,3 +69,38 @@ def test_somebody_hears_of_every_chain(upstream, troubled):
     assert set(found) == troubled
     for table, root in found.items():
         assert not root or (root != table and found[root] == "")
+
+
+def test_a_partition_that_is_refused_is_not_late_besides():
+    """One cause, one trouble: the refusal is as severe as the deadline that it breaks."""
+    refused, own = late("gold/a", DAY, "refused"), replace(late("gold/a", DAY, "late"), severity="critical")
+    found = {each.kind: each for each in explain([refused, own, late("gold/a", "2026-01-06", "late")], CHAIN)}
+    assert (found["refused"].severity, found["refused"].explained_by, found["refused"].reason) == ("critical", "", "")
+    alerts = [each.explained_by for each in explain([refused, own, late("gold/a", "2026-01-06", "late")], CHAIN)]
+    assert alerts == ["", "gold/a", ""]
+
+
+ALERTS = st.lists(
+    st.builds(
+        Trouble,
+        kind=st.sampled_from(["stale", "late", "lag", "interrupted", "refused", "given up", "volume", "uneven"]),
+        table=st.sampled_from(TABLES),
+        partition=st.sampled_from(["", DAY, "2026-01-06"]),
+        severity=st.sampled_from(SEVERITIES),
+        source=st.just("platform"),
+    ),
+    unique_by=lambda alert: alert.key,
+    max_size=12,
+)
+
+
+@given(upstream=GRAPHS, alerts=ALERTS)
+def test_no_severity_is_lost_behind_a_root(upstream, alerts):
+    """In any graph, for troubles of any kind: who hears of a root hears of the worst trouble that waits for it."""
+    found = explain(alerts, upstream)
+    assert [each.key for each in found] == [each.key for each in alerts]
+    for waiting in found:
+        roots = [each for each in found if each.table == waiting.explained_by and not each.explained_by]
+        assert not waiting.explained_by or max(SEVERITIES.index(each.severity) for each in roots) >= SEVERITIES.index(
+            waiting.severity
+        )

@@ -9,6 +9,7 @@ import pytest
 from dedp_assets.graph.declare import About, Follow, OnRequest, Reads, Runs, Step, lake_table, same
 from dedp_assets.graph.observe.lags import Known, lags
 from dedp_assets.graph.reconcile.overview import Overview
+from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Table, Target
 from dedp_assets.patterns.observability.lag_detector import detect_lag
@@ -99,3 +100,19 @@ def test_a_table_that_runs_on_request_alone_does_not_lag(lake):
     """Nobody has promised that it follows."""
     commit_day(lake, "bronze/x", MON)
     assert lags([declare("silver/asked", OnRequest())], lake, NOW) == []
+
+
+def test_a_refused_partition_does_not_lag(lake):
+    """Its refusal is told; what came since, what other code refused, and other partitions do lag."""
+    known = Known(Overview([SILVER]))
+    commit_day(lake, "bronze/x", MON)
+    tuesday = commit_day(lake, "bronze/x", TUE)
+    notes = Refusals(lake.refused("silver/x"))
+    assert seen(sampled(lake, SILVER, known=known)["silver/x", "bronze/x"]) == (2, 2, 2)
+    notes.note(TUE, Refusal((str(tuesday),), SILVER.code_version, "run", "torn"))
+    assert seen(sampled(lake, SILVER, known=known)["silver/x", "bronze/x"]) == (1, 1, 1)
+    notes.note(TUE, Refusal((str(tuesday),), "another", "run", "torn"))
+    assert seen(sampled(lake, SILVER, known=known)["silver/x", "bronze/x"]) == (2, 2, 2)
+    notes.note(TUE, Refusal((str(tuesday),), SILVER.code_version, "run", "torn"))
+    commit_day(lake, "bronze/x", TUE)
+    assert seen(sampled(lake, SILVER, known=known)["silver/x", "bronze/x"]) == (3, 3, 2)

@@ -30,8 +30,7 @@ from dedp_assets.graph.declare import (
 from dedp_assets.graph.observe.alerting import judged
 from dedp_assets.graph.observe.explaining import explain, upstream_of
 from dedp_assets.graph.observe.rounds import Rounds
-from dedp_assets.patterns.connectors.outbox import Outbox
-from dedp_assets.patterns.connectors.silence import Manner
+from dedp_assets.mail.alert_outbox import AlertOutbox
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import LocalStore, Table, Target
@@ -163,10 +162,10 @@ class World:
         self.journal.keep_samples(to_json(self.rounds.samples))
         assert not seen.unjudged
         found = judged(seen.measured.measurements)
-        outbox = Outbox(self.store)
+        outbox = AlertOutbox(self.store)
         outbox.observe(explain(found.alerts, upstream_of(TABLES)), now, undecided=found.undecided)
         self.receiver.now = at
-        outbox.deliver([self.receiver], now, Manner())
+        outbox.deliver([self.receiver], now)
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +203,7 @@ def test_every_fault_is_announced_once_and_cleared_once(month):
         about = [
             number
             for number, fault in enumerate(made.faults)
-            if (fault.alert, fault.table) == (message.alert.name, message.alert.table)
+            if (fault.alert, fault.table) == (message.alert.kind, message.alert.table)
             and fault.begins <= at <= fault.ends + timedelta(hours=1)
         ]
         if len(about) != 1 or [each.event for _, each in messages] != ["raised", "cleared"]:
@@ -225,7 +224,7 @@ def test_a_fault_is_heard_of_in_the_stated_time(month):
             at
             for at, message in heard
             if message.event == "raised"
-            and (fault.alert, fault.table) == (message.alert.name, message.alert.table)
+            and (fault.alert, fault.table) == (message.alert.kind, message.alert.table)
             and fault.begins <= at <= fault.ends + timedelta(hours=1)
         ]
         hours = (times[0] - fault.begins).total_seconds() / 3600

@@ -200,7 +200,7 @@ def test_a_partition_of_a_topic_that_is_silent_while_others_move_is_a_trouble(tm
         return [(each.partition, each.reason) for each in gaps]
 
     assert [look(minute, minute, 1 + min(minute, 10)) for minute in (0, 10, 20, 30, 40)] == [[]] * 5
-    assert look(41, 41, 11) == [("1", "visits, partition 1: no record for 1,860 s, while others move")]
+    assert look(41, 41, 11) == [("1", "visits, partition 1: no record for 31 min, while others move")]
     assert look(50, 50, 12) == []
     assert look(120, 50, 12) == []
 
@@ -223,3 +223,41 @@ def test_the_fields_of_the_newest_partition_are_measured(tmp_path):
         ("records_with_new_fields", "silver/clicks", KEYS[2], "warn", 100),
         ("changed_fields", "silver/clicks", KEYS[2], "warn", 1),
     }
+
+
+def test_in_the_lake_of_the_demo_nothing_is_late(tmp_path):
+    """Nothing arrives after the demo, whenever somebody looks; an odd volume is a trouble there, too."""
+    world = World(tmp_path)
+    for key, rows in zip(KEYS, (100, 100, 100, 900), strict=False):
+        world.write("bronze/clicks", key, rows)
+        world.write("silver/clicks", key, rows)
+    world.now += timedelta(days=300)
+
+    about = About("team:x", expects=replace(EXPECTS, lag_minutes=None, due=Due("12:00")))
+    tables = [replace(TABLES[0], about=about), TABLES[1]]
+
+    def troubles():
+        seen = Rounds(tables).judge(world.lake, world.now)
+        return {each.metric for each in seen.measured.troubles}
+
+    assert {"gap", "pipeline_seconds", "partition_rows"} <= troubles()
+    world.lake.mark_demo()
+    assert troubles() == {"partition_rows", "partition_variation"}
+    assert world.lake.names() == ["bronze/clicks", "silver/clicks"]
+
+
+@pytest.mark.parametrize("limit", [1, 5, 7, 12, 26, 100])
+@pytest.mark.parametrize("behind", [0.5, 0.9, 1.2, 2])
+def test_a_lag_is_known_whatever_its_limit(tmp_path, limit, behind):
+    """Of a reader of a topic that moves on, always so far behind: the samples alone tell the age of the unread."""
+    lake, table = Lake(root=str(tmp_path), engine=SparkEngine()), TABLES[0]
+    table = replace(table, about=About("team:x", expects=Expects(lag_minutes=limit * 60)))
+    rounds, verdicts = Rounds([table]), []
+    for step in range(8 * 32):
+        hour = step * limit / 32
+        ends = {"produced": int(1000 * hour), "consumed": max(int(1000 * (hour - behind * limit)), 0)}
+        now = BEGIN + hour * HOUR
+        sample = LagSample(consumer="bronze/clicks", producer="visits", partition="0", seen_at=now, **ends)
+        seen = rounds.judge(lake, now, samples=[sample]).measured.measurements
+        verdicts += [each.verdict for each in seen if each.metric == "lag_seconds" and each.partition == "visits"]
+    assert set(verdicts[-16:]) == {"fail" if behind > 1 else "ok"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
-from dedp_assets import inprocess
 from dedp_assets.graph.declare import InOrder
 from dedp_assets.graph.reconcile.pending import reject_beyond
 from dedp_assets.graph.run.batches import NOT_COMPUTED
+from dedp_assets.local import inprocess
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timezone
 
+import dagster as dg
 import pytest
 
+from dedp_assets.graph.reconcile.backlogs import spans
 from dedp_assets.graph.reconcile.reconciling import Tried, Want, plan_requests
 from dedp_assets.graph.run.refusals import Refusal
 
@@ -65,6 +68,48 @@ def test_what_cannot_be_asked_for_takes_nobodys_place():
 def test_each_attempt_has_a_key_of_its_own_and_the_third_is_the_last(tried, asked):
     """Dagster starts a key once: an attempt after one that ended has to have another."""
     assert decide(want("1"), tried={"silver/x:1@8": tried})[0] == asked
+
+
+def backlog(count, **fields):
+    """Stale partitions of one table, each the one before the next."""
+    return [want(f"{number:03}", following=f"{number + 1:03}", **fields) for number in range(count)]
+
+
+def runs_of(*wants, tried=None, limit=25):
+    """Keys of the partitions of each requested run."""
+    outcome = plan_requests(
+        wants, busy={}, refused=lambda *_: None, tried=lambda _: tried or {}, limit=limit, mine=lambda _: True
+    )
+    return [[each.key for each in ask.wants] for ask in outcome.asks]
+
+
+def test_a_backlog_is_computed_in_runs_of_a_month():
+    """A week of partitions has runs of its own; what joins a run takes no place of another one."""
+    assert runs_of(*backlog(7)) == [[f"{number:03}"] for number in range(7)]
+    assert [len(run) for run in runs_of(*backlog(40))] == [31, 9]
+    assert [len(run) for run in runs_of(*backlog(40), limit=1)] == [31]
+    assert [len(run) for run in runs_of(*backlog(40, in_order=True))] == [31]
+
+
+def test_a_run_of_several_partitions_has_no_gap_and_one_cause():
+    """Nor a partition that a run was requested for before, that a restore took back, or that is computed elsewhere."""
+    days = backlog(12)
+    assert runs_of(*days[:5], *days[6:]) == [[each.key for each in days[:5]], [each.key for each in days[6:]]]
+    tried = {days[5].request: Tried(failed=1)}
+    assert [len(run) for run in runs_of(*days, tried=tried)] == [5, 1, 6]
+    for other in ({"cause": "late-data"}, {"restored": 3}, {"after": frozenset({("silver/y", "1")})}, {"priority": 1}):
+        mixed = [*days[:5], replace(days[5], **other), *days[6:]]
+        assert [len(run) for run in runs_of(*mixed)] == [5, 1, 6], other
+    assert [len(run) for run in runs_of(*[replace(each, following="") for each in days])] == [1] * 12
+
+
+def test_windows_of_a_database_are_divided_as_a_backlog_is():
+    """By whoever asks for them without the reconciler."""
+    partitions = dg.DailyPartitionsDefinition("2026-01-01")
+    keys = partitions.get_partition_keys(datetime(2026, 3, 1, tzinfo=timezone.utc))[:40]
+    assert [len(span) for span in spans(keys, partitions)] == [31, 9]
+    assert spans([*keys[:5], *keys[6:9]], partitions) == [keys[:5], keys[6:9]]
+    assert spans(keys[:7], partitions) == [[key] for key in keys[:7]]
 
 
 def test_two_who_ask_for_a_part_each_ask_for_all_of_it_together_and_for_nothing_twice():

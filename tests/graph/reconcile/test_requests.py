@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from dedp_assets.graph.reconcile.requests import decide, tried
-from dedp_assets.graph.run.run_tags import REQUEST, range_request, refusal, request_of
+from dedp_assets.graph.run.run_tags import CODE, REQUEST, range_request, refusal, request_of
 from dedp_assets.patterns.core.results import Plan
 
 TABLE = "bronze/x"
@@ -65,6 +65,23 @@ def test_a_refused_version_is_not_asked_for_again(history, tags):
     assert held == {"1": "refused at 5: waits for new data, a fix or an approval (`dedp status`)"}
 
 
+@pytest.mark.parametrize("tags", [asked("1"), {**asked("1"), **refusal(TABLE, "1", 5)}], ids=["failed", "refused"])
+def test_other_code_has_attempts_of_its_own_under_new_keys(history, tags):
+    """However often a version failed or was refused by older code; a run that names no code counts for any."""
+    old = history(*[(FAILED, {**tags, CODE: "1 abc"})] * 3)
+    assert decided(old, "1", code="1 abc")[0] == []
+    assert decided(old, "1", code="2 abc")[0] == [("bronze/x:1@5#4", "1")]
+    unnamed = history(*[(FAILED, tags)] * 3)
+    assert decided(unnamed, "1", code="2 abc")[0] == []
+
+
+def test_a_request_names_the_code_that_it_is_for(history):
+    """So that its attempts are told from those of the next one."""
+    plan = Plan(("1",), "", causes={"1": "test"}, cursor={"1": 5})
+    (request,) = decide(history(), plan, asset=TABLE, code="2 abc").requests
+    assert request.tags[CODE] == "2 abc"
+
+
 def test_a_run_of_tables_computes_those_that_are_named(history):
     """A replay is asked for under the name of its table, and computes another asset."""
     plan = Plan(("1",), "", causes={"1": "test"}, cursor={"1": 5})
@@ -76,9 +93,9 @@ def test_a_run_of_tables_computes_those_that_are_named(history):
 def test_successes_count_where_a_partition_has_to_get_there(history):
     """The reconciler tells both apart; what is under way has not ended."""
     runs = history((FAILED, asked()), (ENDED, asked()), (dg.DagsterRunStatus.STARTED, asked()))
-    (found,) = tried(runs, ["bronze/x:bronze/x@5"]).values()
+    (found,) = tried(runs, {"bronze/x:bronze/x@5": ""}).values()
     assert (found.failed, found.succeeded, found.run_key("x")) == (1, 1, "x#3")
-    (found,) = tried(runs, ["bronze/x:bronze/x@5"], failed_only=True).values()
+    (found,) = tried(runs, {"bronze/x:bronze/x@5": ""}, failed_only=True).values()
     assert (found.failed, found.succeeded) == (1, 0)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 
-from dedp_assets.graph.run.failures import sentence, unexpected
+from dedp_assets.graph.run.failures import failure, sentence, unexpected
 from dedp_assets.patterns.core.errors import AuditFailed, NotReady, TransactionReused
-from dedp_assets.patterns.core.results import BY_NAME, Finding
+from dedp_assets.patterns.core.results import BY_NAME, Finding, LetterReason
 
 FIXED = Finding("constraints_hold", passed=False)
 SHARE = Finding("dead_letters_are_few", passed=False, approvable=True)
@@ -32,6 +34,18 @@ def test_a_refusal_says_whether_a_person_may_approve_it_and_how(findings, remedy
     assert (
         sentence("silver/x", "2026-01-05", error) == f"silver/x day=2026-01-05: nothing published. too many. {remedy}"
     )
+
+
+def test_a_refusal_for_dead_letters_says_how_to_see_and_to_mend_them():
+    """Before the approval, which mends nothing; the failure has them as a table."""
+    letters = (LetterReason("at is not a TIMESTAMP", 3, "such as {at: 'x'}"),)
+    error = AuditFailed("silver/x day=2026-01-05: nothing published", findings=[SHARE], letters=letters)
+    told = sentence("silver/x", "2026-01-05", error)
+    assert (
+        ". Mend the source or the declaration (dedp letters shows its records). If it is right all the same: " in told
+    )
+    shown = failure({"2026-01-05": error}, {"2026-01-05": told}).metadata["2026-01-05 dead letters"]
+    assert [record.data for record in shown.records] == [asdict(letters[0])]
 
 
 def test_other_errors_say_themselves_what_to_do():

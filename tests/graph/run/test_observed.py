@@ -15,12 +15,13 @@ from dedp_assets.graph.run import failures
 from dedp_assets.graph.run.appending import appending
 from dedp_assets.graph.run.batches import Inputs, Step
 from dedp_assets.graph.run.feeds import Pinned, same
-from dedp_assets.patterns.connectors.lineage_outbox import LineageOutbox
+from dedp_assets.mail.lineage_outbox import LineageOutbox
+from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import Conflict, ContractError
 from dedp_assets.patterns.core.opening import note_opened, noting_opened
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Ledger, Table, Target
+from dedp_assets.patterns.delta import Ledger, LocalStore, Table, Target
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
@@ -86,8 +87,8 @@ class Platform:
             )
 
     def events(self):
-        files = sorted(self.home.glob("*/*.jsonl"))
-        found = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+        files = sorted(self.home.glob("*/*/*.json"))
+        found = [json.loads(file.read_text()) for file in files]
         assert [fault for event in found for fault in faults_of(event)] == []
         return found
 
@@ -211,7 +212,7 @@ def test_whatever_ends_a_step_ends_its_attempt(platform, error):
 
 def test_a_retry_is_a_run_of_its_own_of_the_same_job(platform, monkeypatch):
     """The first attempt failed, the second succeeded."""
-    monkeypatch.setattr(failures, "_FIRST_WAIT_SECONDS", 0)
+    monkeypatch.setattr(failures, "_STEP", Backoff(attempts=3, first_seconds=0))
     attempts = []
 
     def waits(step, source, other, into):
@@ -281,7 +282,7 @@ def test_the_run_is_read_back(platform):
     """As the tracker compares it."""
     platform.do = lambda _step, source, _other, into: opens(source) or wrote(into.name)
     platform.run()
-    (run,) = LineageOutbox(platform.home).runs()
+    (run,) = LineageOutbox(LocalStore(str(platform.home))).runs()
     assert ([*map(str, run.inputs)], [*map(str, run.outputs)]) == (["bronze/source"], ["gold/totals"])
 
 

@@ -13,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedp_assets.graph.declare import About, InOrder, Pinned, Reads, Runs, Step, lake_table, same
+from dedp_assets.graph.reconcile import backlogs
 from dedp_assets.graph.reconcile.reconciler import Reconciler
 from dedp_assets.graph.reconcile.requests import run_request
 from dedp_assets.graph.run.batches import NOT_COMPUTED
 from dedp_assets.graph.run.ordering import fed_keys, require_turn
+from dedp_assets.graph.run.run_tags import keys_of
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Table, Target
@@ -82,8 +84,9 @@ class World:
     def launch(self, day, **tags):
         """Run a day as a person or a backfill does; the sentence it failed with."""
         loggers = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+        key = None if keys_of(tags, DAYS) else day
         ended = self.defs.resolve_implicit_global_asset_job_def().execute_in_process(
-            run_config=loggers, instance=self.instance, partition_key=day, raise_on_error=False, tags=tags
+            run_config=loggers, instance=self.instance, partition_key=key, raise_on_error=False, tags=tags
         )
         failed = ended.filter_events(lambda event: event.is_step_failure)
         return failed[0].step_failure_data.user_failure_data.description if failed else ""
@@ -99,7 +102,7 @@ class World:
         while asks := self.plan().asks:
             (ask,) = asks  # one at a time
             self.launch(ask.want.key, **run_request(ask, None).tags)
-            asked.append(ask.want.key)
+            asked += [each.key for each in ask.wants]
         return asked
 
     def waiting(self):
@@ -225,6 +228,38 @@ def test_a_day_that_is_not_there_yet_holds_the_later_ones(five):
     assert five.launch(late) == f"gold/totals {late} comes after {missing}, which has not run"
     five.amount(missing, 6)
     assert five.react() == [missing, late, later]
+    assert five.totals == five.single_pass()
+
+
+def test_a_backlog_is_one_run_that_ends_at_the_day_that_failed(five, monkeypatch):
+    """Each day before it has its commit; it has its refusal, and the later ones wait for it as ever."""
+    monkeypatch.setattr(backlogs, "_FEW", 1)
+    five.failing.add(FIVE[2])
+    (ask,) = five.plan().asks
+    assert [each.key for each in ask.wants] == FIVE
+    said = five.launch(FIVE[0], **run_request(ask, None).tags)
+    assert f"{FIVE[2]} is not to be believed" in said
+    assert five.computed == FIVE[:2]
+    waiting = five.waiting()
+    assert waiting.keys() == {*FIVE[2:]}
+    assert waiting[FIVE[2]] == ("refused", f"{FIVE[2]} is not to be believed")
+    assert {waiting[day] for day in FIVE[3:]} == {("missing", f"comes after gold/totals {FIVE[2]}")}
+    five.failing.clear()
+    assert five.launch(FIVE[2]) == ""
+    assert five.react() == FIVE[3:]
+    assert five.totals == five.single_pass()
+
+
+def test_a_backlog_that_died_is_asked_for_by_days_where_it_died(five, monkeypatch):
+    """The day that the run is named after has a run of its own then, and the others share the next one."""
+    monkeypatch.setattr(backlogs, "_FEW", 1)
+    (ask,) = five.plan().asks
+    tags = run_request(ask, None).tags
+    job = five.defs.resolve_implicit_global_asset_job_def()
+    five.instance.create_run_for_job(job, tags=tags, status=dg.DagsterRunStatus.FAILURE)
+    asks = five.plan().asks
+    assert [[each.key for each in ask.wants] for ask in asks] == [[FIVE[0]]]
+    assert five.react() == FIVE
     assert five.totals == five.single_pass()
 
 

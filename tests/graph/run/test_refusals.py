@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.graph.run.refusals import Refusal, Refusals
-from dedp_assets.patterns.delta import store_at
+from dedp_assets.graph.run.refusals import Refusal, Refusals, judged_by
+from dedp_assets.patterns.core.results import LetterReason
+from dedp_assets.patterns.delta import Ledger, store_at
+from tests.helpers import write_log
 
-NOTE = Refusal(("8", "a1b2"), "1", "run-1", "too many dead letters")
+LETTERS = (LetterReason("at is not a TIMESTAMP", 3, "such as 'x'"),)
+NOTE = Refusal(("8", "a1b2"), "1", "run-1", "too many dead letters", LETTERS, "/lake/x/staged-1", "0a1b2c3d")
 KEYS = st.one_of(st.sampled_from(["", ".", "..", "%", "/", "a/b", ".json", "x.json", " "]), st.text(max_size=15))
 
 
@@ -31,6 +37,33 @@ def test_a_note_that_cannot_be_read_is_none(tmp_path):
     for number, content in enumerate(["", "{", "[]", '{"goals": 1}', '{"goals": [], "strange": 1}', "\xff"]):
         (tmp_path / f"{number}.json").write_text(content, encoding="latin-1")
     assert refusals.by_key() == {"2026-01-05": NOTE}
+
+
+def test_a_note_of_an_older_release_holds_as_before(tmp_path):
+    """It names no letters and no declaration."""
+    refusals = Refusals(store_at(tmp_path))
+    (tmp_path / "1.json").write_text('{"goals": ["8"], "code_version": "1", "run_id": "run-1", "reason": "why"}')
+    (note,) = refusals.by_key().values()
+    assert note == Refusal(("8",), "1", "run-1", "why")
+    assert note.holds("1", "any")
+
+
+def test_a_note_holds_for_the_code_the_declaration_and_the_stored_table_that_refused(tmp_path):
+    """A stored table that was mended is a reason to try again, as is another gate; more rows in it are none."""
+    ledger = Ledger(str(tmp_path), name="silver/x")
+    before = judged_by("gates", [ledger])
+    write_log(tmp_path, {"id": "long"}, [], [{"changed": [{}]}])
+    now = judged_by("gates", [ledger])
+    note = replace(NOTE, judged_by=now)
+    assert (note.holds("1", now), note.holds("2", now), note.holds("1", before)) == (True, False, False)
+    write_log(tmp_path, {"id": "long"}, [], [{"changed": [{}]}])
+    assert note.holds("1", judged_by("gates", [ledger]))
+    assert not note.holds("1", judged_by("other gates", [ledger]))
+    meta = {"id": "0", "format": {"provider": "parquet", "options": {}}, "partitionColumns": [], "configuration": {}}
+    column = {"name": "id", "type": "string", "nullable": True, "metadata": {}}
+    meta["schemaString"] = json.dumps({"type": "struct", "fields": [column]})
+    (tmp_path / f"_delta_log/{3:020}.json").write_text(json.dumps({"metaData": meta}))
+    assert not note.holds("1", judged_by("gates", [ledger]))
 
 
 def test_nothing_was_refused_before_anything_was_noted(tmp_path):

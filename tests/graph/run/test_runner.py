@@ -165,9 +165,10 @@ def test_a_run_names_the_version_of_the_contract_in_its_record_and_in_each_check
     assert {name: evaluated[name] for name in ("sold", "dated")} == {"sold": "1.2.0", "dated": "1.2.0"}
 
 
+@pytest.mark.parametrize("pattern", [enforce_constraints, Table.overwrite])
 @pytest.mark.parametrize("passes", [True, False])
-def test_enforced_rules_without_a_check_of_their_own_are_one_check(resources, passes):
-    """Under names that no check may have; a foreign key that is declared keeps its own, and all figures are shown."""
+def test_rules_without_a_check_of_their_own_are_one_check(resources, passes, pattern):
+    """Also under names that no check may have; a foreign key that is declared keeps its own, all figures are shown."""
     rules = {"id_is_not_null": 0, f"lies_in_day={DAY}": 0, "id_is_a_DECIMAL(10,2)": 0 if passes else 3}
     broken = [Finding(name, not n, figures={name: n}, note="above 0" if n else "") for name, n in rules.items()]
 
@@ -177,7 +178,7 @@ def test_enforced_rules_without_a_check_of_their_own_are_one_check(resources, pa
         runs=Runs(DAYS),
         gates=Gates(checks={"parents_are_known": "Says so."}),
         about=About("team:x"),
-        patterns=[enforce_constraints],
+        patterns=[pattern],
         code_version="1",
     )
     def totals(step: Step, source: Pinned, into: Target) -> WriteResult:
@@ -197,3 +198,59 @@ def test_enforced_rules_without_a_check_of_their_own_are_one_check(resources, pa
     assert (done.success, judged.passed, evaluated["parents_are_known"].passed) == (passes, passes, True)
     assert {name: judged.metadata[name].value for name in rules} == rules
     assert judged.description == (None if passes else f"{DAY}: id_is_a_DECIMAL(10,2): above 0")
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_rules_that_a_pattern_answers_by_quarantine_warn_and_do_not_fail_the_step(resources, applied):
+    """The rows without a fault are published, or none is and the others are put aside: the run says so and goes on."""
+    refused = tuple(Finding(name, passed=False, note="3 rows") for name in ("prices_are_there", "it_is_in_time"))
+
+    @lake_table(
+        TOTALS,
+        reads=Reads({SOURCE: same("day")}),
+        runs=Runs(DAYS),
+        gates=Gates(checks={"prices_are_there": "Says so."}, reports={"it_is_in_time": "Says so."}),
+        about=About("team:x"),
+        patterns=[Table.overwrite],
+        code_version="1",
+    )
+    def totals(step: Step, source: Pinned, into: Target) -> WriteResult:
+        """Put rows aside."""
+        return WriteResult(into.name, 0, applied=applied, changed=applied, reason="put aside", findings=refused)
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = dg.materialize([totals.definition()], partition_key=DAY, resources=resources, instance=instance)
+        evaluated = {each.check_name: each for each in done.get_asset_check_evaluations()}
+    warn, error = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
+    for name, severity in {"prices_are_there": warn, "it_is_in_time": error}.items():
+        found = evaluated[name]
+        assert (found.passed, found.severity, found.description) == (False, severity, f"{DAY}: 3 rows")
+
+
+def test_a_declared_check_that_nothing_judged_warns_and_does_not_fail_the_write(resources):
+    """What is published is not called refused, and what nobody judged is not called right."""
+
+    @lake_table(
+        TOTALS,
+        reads=Reads({SOURCE: same("day")}),
+        runs=Runs(DAYS),
+        gates=Gates(checks={"parents_are_known": "Says so."}, if_empty="It is refused."),
+        about=About("team:x"),
+        patterns=[Table.overwrite],
+        code_version="1",
+    )
+    def totals(step: Step, source: Pinned, into: Target) -> WriteResult:
+        """Publish, and judge the constraints alone."""
+        found = (Finding("constraints_hold", passed=True),)
+        return WriteResult(into.name, 1, applied=True, changed=True, reason="3 rows published", findings=found)
+
+    asset = totals.definition()
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = dg.materialize([asset], partition_key=DAY, resources=resources, instance=instance)
+        evaluated = {each.check_name: each for each in done.get_asset_check_evaluations()}
+    assert evaluated.keys() == {check.name for check in asset.check_keys}
+    assert evaluated.pop("constraints_hold").passed
+    assert {(each.passed, each.severity) for each in evaluated.values()} == {(False, dg.AssetCheckSeverity.WARN)}
+    assert {each.description for each in evaluated.values()} == {
+        f"{DAY}: nothing judged the rows by it before they were published"
+    }

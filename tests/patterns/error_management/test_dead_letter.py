@@ -503,7 +503,7 @@ def test_letters_of_a_stream_are_appended_and_counted_like_all_others(spark, mak
         ("[1]", "open", READINGS.name),
         ("cut {", "open", READINGS.name),
     ]
-    assert [c.record.figures["open"] for c in dead.ledger.history() if c.record and c.record.rows] == [1, 1]
+    assert [c.record.figures["open"] for c in dead.ledger.newest_first() if c.record and c.record.rows] == [1, 1]
 
 
 @any_names(handed_on=("user",))

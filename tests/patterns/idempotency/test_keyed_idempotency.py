@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.errors import AmbiguousKeys, AuditFailed, ConfigError, ContractError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Insert, Update
+from dedp_assets.patterns.delta import Insert, Merge, Update
 from dedp_assets.patterns.delta.rows import touched_files
 from dedp_assets.patterns.idempotency.keyed_idempotency import FIRST, LAST, add_stable_key, key_of, upsert_keyed
 from tests.helpers import a_run, read_back
@@ -353,7 +353,7 @@ def test_a_write_that_could_bring_a_declared_key_twice_is_refused(spark, make_ta
 
 
 def merged(table, rows, clauses, **options):
-    return table.merge(rows, **{"keys": ["key"], "clauses": clauses, "provenance": a_run(), **options})
+    return table.merge(rows, Merge(**{"keys": ["key"], "clauses": clauses, **options}), provenance=a_run())
 
 
 def test_a_key_that_names_the_partition_needs_no_look_at_others(spark, make_table):

@@ -18,7 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Insert, Ledger, Table, Update, table_lock
+from dedp_assets.patterns.delta import Insert, Ledger, Merge, Table, Update, table_lock
 from dedp_assets.patterns.delta.commit import commits
 from dedp_assets.patterns.delta.maintenance import compaction
 from dedp_assets.patterns.ingestion.compactor import compact, plan_compaction, vacuum
@@ -160,7 +160,7 @@ def test_deltas_own_history_names_the_compaction_and_later_statements_work_on_it
     small.delete("id % 2 = 0", partition=DAY, provenance=a_run(sequence=1))
     assert ids_by_spark(small) == ids(small) == [*range(1, 12, 2), *range(12, 24)]
     source = spark.range(12, 30).selectExpr("id", "'m' AS user_id", "2D AS amount", "DATE '2026-01-06' AS event_date")
-    small.merge(source, keys=["id"], clauses=[Update(), Insert()], partition=NEXT_DAY, provenance=a_run(sequence=1))
+    small.merge(source, Merge(["id"], [Update(), Insert()]), partition=NEXT_DAY, provenance=a_run(sequence=1))
     assert ids_by_spark(small) == ids(small) == [*range(1, 12, 2), *range(12, 30)]
 
 
@@ -472,7 +472,7 @@ def test_a_partition_that_is_changed_in_the_middle_belongs_to_its_writer(small, 
         if writer == "overwrite":
             small.overwrite(event_rows(2, start=50), partition=DAY, provenance=run)
         elif writer == "merge":
-            small.merge(event_rows(3), keys=["id"], clauses=[Update({"amount": "9"})], partition=DAY, provenance=run)
+            small.merge(event_rows(3), Merge(["id"], [Update({"amount": "9"})]), partition=DAY, provenance=run)
         else:
             small.delete("id = 0", partition=DAY, provenance=run)
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.connectors.alerts import Alert
-from dedp_assets.patterns.connectors.episodes import follow
+from dedp_assets.mail.episodes import follow
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.measurements import Measured, Measurement
+from dedp_assets.patterns.core.troubles import Trouble
 from dedp_assets.patterns.observability.data_sla_slo import Objective, measure_objective, severity_of
 from dedp_assets.patterns.observability.sla_misses_detector import BatchTimes, measure_latency
 
@@ -155,7 +155,8 @@ def test_a_breach_is_one_episode_however_often_it_is_measured():
         found = measure_objective(history, now, objective=objective)
         sinces |= {each.since for each in found.troubles}
         alerts = [
-            Alert(name=each.metric, table=each.table, figure=each.figure, source="platform") for each in found.troubles
+            Trouble(kind=each.metric, table=each.table, figure=each.figure, source="platform")
+            for each in found.troubles
         ]
         for episode in follow(list(episodes.values()), alerts, now):
             episodes[episode.id] = episode

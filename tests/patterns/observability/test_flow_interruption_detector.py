@@ -67,7 +67,7 @@ def test_an_irregular_delivery_fails_beyond_the_gap(minutes, seconds, verdict):
     """4:59 does not alert, 5:01 does; the measurement says since when, how long and how long is allowed."""
     gap = judge(active(-30, 0), after(minutes, seconds), **FIVE)
     assert (gap.verdict, gap.value, gap.at_most, gap.since) == (verdict, minutes * 60 + seconds, 300, NOON)
-    assert gap.reason == ("" if verdict == "ok" else f"{NAME}: no row for 301 s, since 2026-01-05 12:00:00 UTC")
+    assert gap.reason == ("" if verdict == "ok" else f"{NAME}: no row for 5.02 min, since 2026-01-05 12:00:00 UTC")
 
 
 @pytest.mark.parametrize("options", [FIVE, MINUTELY])

@@ -131,8 +131,8 @@ def test_the_worst_of_several_partitions_counts_and_the_average_alerts_nobody():
     assert (whole.value, whole.verdict, average.value, average.verdict) == (100, "warn", 25.75, "ok")
     assert found["lag_p95", "visits"].value == 100
     assert whole.reason == (
-        "visits-3: 100 rows behind; of 4 partitions: max 100, p95 100, median 1, average 25.75 rows; the maximum is "
-        "far above the median: the keys may be skewed, rather than the consumer slow"
+        "visits-3: 100 rows behind; of 4 partitions: max 100 rows, p95 100 rows, median 1 row, average 25.8 rows; the "
+        "maximum is far above the median: the keys may be skewed, rather than the consumer slow"
     )
     assert judged(partitions(*[1] * 19, 100))["lag_p95", "visits"].value == 1
     assert "skewed" not in judged(partitions(90, 95, 100), warn_above_rows=50)["lag", "visits"].reason

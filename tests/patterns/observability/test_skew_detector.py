@@ -159,8 +159,8 @@ def test_rows_after_usually_none_are_not_judged():
         (of(7), {}, "too little history: 0 of 1 earlier values"),
         (of(7, 7), {"baseline": Baseline(minimum_history=2)}, "too little history: 1 of 2"),
         (of(7, 7), {"key": day(2)}, "2026-01-07 is not complete"),
-        (Activity(table="t", partitions={"FR": PartitionSize(rows=1, size=1, files=1)}), {}, "must name a day"),
-        (of(7, 7), {"key": "FR"}, "names neither a day nor an hour"),
+        (Activity(table="t", partitions={"FR": PartitionSize(rows=1, size=1, files=1)}), {}, "must name a time"),
+        (of(7, 7), {"key": "FR"}, "names no time"),
         (replace(of(), partitions={day(0): PartitionSize(rows=None, size=1, files=1)}), {}, "without statistics"),
     ],
 )
@@ -224,7 +224,7 @@ def test_partitions_of_very_different_size_alert_and_balanced_ones_do_not():
     """1 GB and 100 MB vary by 0.82 of their mean; the message names the largest and its ratio to the median."""
     found = uneven(sized(a=GB, b=GB // 10, c=GB // 10))
     assert found.verdict == "fail"
-    assert found.reason.startswith("partition a has 1,000,000,000 bytes, 10.0 times the median: sizes vary by 1.06")
+    assert found.reason.startswith("partition a has 1 GB, 10.0 times the median: sizes vary by 1.06")
     pair = uneven(sized(a=GB, b=GB // 10))
     assert (pair.verdict, round(pair.value, 2), pair.at_most) == ("fail", 0.82, 0.5)
     balanced = uneven(sized(a=GB, b=GB, c=GB - 10**7))

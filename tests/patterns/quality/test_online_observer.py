@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from inspect import isfunction
 
 import pytest
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, ContractError, NotReady
+from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, ContractError, NotReady, PatternError
 from dedp_assets.patterns.core.observing import Watch
 from dedp_assets.patterns.core.profiles import Profile
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -99,17 +100,26 @@ def test_the_rows_are_computed_once(spark, addresses, make_table, batch):
         assert len(jobs_of(spark)) == bare > 0
 
 
-FAULTS = {"in the pass": "profile_expressions", "after it": "profile_of", "of the store": "write_profiles"}
+PROFILING = "dedp_assets.patterns.quality._profile"
 
 
-@pytest.fixture(params=FAULTS)
+def held(table):
+    """The rows of a table that may not be made yet."""
+    return read_back(table) if table.ledger.exists() else []
+
+
+WORK = [name for name, each in vars(_observed_write).items() if isfunction(each) and PROFILING in each.__module__]
+"""What the observer does by functions of the profiles, before, in and after the pass."""
+
+
+@pytest.fixture(params=["in the pass", *WORK])
 def fault(request, monkeypatch):
     """An observer that fails at one of its steps."""
-    name = FAULTS[request.param]
+    name = "profile_expressions" if request.param == "in the pass" else request.param
     real = getattr(_observed_write, name)
 
     def wrong(*args, **options):
-        if name == "profile_expressions":
+        if request.param == "in the pass":
             return {**real(*args, **options), "wrong": "count(raise_error('the observer is wrong'))"}
         raise RuntimeError("the observer is wrong")
 
@@ -118,14 +128,14 @@ def fault(request, monkeypatch):
 
 
 def test_a_fault_of_the_observer_is_isolated(addresses, profiles, batch, fault):
-    """Wherever it is: the rows are committed once, and the run warns."""
+    """Whatever it was at, before, in or after the pass: the rows are committed once, and the run warns."""
     result = observe_online(batch(10), *targets(addresses, profiles))
-    assert (len(read_back(addresses)), result.rows.written, read_back(profiles)) == (10, 10, [])
+    assert (len(read_back(addresses)), result.rows.written, held(profiles)) == (10, 10, [])
     assert (finding(result).passed, finding(result).severity) == (False, "warn")
     assert "the observer is wrong" in finding(result).note
 
 
-@pytest.mark.parametrize("fault", ["in the pass", "of the store"], indirect=True)
+@pytest.mark.parametrize("fault", ["require_profiles", "in the pass", "write_profiles"], indirect=True)
 def test_a_fault_fails_the_run_if_that_is_asked_for_and_a_rerun_writes_no_row_twice(
     addresses, profiles, batch, fault, monkeypatch
 ):
@@ -133,11 +143,32 @@ def test_a_fault_fails_the_run_if_that_is_asked_for_and_a_rerun_writes_no_row_tw
     into = targets(addresses, profiles, inputs={"file": "1"}, sequence=1)
     with pytest.raises(Exception, match="the observer is wrong"):
         observe_online(batch(10), *into, on_fault="fail", append=True)
-    assert len(read_back(addresses)) == (10 if fault == "of the store" else 0)
+    assert len(held(addresses)) == (10 if fault == "write_profiles" else 0)
     monkeypatch.undo()
     again = observe_online(batch(10), *into, on_fault="fail", append=True)
     assert (len(read_back(addresses)), len(read_back(profiles))) == (10, 2)
-    assert again.applied is (fault != "of the store")
+    assert again.applied is (fault != "write_profiles")
+
+
+BROKEN = {
+    "other columns": replace(PROFILES, columns={"id": Column("BIGINT")}, partition_by=()),
+    "other partitions": replace(PROFILES, partition_by=PROFILED_BY[:1]),
+    "damaged": PROFILES,
+}
+"""Tables that no profile can be stored in."""
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_table_of_profiles_that_takes_none_does_not_stop_the_rows(addresses, make_table, batch, broken):
+    """The rows are there with their profile in the commit record, and the run warns; asked to fail, it writes none."""
+    table = make_table(replace(BROKEN[broken], name="quality/broken"))
+    if broken == "damaged":
+        table.store.put(f"_delta_log/{0:020}.json", b"no log")
+    with pytest.raises(PatternError):
+        observe_online(batch(10), *targets(addresses, table), on_fault="fail")
+    result = observe_online(batch(10), *targets(addresses, table))
+    assert (len(read_back(addresses)), finding(result).passed, result.beside) == (10, False, ())
+    assert "zip" in addresses.ledger.commit(result.version).record.notes["profile"]
 
 
 def test_figures_of_other_rows_than_the_published_ones_do_not_count(addresses, profiles, batch, monkeypatch):

@@ -16,7 +16,7 @@ from dedp_assets.patterns.connectors.sinks import Answer
 from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError, NotReady
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.value.bin_pack_orderer import RecordColumns, Retry, deliver_in_bins, number_bins
+from dedp_assets.patterns.value.bin_pack_orderer import Backoff, RecordColumns, deliver_in_bins, number_bins
 from dedp_assets.patterns.value.fifo_orderer import deliver_in_order
 from tests.helpers import a_run
 from tests.renaming import STORED, any_names
@@ -64,7 +64,7 @@ def in_order(ids):
 
 def deliver(rows, receipts, sink, number=1, *, sequence=None, attempts=5, entity="page", destination="partner", **more):
     into, record = receipts.target(run(number, sequence), partition=DAY), replace(RECORD, entity=entity)
-    retry = Retry(attempts=attempts, pause_seconds=0)
+    retry = Backoff(attempts=attempts, first_seconds=0)
     return deliver_in_bins(rows, into, sink, destination=destination, columns=record, retry=retry, **more)
 
 

@@ -12,7 +12,7 @@ from dedp_assets.patterns.connectors.sinks import Answer
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.value.fifo_orderer import RecordColumns, Retry, deliver_in_order
+from dedp_assets.patterns.value.fifo_orderer import Backoff, RecordColumns, deliver_in_order
 from tests.faults.failpoints import dying
 from tests.sinks import Inbox, failing, losing, refusing
 
@@ -40,7 +40,7 @@ def rows(spark):
 def deliver(rows, receipts, sink, number=1, **more):
     run, partition = Provenance(asset="alerted", run_id=f"run-{number}"), more.pop("partition", DAY)
     columns = RecordColumns(identity="id", order_by=more.pop("order_by", ["line"]), entity=more.pop("entity", ""))
-    retry = Retry(attempts=more.pop("attempts", 5), pause_seconds=0)
+    retry = Backoff(attempts=more.pop("attempts", 5), first_seconds=0)
     options = {"destination": "o'alerts", "columns": columns, "retry": retry, **more}
     return deliver_in_order(rows, receipts.target(run, partition=partition), sink, **options)
 

@@ -109,8 +109,8 @@ def channel_of(ledger: Ledger, state: TableState, partition: Mapping[str, str]) 
     """
     if not state.holds(partition):
         return None
-    records = (commit.record for commit in ledger.history() if commit.changes(partition))
-    return next((record.channel for record in records if record and "stage" in record.notes), None)
+    last = ledger.last(lambda c: c.record and "stage" in c.record.notes and c.changes(partition))
+    return last.record.channel if last and last.record else None
 
 
 def already_applied(table: str, record: CommitRecord, commit: Commit) -> WriteResult:

@@ -37,8 +37,10 @@ def commit_by_spark(
     """Commit rows by Spark's own writer, for tables that the metadata-only transaction cannot serve."""
     if decision.same_rows:
         rows, append = rows.limit(0), True
-    # Only a write without rows comes here with such a column (:func:`require_stated`), and Delta refuses even that.
-    rows = rows.drop(*counted(state))
+    held = {column.lower() for column in state.columns}
+    # Columns of a part that was staged along for another table, and columns that no row may state: with one of the last
+    # only a write without rows comes here (:func:`require_stated`), and Delta refuses even that.
+    rows = rows.drop(*[c for c in rows.columns if c.lower() not in held], *counted(state))
     writer = rows.write.format("delta").mode("append" if append else "overwrite")
     if not append and (record.partition or "clustering" in state.features):
         predicate = " AND ".join(equals(c, value, state.kinds[c]) for c, value in record.partition.items())

@@ -32,7 +32,8 @@ class Commit:
         note: the commit's user metadata, if that is no commit record.
         transactions: transaction ids the commit moved, with their versions.
         files_added: data files the commit added.
-        files_past: files that only the past needs from here on: data files it removed, and its change data.
+        files_past: files that only the past needs from here on: data files it removed, with their deletion vectors, and
+            its change data.
         rows_added: rows in those files by their statistics, in rows.
         bytes_added: size of those files, in bytes.
         metrics: Delta's operation metrics, as written (strings).
@@ -53,6 +54,11 @@ class Commit:
     bytes_added: int = 0
     metrics: Mapping[str, str] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def restored_to(self) -> int | None:
+        """The version that a RESTORE made current again; ``None`` for any other commit."""
+        return restored_version(self.parameters) if self.operation == "RESTORE" else None
 
     def changes(self, partition: Mapping[str, str | None]) -> bool:
         """Tell whether the commit changed rows of ``partition``."""
@@ -95,6 +101,12 @@ class Glimpse(NamedTuple):
     restored_to: int | None = None
     stated: Mapping[str, Any] = NOTHING
     forgotten: bool = False
+
+
+def restored_version(parameters: Mapping[str, Any]) -> int | None:
+    """Return the version that a RESTORE made current again, by the parameters of the operation."""
+    to = str(parameters.get("version"))
+    return int(to) if to.isdigit() else None
 
 
 def is_append(commit: Commit) -> bool:

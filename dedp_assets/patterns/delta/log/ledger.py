@@ -14,9 +14,14 @@ from functools import cache, partial
 from typing import Any
 
 from dedp_assets.patterns.delta.log.commit_info import Commit, Glimpse
+from dedp_assets.patterns.delta.log.log_files import LogFiles
 from dedp_assets.patterns.delta.log.parsing import actions_of, changed_partitions, parse_glimpse
 from dedp_assets.patterns.delta.log.partition_values import Partition
+from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.log.table_states import TableStates
+from dedp_assets.patterns.delta.log.transactions import Cursors
+from dedp_assets.patterns.delta.log.vectors import vector_file
+from dedp_assets.patterns.delta.storage.locations import Located, Location
 
 __all__ = ["Ledger"]
 
@@ -24,13 +29,72 @@ __all__ = ["Ledger"]
 _LITERAL = re.compile(r"[A-Za-z0-9_. -]+")  # what every writer of logs spells alike
 
 
-class Ledger(TableStates):
+class Ledger(Located):
     """The log of a Delta table, read without Spark.
 
     Args:
         location: where the table lies.
         name: what messages call the table; the location's last part if empty.
     """
+
+    def __init__(self, location: Location, *, name: str = "") -> None:
+        self.files = LogFiles(location, name=name)
+        self.states = TableStates(self.files)
+        self.store, self.name = self.files.store, self.files.name
+
+    def exists(self) -> bool:
+        """Tell whether the table exists."""
+        return self.files.exists()
+
+    def version(self) -> int:
+        """Return the newest version.
+
+        Raises:
+            NotReady: if there is no table yet.
+        """
+        return self.files.version()
+
+    def identity(self, version: int) -> object:
+        """Return the identity of a commit file: version and file tag; ``None`` if missing."""
+        return self.files.identity(version)
+
+    def resume(self, since: int) -> int:
+        """Return ``since``, or -1 if the log ends before: the table was removed and created again."""
+        return self.files.resume(since)
+
+    def state(self, version: int | None = None) -> TableState:
+        """Return the table state at ``version`` (the newest if ``None``); the last state read is cached.
+
+        The active files are read when somebody asks for them: an append does not, however many there are.
+
+        Raises:
+            ContractError: if the log is damaged; the text names the file and what repairs it.
+            NotReady: if there is no such version, or no table.
+        """
+        return self.states.state(version)
+
+    def actions(self, kind: str, *, until: int | None = None) -> list[Mapping[str, Any]]:
+        """List the actions of a kind in the last checkpoint and all later commits, oldest first.
+
+        Args:
+            kind: the protocol's name of the actions, e.g. ``domainMetadata``.
+            until: last version to look at; the newest if ``None``.
+        """
+        return self.states.actions(kind, until=until)
+
+    def transaction(self, app_id: str) -> int | None:
+        """Return the last version applied under the transaction id ``app_id``; ``None`` if unknown."""
+        return self.states.transaction(app_id)
+
+    def transactions(self) -> Cursors:
+        """Read the transaction cursors, where possible without the active files.
+
+        A sensor asks at every tick.
+
+        They come from one column of the last checkpoint and from the commits after it; from the whole state if the
+        checkpoint cannot be read like that.
+        """
+        return self.states.transactions()
 
     def commit(self, version: int) -> Commit:
         """Read one commit.
@@ -39,13 +103,13 @@ class Ledger(TableStates):
             NotReady: if the log no longer holds (or does not yet hold) that version.
             ContractError: if the log is damaged there.
         """
-        return self._commit(version, self._raw(version), self._naming)
+        return self.states.commit(version, self.files.raw(version), self.states.naming)
 
     def commits(self, *, since: int = -1) -> Iterator[Commit]:
         """Read the retained commits after version ``since``, oldest first."""
-        naming = cache(self._naming)
-        for version in self._since(since):
-            yield self._commit(version, self._raw(version), naming)
+        naming = cache(self.states.naming)
+        for version in self.files.since(since):
+            yield self.states.commit(version, self.files.raw(version), naming)
 
     def glimpses(self, *, since: int = -1, records: bool = False) -> Iterator[Glimpse]:
         """Read summaries of the retained commits after version ``since``, oldest first.
@@ -54,11 +118,11 @@ class Ledger(TableStates):
             since: version that is known.
             records: whether the records of writes are read, too, which costs a third more.
         """
-        naming = cache(self._naming)
-        for version, raw, follows in self._raws(since):
+        naming = cache(self.states.naming)
+        for version, raw, follows in self.files.raws(since):
             if not follows:
                 yield Glimpse(version, frozenset(self.state(version).statistics()), forgotten=True)
-            yield self._read(version, partial(parse_glimpse, version, raw, naming, records=records))
+            yield self.files.read(version, partial(parse_glimpse, version, raw, naming, records=records))
 
     def feed(self, reader: Callable[[int, bytes], object], *, since: int = -1) -> None:
         """Call ``reader`` with version and bytes of each retained commit after ``since``, oldest first.
@@ -66,57 +130,106 @@ class Ledger(TableStates):
         Raises:
             ContractError: if ``reader`` finds that a commit is not as the protocol says.
         """
-        for version, raw, _ in self._raws(since):
-            self._read(version, partial(reader, version, raw))
+        for version, raw, _ in self.files.raws(since):
+            self.files.read(version, partial(reader, version, raw))
 
     def first_restore(self) -> int:
         """Find the first version that may be a RESTORE; the newest version plus 1 if none."""
         version = -1
-        for version, raw, _ in self._raws(-1):
+        for version, raw, _ in self.files.raws(-1):
             if b"RESTORE" in raw:
                 return version
             if not raw.endswith((b"}\n", b"}")):
-                self._commit(version, raw, self._naming)  # says what is wrong with it
+                self.states.commit(version, raw, self.states.naming)  # says what is wrong with it
         return version + 1
 
     def added(self, paths: AbstractSet[str], *, until: int) -> dict[str, Mapping[str, Any]]:
         """Find the add actions of ``paths`` in the retained log up to version ``until``."""
         found: dict[str, Mapping[str, Any]] = {}
-        for version in self._back(until):
+        for version in self.files.back(until):
             if len(found) == len(paths):
                 break
-            for line in self._raw(version).splitlines():
+            for line in self.files.raw(version).splitlines():
                 if b'"add"' in line and (add := json.loads(line).get("add")) and add["path"] in paths:
                     found.setdefault(add["path"], add)
         return found
 
-    def history(self) -> Iterator[Commit]:
-        """Read the retained commits, newest first."""
-        naming = cache(self._naming)
-        for version in self._back():
-            yield self._commit(version, self._raw(version), naming)
+    def newest_first(self, *, until: int | None = None, past_restores: bool = False) -> Iterator[Commit]:
+        """Read the retained commits, newest first; none of a table that does not exist.
+
+        Args:
+            until: the newest version to read.
+            past_restores: whether a RESTORE, and the commits that it took back, are passed over.
+        """
+        naming = cache(self.states.naming)
+        reach = until
+        for version in self.files.back(until):
+            if past_restores and reach is not None and version > reach:
+                continue
+            commit = self.states.commit(version, self.files.raw(version), naming)
+            if past_restores and commit.restored_to is not None:
+                reach = commit.restored_to
+                continue
+            yield commit
+
+    def begins_at(self) -> int:
+        """Return the oldest retained version; 0 of a log that was never cleaned up, and without a table."""
+        return min(self.files.versions(), default=0)
+
+    def last(
+        self, where: Callable[[Commit], object], *, until: int | None = None, past_restores: bool = False
+    ) -> Commit | None:
+        """Find the newest retained commit for which ``where`` returns something true.
+
+        Args:
+            where: asked with each commit, newest first.
+            until: as of :meth:`newest_first`.
+            past_restores: as of :meth:`newest_first`.
+        """
+        return next(filter(where, self.newest_first(until=until, past_restores=past_restores)), None)
 
     def file_statistics(self, version: int) -> dict[str, str]:
         """Read the statistics of data files up to ``version``, as in the log: path -> JSON.
 
         They come from the last checkpoint and the commits after it; of a version before it, from the commits alone.
         """
-        checkpoint = self._last_checkpoint()
-        files = self._checkpoint_files(checkpoint)
+        checkpoint = self.files.last_checkpoint()
+        files = self.files.checkpoint_files(checkpoint)
         first = int(checkpoint["version"]) if files and int(checkpoint["version"]) <= version else -1
-        actions = [pair for file in files if first >= 0 for pair in self._checkpointed(file, "add")]
+        actions = [pair for file in files if first >= 0 for pair in self.files.checkpointed(file, "add")]
         for each in range(first + 1, version + 1):
-            if self._holds(each):
-                actions += self._read(each, partial(actions_of, self._raw(each)))
+            if self.files.holds(each):
+                actions += self.files.read(each, partial(actions_of, self.files.raw(each)))
         return {action["path"]: action["stats"] for kind, action in actions if kind == "add" and action.get("stats")}
+
+    def vector_files(self) -> set[str] | None:
+        """List the files with deletion vectors of the active data files.
+
+        ``None`` if the log does not tell: it was cleaned up behind a checkpoint that is not of plain Parquet files.
+        """
+        if "deletionVectors" not in self.state().features:
+            return set()
+        checkpoint = self.files.last_checkpoint()
+        files = self.files.checkpoint_files(checkpoint) if "v2Checkpoint" not in checkpoint else []
+        if not files and not self.files.holds(0):
+            return None
+        added = [action for file in files for _, action in self.files.checkpointed(file, "add")]
+        active = {action["path"]: vector_file(action) for action in added}
+        for version in self.files.since(int(checkpoint["version"]) if files else -1):
+            pairs = self.files.read(version, partial(actions_of, self.files.raw(version)))
+            # A file gets another vector by a commit that removes and adds the file, in any order of lines.
+            for action in (action for kind, action in pairs if kind == "remove"):
+                active.pop(action["path"], None)
+            active |= {action["path"]: vector_file(action) for kind, action in pairs if kind == "add"}
+        return {*filter(None, active.values())}
 
     def moved(self, app_id: str) -> Iterator[Commit]:
         """Find the retained commits that moved the transaction id ``app_id``, newest first."""
-        naming = cache(self._naming)
-        for version in self._back():
-            raw = self._raw(version)
+        naming = cache(self.states.naming)
+        for version in self.files.back():
+            raw = self.files.raw(version)
             if b'"txn"' in raw:
-                commit = self._commit(version, raw, naming)
+                commit = self.states.commit(version, raw, naming)
                 if app_id in commit.transactions:
                     yield commit
 
@@ -145,13 +258,13 @@ class Ledger(TableStates):
         """
         since = self.resume(since)
         head, found = since, {}
-        fresh = list(self._since(since))
+        fresh = list(self.files.since(since))
         if fresh and fresh[0] > since + 1:
             gap = self.state(fresh[0])
             found = dict.fromkeys(gap.statistics(), fresh[0])
-        naming = cache(self._naming)
+        naming = cache(self.states.naming)
         for version in fresh:
-            for key in self._read(version, partial(changed_partitions, self._raw(version), naming)):
+            for key in self.files.read(version, partial(changed_partitions, self.files.raw(version), naming)):
                 found[key] = version
             head = version
         return head, found
@@ -163,12 +276,12 @@ class Ledger(TableStates):
         matches: Callable[[Commit, Mapping[str, str | None]], bool],
     ) -> Commit | None:
         marks = [[v.encode() for v in partition.values() if v and _LITERAL.fullmatch(v)] for partition in partitions]
-        naming = cache(self._naming)
-        for version in self._back(until):
-            raw = self._raw(version)
+        naming = cache(self.states.naming)
+        for version in self.files.back(until):
+            raw = self.files.raw(version)
             # Most commits are about other partitions: the values' bytes tell before anything is parsed.
             if b"RESTORE" in raw or any(all(mark in raw for mark in values) for values in marks):
-                commit = self._commit(version, raw, naming)
+                commit = self.states.commit(version, raw, naming)
                 if any(matches(commit, partition) for partition in partitions):
                     return commit
         return None

@@ -15,8 +15,6 @@ from deltalake.exceptions import DeltaError
 
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.delta.log.faults import log_faults
-from dedp_assets.patterns.delta.log.partition_values import Naming
-from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.storage.locations import Located, Location, store_at
 
 __all__ = ["DAMAGE", "LogFiles"]
@@ -42,16 +40,10 @@ class LogFiles(Located):
         self.store = store_at(location)
         self.name = name or self.store.name
         self._log = self.store.within("_delta_log")
-        self._declared: tuple[int, Naming] | None = None
-        self._opened: tuple[object, TableState] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle the location without cached log content; the other process reads the log again."""
-        return {**vars(self), "_declared": None, "_opened": None}
 
     def exists(self) -> bool:
         """Tell whether the table exists."""
-        return self._holds(0) or bool(self._versions())
+        return self.holds(0) or bool(self.versions())
 
     def version(self) -> int:
         """Return the newest version.
@@ -59,21 +51,21 @@ class LogFiles(Located):
         Raises:
             NotReady: if there is no table yet.
         """
-        hint = self._last_checkpoint().get("version")
-        if isinstance(hint, int) and self._holds(hint):
-            return max(self._since(hint), default=hint)
-        versions = self._versions()
+        hint = self.last_checkpoint().get("version")
+        if isinstance(hint, int) and self.holds(hint):
+            return max(self.since(hint), default=hint)
+        versions = self.versions()
         if not versions:
             raise NotReady(f"{self.name} does not exist yet: nothing was ever written to {self.store.address}")
         return versions[-1]
 
     def resume(self, since: int) -> int:
         """Return ``since``, or -1 if the log ends before: the table was removed and created again."""
-        return since if since < 0 or self._holds(since) or any(v > since for v in self._versions()) else -1
+        return since if since < 0 or self.holds(since) or any(v > since for v in self.versions()) else -1
 
-    def _checkpointed(self, file: str, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    def checkpointed(self, file: str, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Read the actions of the given kinds from a checkpoint file."""
-        with self._readable(), self._log.open(file) as opened:
+        with self.readable(), self._log.open(file) as opened:
             read = pq.ParquetFile(opened).read(columns=list(kinds), use_threads=False)
         # A checkpoint has no column for a kind of action that its table has none of.
         for kind in (each for each in kinds if each in read.column_names):
@@ -81,31 +73,35 @@ class LogFiles(Located):
             # As in a commit, maps are objects: whoever writes an action back would write lists otherwise.
             yield from ((kind, action) for action in held.to_pylist(maps_as_pydicts="strict"))
 
-    def _checkpointed_transactions(self, file: str) -> Iterable[tuple[str, int]]:
-        with self._readable(), self._log.open(file) as opened:
+    def checkpointed_transactions(self, file: str) -> Iterable[tuple[str, int]]:
+        """Read transaction ids and their versions from a checkpoint file."""
+        with self.readable(), self._log.open(file) as opened:
             read = pq.ParquetFile(opened).read(columns=["txn.appId", "txn.version"], use_threads=False)
         moved = read["txn"].combine_chunks().drop_null()
         return zip(moved.field("appId").to_pylist(), moved.field("version").to_pylist(), strict=True)
 
-    def _raw(self, version: int) -> bytes:
+    def raw(self, version: int) -> bytes:
+        """Read the bytes of a commit."""
         try:
             return self._log.read(f"{version:020d}.json")
         except FileNotFoundError:
             raise NotReady(f"{self.name} has no version {version} in its log") from None
 
-    def _read(self, version: int, parse: Callable[[], T]) -> T:
+    def read(self, version: int, parse: Callable[[], T]) -> T:
+        """Parse a commit; damage is a ContractError that names the file and the remedy."""
         try:
             return parse()
         except DAMAGE as error:
-            raise self._damaged(version, error) from error
+            raise self.damaged(version, error) from error
 
-    def _damaged(self, version: int, error: Exception) -> ContractError:
+    def damaged(self, version: int, error: Exception) -> ContractError:
+        """Build the error of a damaged commit."""
         file = f"{version:020d}.json"
         damage = self._damage(file) or f"; put _delta_log/{file} back from a backup"
         return ContractError(f"{self.name}: version {version} of its log is damaged ({error}){damage}")
 
     @contextmanager
-    def _readable(self) -> Iterator[None]:
+    def readable(self) -> Iterator[None]:
         """Turn errors of Delta or Parquet into a ContractError with the damaged file and the remedy."""
         try:
             yield
@@ -117,33 +113,33 @@ class LogFiles(Located):
         """Format the log's faults (of ``file`` only, unless empty), to append to an error message."""
         return "".join(f"; {fault}" for fault in log_faults(self.store) if fault.file.endswith(file))
 
-    def _since(self, since: int) -> Iterator[int]:
+    def since(self, since: int) -> Iterator[int]:
         """List the versions after ``since``, without listing the folder unless the log was cleaned up."""
         version = since + 1
-        if not self._holds(version) and not self._holds(since):
-            yield from (v for v in self._versions() if v > since)
+        if not self.holds(version) and not self.holds(since):
+            yield from (v for v in self.versions() if v > since)
             return
-        while self._holds(version):
+        while self.holds(version):
             yield version
             version += 1
 
-    def _raws(self, since: int) -> Iterator[tuple[int, bytes, bool]]:
+    def raws(self, since: int) -> Iterator[tuple[int, bytes, bool]]:
         """Yield the commits after ``since``: version, bytes, and whether the previous version came before."""
         version, before = since + 1, since
-        if not self._holds(version):
-            if self._holds(since):
+        if not self.holds(version):
+            if self.holds(since):
                 return
-            version = min((v for v in self._versions() if v > since), default=version)
+            version = min((v for v in self.versions() if v > since), default=version)
         follows = version == before + 1
         for each, raw in enumerate(self._log.read_on(f"{each:020d}.json" for each in count(version)), version):
             yield each, raw, follows
             follows = True
 
-    def _back(self, until: int | None = None) -> Iterator[int]:
+    def back(self, until: int | None = None) -> Iterator[int]:
         """List the versions from the newest (up to ``until``) back to the oldest, without listing the folder."""
         version = self.version() if self.exists() else -1
         version = version if until is None else min(version, until)
-        while version >= 0 and self._holds(version):
+        while version >= 0 and self.holds(version):
             yield version
             version -= 1
 
@@ -154,13 +150,15 @@ class LogFiles(Located):
         except OSError:
             return None
 
-    def _holds(self, version: int) -> bool:
+    def holds(self, version: int) -> bool:
+        """Return whether the log has the commit of a version."""
         return self._log.exists(f"{version:020d}.json")
 
-    def _versions(self) -> list[int]:
+    def versions(self) -> list[int]:
+        """List the retained versions, by the names in the folder."""
         return [int(name[:20]) for name in self._log.list() if _COMMIT_FILE.fullmatch(name)]
 
-    def _last_checkpoint(self) -> Mapping[str, Any]:
+    def last_checkpoint(self) -> Mapping[str, Any]:
         """Read ``_last_checkpoint``; empty if missing or unreadable."""
         try:
             content = json.loads(self._log.read("_last_checkpoint"))
@@ -168,7 +166,7 @@ class LogFiles(Located):
             return {}
         return content if isinstance(content, dict) else {}
 
-    def _checkpoint_files(self, checkpoint: Mapping[str, Any]) -> list[str]:
+    def checkpoint_files(self, checkpoint: Mapping[str, Any]) -> list[str]:
         """List the Parquet files of the last checkpoint; empty if incomplete or not Parquet."""
         version, parts = checkpoint.get("version"), checkpoint.get("parts") or 1
         if not isinstance(version, int):

@@ -10,8 +10,9 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
 from dedp_assets.patterns.core.records import CommitRecord
-from dedp_assets.patterns.delta.log.commit_info import NOTHING, Commit, Glimpse
+from dedp_assets.patterns.delta.log.commit_info import NOTHING, Commit, Glimpse, restored_version
 from dedp_assets.patterns.delta.log.partition_values import JSON, Naming, Partition, named_all
+from dedp_assets.patterns.delta.log.vectors import vector_file
 
 __all__ = ["actions_of", "changed_partitions", "pairs_of", "parse_commit", "parse_glimpse", "transactions_in"]
 
@@ -39,6 +40,7 @@ class _File(NamedTuple):
     rows: int
     size: int
     changed: Partition | None
+    vector: str
 
 
 def _files(action: Mapping[str, Any]) -> Iterator[_File]:
@@ -47,7 +49,7 @@ def _files(action: Mapping[str, Any]) -> Iterator[_File]:
             rows = json.loads(file.get("stats") or "{}").get("numRecords", 0) if kind == "add" else 0
             changes = kind != "cdc" and file.get("dataChange", True)
             size = file.get("size") or 0
-            yield _File(kind, file["path"], rows, size, _values(file) if changes else None)
+            yield _File(kind, file["path"], rows, size, _values(file) if changes else None, vector_file(file))
 
 
 def changed_partitions(raw: bytes, naming: Callable[[], Naming]) -> frozenset[Partition]:
@@ -80,13 +82,9 @@ def parse_glimpse(version: int, raw: bytes, naming: Callable[[], Naming], *, rec
     changed = named_all({_values(of) for of in files if of["path"] and of.get("dataChange", True)}, naming)
     fields = _stated(details) if records else NOTHING
     if details.get("operation") == "RESTORE":
-        return Glimpse(version, changed, moved, restores=True, restored_to=_restored_to(details), stated=fields)
+        restored = restored_version(details.get("operationParameters") or {})
+        return Glimpse(version, changed, moved, restores=True, restored_to=restored, stated=fields)
     return Glimpse(version, changed, moved, stated=fields)
-
-
-def _restored_to(details: Mapping[str, Any]) -> int | None:
-    to = str((details.get("operationParameters") or {}).get("version"))
-    return int(to) if to.isdigit() else None
 
 
 def _stated(details: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -154,7 +152,7 @@ def parse_commit(version: int, raw: bytes, naming: Callable[[], Naming]) -> Comm
         transactions=transactions,
         changed=named_all({file.changed for file in files}, naming),
         files_added=tuple([file.path for file in added]),
-        files_past=tuple([file.path for file in files if file.kind != "add"]),
+        files_past=tuple([path for f in files if f.kind != "add" for path in (f.path, f.vector) if path]),
         rows_added=sum(file.rows for file in added),
         bytes_added=sum(file.size for file in added),
         metrics=info.get("operationMetrics") or {},

@@ -25,8 +25,21 @@ _SOON = 100
 """Number of commits after a checkpoint up to which reading them here is as fast as by deltalake."""
 
 
-class TableStates(LogFiles):
-    """The states of a table by version, and the table's transaction cursors."""
+class TableStates:
+    """The states of a table by version, and the table's transaction cursors.
+
+    Args:
+        files: the files of the table's log.
+    """
+
+    def __init__(self, files: LogFiles) -> None:
+        self.files = files
+        self._declared: tuple[int, Naming] | None = None
+        self._opened: tuple[object, TableState] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the location without cached log content; the other process reads the log again."""
+        return {"files": self.files, "_declared": None, "_opened": None}
 
     def state(self, version: int | None = None) -> TableState:
         """Return the table state at ``version`` (the newest if ``None``); the last state read is cached.
@@ -37,11 +50,11 @@ class TableStates(LogFiles):
             ContractError: if the log is damaged; the text names the file and what repairs it.
             NotReady: if there is no such version, or no table.
         """
-        pinned = self.version() if version is None else version
-        commit, opened = self.identity(pinned), self._opened
-        if commit is None and not 0 <= pinned <= self.version():
+        pinned = self.files.version() if version is None else version
+        commit, opened = self.files.identity(pinned), self._opened
+        if commit is None and not 0 <= pinned <= self.files.version():
             # Asked for such a version, delta-rs looks for it without an end.
-            raise NotReady(f"{self.name} has no version {pinned}: its newest is {self.version()}")
+            raise NotReady(f"{self.files.name} has no version {pinned}: its newest is {self.files.version()}")
         if commit is not None and opened is not None and opened[0] == commit:
             return opened[1]
         declared = self._declared_at(pinned) if commit is not None else None
@@ -53,15 +66,17 @@ class TableStates(LogFiles):
 
     def _open(self, version: int, commit: object) -> DeltaTable:
         try:
-            with self._readable():
-                table = delta_table(self.store, version)
+            with self.files.readable():
+                table = delta_table(self.files.store, version)
         except ContractError as error:
             stated = self.actions("protocol", until=version)
             if stated and (asked := unreadable(stated[-1])):
-                raise ContractError(f"{self.name} {_refused(asked)}") from error
+                raise ContractError(f"{self.files.name} {_refused(asked)}") from error
             raise
-        if commit != (now := self.identity(version)) and None not in (commit, now):
-            raise Conflict(f"{self.name} was removed and begun again while version {version} of it was read: run again")
+        if commit != (now := self.files.identity(version)) and None not in (commit, now):
+            raise Conflict(
+                f"{self.files.name} was removed and begun again while version {version} of it was read: run again"
+            )
         return table
 
     def actions(self, kind: str, *, until: int | None = None) -> list[Mapping[str, Any]]:
@@ -71,17 +86,17 @@ class TableStates(LogFiles):
             kind: the protocol's name of the actions, e.g. ``domainMetadata``.
             until: last version to look at; the newest if ``None``.
         """
-        stated = self._last_checkpoint()
-        files = [] if until is not None and stated.get("version", 0) > until else self._checkpoint_files(stated)
-        found: list[Mapping[str, Any]] = [action for file in files for _, action in self._checkpointed(file, kind)]
-        for version, raw, _ in self._raws(int(stated["version"]) if files else -1):
+        stated = self.files.last_checkpoint()
+        files = [] if until is not None and stated.get("version", 0) > until else self.files.checkpoint_files(stated)
+        found: list[Mapping[str, Any]] = [action for file in files for _, action in self.files.checkpointed(file, kind)]
+        for version, raw, _ in self.files.raws(int(stated["version"]) if files else -1):
             if kind.encode() in raw and (until is None or version <= until):
-                found += [action for each, action in self._read(version, partial(actions_of, raw)) if each == kind]
+                found += [action for each, action in self.files.read(version, partial(actions_of, raw)) if each == kind]
         return found
 
     def transaction(self, app_id: str) -> int | None:
         """Return the last version applied under the transaction id ``app_id``; ``None`` if unknown."""
-        return self.state().transaction(app_id) if self.exists() else None
+        return self.state().transaction(app_id) if self.files.exists() else None
 
     def transactions(self) -> Cursors:
         """Read the transaction cursors, where possible without the active files.
@@ -91,14 +106,14 @@ class TableStates(LogFiles):
         They come from one column of the last checkpoint and from the commits after it; from the whole state if the
         checkpoint cannot be read like that.
         """
-        checkpoint = self._last_checkpoint()
-        files = self._checkpoint_files(checkpoint)
-        if not files and not self._holds(0):
-            return self.state() if self.exists() else Transactions()
-        by_id = {app_id: version for file in files for app_id, version in self._checkpointed_transactions(file)}
-        for version, raw, _ in self._raws(int(checkpoint["version"]) if files else -1):
+        checkpoint = self.files.last_checkpoint()
+        files = self.files.checkpoint_files(checkpoint)
+        if not files and not self.files.holds(0):
+            return self.state() if self.files.exists() else Transactions()
+        by_id = {app_id: version for file in files for app_id, version in self.files.checkpointed_transactions(file)}
+        for version, raw, _ in self.files.raws(int(checkpoint["version"]) if files else -1):
             if b'"txn"' in raw:
-                by_id.update(self._read(version, partial(transactions_in, raw)))
+                by_id.update(self.files.read(version, partial(transactions_in, raw)))
         return Transactions(by_id)
 
     def _declared_at(self, version: int) -> Declared | None:
@@ -107,15 +122,17 @@ class TableStates(LogFiles):
         ``None`` where deltalake has to say: of a version before the checkpoint or long after it, of a table that asks
         more of readers than the first version of the protocol, where transactions expire, and of a damaged log.
         """
-        checkpoint = self._last_checkpoint()
-        files = self._checkpoint_files(checkpoint)
+        checkpoint = self.files.last_checkpoint()
+        files = self.files.checkpoint_files(checkpoint)
         first = int(checkpoint["version"]) if files else -1
         later = range(first + 1, version + 1)
-        if not first <= version <= first + _SOON or not all(map(self._holds, later)):
+        if not first <= version <= first + _SOON or not all(map(self.files.holds, later)):
             return None
         try:
-            actions = [pair for file in files for pair in self._checkpointed(file, "protocol", "metaData", "txn")]
-            actions += [pair for each in later for pair in self._read(each, partial(actions_of, self._raw(each)))]
+            actions = [pair for file in files for pair in self.files.checkpointed(file, "protocol", "metaData", "txn")]
+            actions += [
+                pair for each in later for pair in self.files.read(each, partial(actions_of, self.files.raw(each)))
+            ]
         except ContractError:
             return None
         last = dict(actions)
@@ -128,38 +145,39 @@ class TableStates(LogFiles):
         protocol = {name: value for name, value in last["protocol"].items() if value is not None}
         return Declared(protocol, metadata, moved)
 
-    def _naming(self) -> Naming:
+    def naming(self) -> Naming:
         """Return names and types of partition columns in log entries, by the newest metadata action.
 
         Names of columns change in the schema and not in the files, so one answer holds for the whole log. It stands in
         the checkpoint or in a commit after it, and each commit is looked at once.
         """
-        head = self.version()
+        head = self.files.version()
         if self._declared is None or self._declared[0] > head:
             self._declared = self._checkpointed_naming(head)
         seen, naming = self._declared
-        for version, raw, _ in self._raws(seen):
+        for version, raw, _ in self.files.raws(seen):
             if b'"metaData"' in raw:
-                naming = self._read(version, partial(declared_in, raw, naming))
+                naming = self.files.read(version, partial(declared_in, raw, naming))
         self._declared = (head, naming)
         return naming
 
     def _checkpointed_naming(self, head: int) -> tuple[int, Naming]:
         """Return a version to read the log from, and the partition naming at that version."""
-        checkpoint = self._last_checkpoint()
-        for file in self._checkpoint_files(checkpoint):
-            for _, meta in self._checkpointed(file, "metaData"):
+        checkpoint = self.files.last_checkpoint()
+        for file in self.files.checkpoint_files(checkpoint):
+            for _, meta in self.files.checkpointed(file, "metaData"):
                 if meta.get("schemaString"):
                     return int(checkpoint["version"]), naming_of_schema(
                         meta["schemaString"], meta.get("partitionColumns") or []
                     )
-        if self._holds(0):
+        if self.files.holds(0):
             return -1, {}
         state = self.state(head)
         return head, naming_of_schema(state.snapshot.schema().to_json(), state.partition_columns)
 
-    def _commit(self, version: int, raw: bytes, naming: Callable[[], Naming]) -> Commit:
-        return self._read(version, lambda: parse_commit(version, raw, naming))
+    def commit(self, version: int, raw: bytes, naming: Callable[[], Naming]) -> Commit:
+        """Parse the bytes of a commit."""
+        return self.files.read(version, lambda: parse_commit(version, raw, naming))
 
 
 def _refused(asked: Sequence[str]) -> str:

@@ -8,9 +8,9 @@ from datetime import datetime
 from urllib.parse import unquote
 
 from dedp_assets.patterns.delta.log.ledger import Ledger
-from dedp_assets.patterns.delta.staging.stages import STAGE, Stage, claim_of
+from dedp_assets.patterns.delta.staging.stages import Stage, claim_of
 from dedp_assets.patterns.delta.storage.coordination import table_lock
-from dedp_assets.patterns.delta.storage.locations import store_at
+from dedp_assets.patterns.delta.storage.locations import STAGE, store_at
 from dedp_assets.patterns.delta.storage.store import Entry
 from dedp_assets.patterns.delta.tables import Table
 
@@ -68,7 +68,7 @@ def remove_unjudged(table: Table) -> None:
     store = table.store
     stages = [name[1:-6] for name in store.list() if name.startswith(f".{STAGE}") and name.endswith(".claim")]
     dead = [name for name in stages if not store.is_claimed(claim_of(name))]
-    records = (commit.record for commit in table.ledger.history()) if dead else ()
+    records = (commit.record for commit in table.ledger.newest_first()) if dead else ()
     published = {record.notes.get("stage") for record in records if record}
     for name in dead:
         if name not in published:
@@ -88,7 +88,8 @@ def _referred(ledger: Ledger) -> set[str]:
 
 def _paths(ledger: Ledger) -> Iterator[str]:
     yield from (file["path"] for file in ledger.state().files())
-    for commit in ledger.history():
+    yield from ledger.vector_files() or ()
+    for commit in ledger.newest_first():
         yield from commit.files_past
 
 

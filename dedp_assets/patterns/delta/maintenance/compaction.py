@@ -28,8 +28,8 @@ from dedp_assets.patterns.delta.log.partition_values import Partition
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.lost_files import FilesGone, require_files
 from dedp_assets.patterns.delta.snapshots.reading import lies_outside, predicate
-from dedp_assets.patterns.delta.staging.stages import Stage, new_stage
-from dedp_assets.patterns.delta.storage.coordination import attempts, table_lock, turn
+from dedp_assets.patterns.delta.staging.stages import Stage, new_stage, read_cost
+from dedp_assets.patterns.delta.storage.coordination import AGAIN, table_lock, turn
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["Files", "partition_name", "rewrite", "small_files"]
@@ -144,7 +144,7 @@ def _exchange(
 ) -> WriteResult:
     """Commit rewritten files in place of small files, except in partitions that another writer changed."""
     with meter.waiting(turn(table.store)):
-        for last in meter.trying(attempts()):
+        for last in meter.trying(AGAIN.tries()):
             now = table.ledger.state()
             active = {file["path"] for file in now.files()} if file_exchange.serves(now) else set()
             kept = [part for part in rewritten if all(file["path"] in active for file in part.old)]
@@ -171,9 +171,7 @@ def _exchange(
 def _files_cost(kept: Sequence[_Rewritten]) -> Cost:
     """Return the cost of files read and written."""
     old, new = [file for part in kept for file in part.old], [add for part in kept for add in part.new]
-    return Cost(
-        files_read=len(old),
-        bytes_read=sum(file["size_bytes"] for file in old),
+    return read_cost(old) + Cost(
         rows_written=sum(json.loads(add["stats"])["numRecords"] for add in new),
         files_written=len(new),
         bytes_written=sum(add["size"] for add in new),

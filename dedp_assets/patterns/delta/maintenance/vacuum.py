@@ -7,7 +7,7 @@ deltalake's would delete deletion vectors that are in use, so the choice is made
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import datetime
 from typing import Any
 from urllib.parse import unquote
@@ -18,8 +18,10 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta.commit import commits
 from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.log.table_state import TableState
+from dedp_assets.patterns.delta.log.vectors import VECTOR_FILE
 from dedp_assets.patterns.delta.snapshots.definition import require_open
-from dedp_assets.patterns.delta.storage.coordination import attempts, table_lock
+from dedp_assets.patterns.delta.storage.coordination import AGAIN, table_lock
+from dedp_assets.patterns.delta.storage.locations import STAGE
 from dedp_assets.patterns.delta.storage.store import Entry, Store
 from dedp_assets.patterns.delta.tables import Table
 
@@ -42,9 +44,9 @@ def safe_hours(state: TableState) -> float:
 def remove_unneeded(table: Table, *, cutoff: datetime, provenance: Provenance) -> WriteResult:
     """Delete the files that no version current at ``cutoff`` or later needs, and note that in the log.
 
-    Only Parquet files (and whatever a stage left behind) that were last written before ``cutoff`` go; deletion vectors
-    stay. Claimed stages stay whatever their age, and so does every file of a table that shows versions. Runs under the
-    table's lock: no statement is in the middle of a write.
+    Parquet files, deletion vectors and remains of a stage go that were last written before ``cutoff``. Claimed stages
+    stay whatever their age, and so does every file of a table that shows versions. Runs under the table's lock: no
+    statement is in the middle of a write.
     """
     with table_lock(table.store):
         claimed = _claimed(table.store)
@@ -58,7 +60,7 @@ def remove_unneeded(table: Table, *, cutoff: datetime, provenance: Provenance) -
         freed = sum(file.size_bytes for file in found)
         for file in found:
             table.store.delete(file.path, tidy=True)
-        data = sum(file.path.endswith(".parquet") for file in found)
+        data = sum(file.path.endswith((".parquet", ".bin")) for file in found)
         figures = {"files_removed": data, "bytes_removed": freed, "stages_in_use": len(claimed)}
         if not found:
             reason = f"nothing to remove: every file is needed by a version since {cutoff.isoformat()}"
@@ -72,7 +74,7 @@ def remove_unneeded(table: Table, *, cutoff: datetime, provenance: Provenance) -
 
 def _noted(table: Table, info: dict[str, Any]) -> int:
     """Commit a note to the log after the newest version, whoever wrote that; return the new version."""
-    for last in attempts():
+    for last in AGAIN.tries():
         before = table.ledger.state()
         info["commitInfo"].update(commits.in_commit_time(table.store, before))
         try:
@@ -84,28 +86,39 @@ def _noted(table: Table, info: dict[str, Any]) -> int:
     return before.version + 1
 
 
-def _needed(ledger: Ledger, state: TableState, cutoff: datetime) -> set[str]:
-    """List the files of the newest version, and of every version that was current at ``cutoff`` or later."""
+def _needed(ledger: Ledger, state: TableState, cutoff: datetime) -> Callable[[str], bool]:
+    """Return a test for a file of a version that is or was current at ``cutoff`` or later.
+
+    A deletion vector is needed as its data file is; every vector is, where the log does not tell.
+    """
     needed = [file["path"] for file in state.files()]
-    for commit in ledger.history():
+    vectors = ledger.vector_files()
+    for commit in ledger.newest_first():
         if commit.timestamp < cutoff:
             break
         needed += commit.files_past
-    return {ledger.store.address_of(unquote(path)) for path in needed}
+    addresses = {ledger.store.address_of(unquote(path)) for path in needed}
+    addresses |= {ledger.store.address_of(path) for path in vectors or ()}
+
+    def is_needed(path: str) -> bool:
+        unknown = vectors is None and VECTOR_FILE.fullmatch(path.rpartition("/")[2]) is not None
+        return unknown or ledger.store.address_of(path) in addresses
+
+    return is_needed
 
 
 def _unneeded(
-    store: Store, state: TableState, needed: set[str], cutoff: datetime, claimed: Collection[str]
+    store: Store, state: TableState, needed: Callable[[str], bool], cutoff: datetime, claimed: Collection[str]
 ) -> Iterator[Entry]:
     for file in _candidates(store, state, claimed):
         folder, _, name = file.path.rpartition("/")
         # A checksum file goes with the file it is about.
         subject = name[1:-4] if name.startswith(".") and name.endswith(".crc") else name
         dead_claim = (claim := _CLAIM.fullmatch(name)) and claim[1] not in claimed
-        data = subject.endswith(".parquet") and not subject.startswith((".", "_"))
-        if not (data or folder.startswith("staged-") or dead_claim):
+        data = (subject.endswith(".parquet") and not subject.startswith((".", "_"))) or VECTOR_FILE.fullmatch(subject)
+        if not (data or folder.startswith(STAGE) or dead_claim):
             continue
-        if store.address_of(f"{folder}/{subject}" if folder else subject) in needed:
+        if needed(f"{folder}/{subject}" if folder else subject):
             continue
         if file.modified_ns < cutoff.timestamp() * 1_000_000_000:
             yield file

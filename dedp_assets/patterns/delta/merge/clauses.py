@@ -74,26 +74,30 @@ Clause = Update | Delete | Insert
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Request for a merge: keys, clauses, condition and partition.
+    """Keys, clauses and condition of a merge.
 
     Attributes:
         keys: columns of both sides by which a row of the source is a row of the table; one source row for each key.
-        clauses: what happens, see the module.
+        clauses: what becomes of rows that both sides have (``Update``, ``Delete``) and of rows that only the source has
+            (``Insert``): the first clause whose condition is true takes a row.
         on: further SQL condition over ``t`` and ``s`` for rows to match.
         null_keys: whether NULL in a key is a value like any other; otherwise such a row matches nothing, as in SQL.
-        owned: partition values that every row lies in, before and after.
-        unusable: what is wrong with a row of the source -> SQL that is true of such a row; none of them is merged.
+        unusable: what is wrong with a row of the source -> SQL that is true of such a row; one of them, and nothing is
+            merged.
         whole: whether the source is all that the partition holds, so that a row which meets none of it is removed.
-        declared: the key that the table declares; empty if it declares none.
+        allow_empty: whether a source without rows may remove them, with a warning.
+        owned: partition values that every row lies in, before and after; the table sets them.
+        declared: the key that the table declares; the table sets it.
     """
 
     keys: Sequence[str]
     clauses: Sequence[Clause]
-    on: str
-    null_keys: bool
-    owned: Mapping[str, str]
+    on: str = ""
+    null_keys: bool = False
     unusable: Mapping[str, str] = field(default_factory=dict)
     whole: bool = False
+    allow_empty: bool = False
+    owned: Mapping[str, str] = field(default_factory=dict)
     declared: Sequence[str] = ()
 
     @property
@@ -194,6 +198,8 @@ def check_condition(table: str, rows: DataFrame, condition: str) -> None:
 
 def _check_shape(table: str, merge: Merge, state: TableState, source: DataFrame) -> None:
     given, known = {c.lower() for c in source.columns}, {c.lower() for c in state.columns}
+    if isinstance(merge.keys, str):
+        raise ConfigError(f"{table}: keys must be a list of columns, not {merge.keys!r}")
     if not merge.keys or not merge.clauses:
         raise ConfigError(f"a merge into {table} needs at least one key and one clause")
     if missing := [key for key in merge.keys if key.lower() not in given & known]:

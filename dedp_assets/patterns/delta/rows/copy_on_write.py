@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.errors import Conflict, PatternError
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
@@ -30,8 +29,8 @@ from dedp_assets.patterns.delta.staging.metrics import Measuring
 from dedp_assets.patterns.delta.staging.rewrite_counts import WRITTEN, Outcomes, rows_in
 from dedp_assets.patterns.delta.staging.row_accounting import Accounting, Judged
 from dedp_assets.patterns.delta.staging.stage_files import stage_rows
-from dedp_assets.patterns.delta.staging.stages import Stage, written
-from dedp_assets.patterns.delta.storage.coordination import attempts, turn
+from dedp_assets.patterns.delta.staging.stages import Stage, read_cost, written
+from dedp_assets.patterns.delta.storage.coordination import AGAIN, turn
 
 __all__ = ["rewrite"]
 
@@ -71,7 +70,7 @@ def rewrite(table: TableHandle, change: RowChange, request: ChangeRequest) -> Wr
     """
     prepared: _Prepared | None = None
     gone: BaseException | None = None
-    for _ in request.meter.trying(attempts()):
+    for _ in request.meter.trying(AGAIN.tries()):
         if prepared is None:
             base = request.base(table, change.content)
             if base.decision.applied:
@@ -126,7 +125,7 @@ def _publish(table: TableHandle, change: RowChange, request: ChangeRequest, prep
             state,
             added,
             removed,
-            record=record.costing(request.meter.cost() + written(staged) + _rewritten(removed)),
+            record=record.costing(request.meter.cost() + written(staged) + read_cost([file for file, _ in removed])),
             decision=base.decision,
             operation=Operation(change.operation, metrics=metrics),
             data_change=changes_rows,
@@ -140,11 +139,6 @@ def _publish(table: TableHandle, change: RowChange, request: ChangeRequest, prep
     else:
         prepared.stage.discard()
     return _result(table, base, prepared, changed=changes_rows and bool(removed or added))
-
-
-def _rewritten(files: Sequence[KeyedFile]) -> Cost:
-    """Return the cost of reading the files whose rows are rewritten."""
-    return Cost(files_read=len(files), bytes_read=sum(file["size_bytes"] for file, _ in files))
 
 
 class _Outdated(Exception):

@@ -24,7 +24,7 @@ from dedp_assets.patterns.delta.rows.row_change import ChangeRequest
 from dedp_assets.patterns.delta.snapshots.lost_files import require_files
 from dedp_assets.patterns.delta.staging.guards import require_untouched
 from dedp_assets.patterns.delta.staging.stages import new_stage
-from dedp_assets.patterns.delta.storage.coordination import attempts, require_lock, table_lock
+from dedp_assets.patterns.delta.storage.coordination import AGAIN, require_lock, table_lock
 
 __all__ = ["committed", "run"]
 
@@ -81,7 +81,7 @@ def run(
             meter.jobs(source.sparkSession)(source.write.parquet)(stage.store.address)
         written = [(file.path, file.size_bytes) for file in stage.store.files() if file.path.endswith(".parquet")]
         with meter.waiting(table_lock(table.store)):
-            for last in meter.trying(attempts()):
+            for last in meter.trying(AGAIN.tries()):
                 state = table.ledger.state()
                 decision = idempotency.decide(table.ledger, state, record)
                 if decision.applied:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from dedp_assets.patterns.core.errors import Conflict
+from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.log.partition_values import Partition
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.storage.store import Store
 
-__all__ = ["FilesGone", "LostFile", "lost_files", "require_files", "lost_files_message"]
+__all__ = ["FilesGone", "LostFile", "LostFileWatch", "lost_files", "require_files", "lost_files_message"]
 
 _SHOWN = 3
 
@@ -47,6 +48,33 @@ def lost_files(store: Store, state: TableState, *partitions: Mapping[str, str | 
             if what := _loss(store, path, file["size_bytes"]):
                 found.append(LostFile(path, key, what))
     return found
+
+
+@dataclass(slots=True)
+class LostFileWatch:
+    """Repeated search of one table for lost data files; the log is read again after a commit only."""
+
+    _version: tuple[int, object] = field(default=(-1, None), init=False)
+    _files: Sequence[tuple[str, Partition, int]] = field(default=(), init=False)
+
+    def poll(self, ledger: Ledger) -> list[LostFile]:
+        """List the missing or truncated data files of the newest version.
+
+        Args:
+            ledger: the table's.
+
+        Raises:
+            ContractError: if the log is damaged.
+            NotReady: if there is no table.
+        """
+        version = ledger.version()
+        known = version, ledger.identity(version)
+        if known != self._version:
+            files = ledger.state(version).keyed_files()
+            self._files = [(unquote(file["path"]), key, file["size_bytes"]) for file, key in files]
+            self._version = known
+        found = ((path, key, _loss(ledger.store, path, size)) for path, key, size in self._files)
+        return [LostFile(path, key, what) for path, key, what in found if what]
 
 
 def require_files(store: Store, files: Iterable[tuple[str, int]]) -> None:

@@ -16,13 +16,13 @@ from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import DataType, DoubleType, FloatType, StringType, StructField, StructType
 
 from dedp_assets.patterns.core.names import RESERVED, identifier, select_list
-from dedp_assets.patterns.core.partitions import equals, literal, sql_type
+from dedp_assets.patterns.core.partitions import equals, literal, quoted, sql_type
 from dedp_assets.patterns.delta.log.partition_values import Partition
 from dedp_assets.patterns.delta.log.table_state import CLOSED, KeyedFile, TableState
-from dedp_assets.patterns.delta.storage.locations import literal_path
+from dedp_assets.patterns.delta.storage.locations import STAGE, literal_path
 from dedp_assets.patterns.delta.storage.store import Store
 
 __all__ = ["FILE", "lies_outside", "missing_files", "plain_uri", "predicate", "read_at", "read_files"]
@@ -49,11 +49,12 @@ def read_at(
 ) -> DataFrame:
     """Read the rows of the named partitions (all, if none is named) as the table was at ``state``; lazy."""
     files = _files(store, state, partitions) if state.features <= _PLAIN and not state.mapped else None
+    schema = StructType.fromJson(json.loads(state.snapshot.schema().to_json()))
     if files is None or len(files) > _MOST_PARTITIONS:
         rows = session.read.format("delta").option("versionAsOf", state.version).load(store.address)
         wanted = " OR ".join(f"({predicate(named, state)})" for named in partitions)
-        return rows.filter(wanted) if wanted else rows
-    schema = StructType.fromJson(json.loads(state.snapshot.schema().to_json()))
+        shown = _columns(schema, (file["path"] for file, _ in state.keyed_files()))
+        return (rows.filter(wanted) if wanted else rows).selectExpr(*select_list(shown))
     if not files:
         return session.createDataFrame([], schema)
     stored = StructType([field for field in schema.fields if field.name not in state.partition_columns])
@@ -144,7 +145,31 @@ def _part(
 ) -> DataFrame:
     rows = reader.parquet(*[literal_path(path) for path in paths])
     constants = {c: literal(value, str(kinds[c])) for c, value in values.items()}
-    return rows.selectExpr(*select_list({name: constants.get(name, identifier(name)) for name in schema.names}), *also)
+    return rows.selectExpr(*select_list({**_columns(schema, paths), **constants}), *also)
+
+
+def _columns(schema: StructType, paths: Iterable[str]) -> dict[str, str]:
+    """Return SQL for each column of a table's files, with floats that statistics do not pass over.
+
+    Bounds by delta-rs leave NaN out, while Spark's NaN is greater than any number, so ``x > 5`` would lose rows. The
+    stages of the library state no bound that a NaN could exceed.
+    """
+    staged = all(STAGE in path for path in paths)
+    return {f.name: identifier(f.name) if staged else _compared(identifier(f.name), f.dataType) for f in schema.fields}
+
+
+def _compared(value: str, kind: DataType) -> str:
+    """Return SQL for a value itself, by an expression that Spark and Delta do not compare with statistics."""
+    if isinstance(kind, (DoubleType, FloatType)):
+        return f"nanvl({value}, CAST('NaN' AS {kind.simpleString()}))"
+    if not isinstance(kind, StructType):
+        return value
+    fields = {f.name: (f"{value}.{identifier(f.name)}", f.dataType) for f in kind.fields}
+    shown = {name: _compared(field, of) for name, (field, of) in fields.items()}
+    if all(shown[name] == field for name, (field, _) in fields.items()):
+        return value
+    made = ", ".join(f"{quoted(name)}, {field}" for name, field in shown.items())
+    return f"if({value} IS NULL, NULL, named_struct({made}))"
 
 
 def _are_told_by_path(store: Store, files: Mapping[Partition, Sequence[str]], stored: StructType) -> bool:
@@ -178,7 +203,7 @@ def _together(
         held = {key: literal(dict(key)[column], kind) for key in files}
         cases = [f"WHEN {of_file[key]} THEN {value}" for key, value in held.items()]
         values[column] = f"CASE {' '.join(cases)} END" if len({*held.values()}) > 1 else next(iter(held.values()))
-    shown = {name: values.get(name, identifier(name)) for name in schema.names}
+    shown = {**_columns(schema, paths), **values}
     return session.read.schema(stored).parquet(*paths).selectExpr(*select_list(shown))
 
 
@@ -205,7 +230,7 @@ def _by_file(
     rows = session.read.schema(stored).parquet(*paths).selectExpr("*", *also, f"{_PLAIN_URI} AS {_PLACE}")
     cast = {c: f"CAST({identifier(c)} AS {sql_type(kind)})" for c, kind in kinds.items()}
     joined = rows.join(F.broadcast(values), _PLACE)
-    shown = select_list({name: cast.get(name, identifier(name)) for name in schema.names})
+    shown = select_list({**_columns(schema, paths), **cast})
     return joined.selectExpr(*shown, *([FILE] if also else []))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -14,12 +15,14 @@ from dedp_assets.patterns.core.meeting import OUT_OF_RANGE
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.observing import SPARK_ERRORS, is_data_fault
 from dedp_assets.patterns.core.records import slice_name
+from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import without_comments
 from dedp_assets.patterns.core.sql_options import reason_of
 from dedp_assets.patterns.delta.commit import commits, file_exchange
 from dedp_assets.patterns.delta.handle import TableHandle
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.definition import constraints, held_types
+from dedp_assets.patterns.delta.staging.letter_reasons import DEAD, letter_reasons, summed_up
 from dedp_assets.patterns.delta.staging.row_accounting import Judged
 from dedp_assets.patterns.delta.staging.stage_files import Layout
 from dedp_assets.patterns.delta.staging.stages import Stage
@@ -112,11 +115,34 @@ def in_range(write: Callable[Concatenate[H, P], R]) -> Callable[Concatenate[H, P
     return refusing
 
 
-def refusal(table: TableHandle, owned: Mapping[str, str], judged: Judged, stage: Stage, rows: DataFrame) -> AuditFailed:
-    """Build the audit error of the staged rows, with samples of the rows at fault."""
-    message = f"{table.name} {slice_name(owned)}: nothing published. {judged.refused}"
+def refusal(
+    table: TableHandle,
+    owned: Mapping[str, str],
+    judged: Judged,
+    stage: Stage,
+    rows: DataFrame,
+    split: Split | None = None,
+) -> AuditFailed:
+    """Build the audit error of the staged rows, with samples at fault and the reasons of dead letters.
+
+    Args:
+        table: the table.
+        owned: partition of the write.
+        judged: the verdict.
+        stage: the refused rows.
+        rows: the kept ones among them.
+        split: all rows with their outcomes, where some may be dead letters.
+    """
+    message, findings = f"{table.name} {slice_name(owned)}: nothing published. {judged.refused}", judged.findings
     if judged.faults:
         shown = [identifier(column) for column in table.spec.columns if column not in table.spec.personal]
-        at_fault = rows.filter(" OR ".join(f"({fault})" for fault in judged.faults)).select(*shown).limit(_SAMPLES)
-        message += f". For example {[row.asDict() for row in at_fault.collect()]}"
-    return AuditFailed(message, findings=judged.findings, stage=stage.store.address)
+        wrong = rows.filter(" OR ".join(f"({fault})" for fault in judged.faults)).select(*shown)
+        message += f". For example {[row.asDict() for row in wrong.limit(_SAMPLES).collect()]}"
+    letters = letter_reasons(table.spec, stage, split) if split and judged.account.counts.dead else ()
+    if letters:
+        why = summed_up(letters, of=judged.account.counts.dead)
+        message += f". {why}"
+        findings = tuple(
+            replace(f, note=f"{f.note}. {why}") if f.refuses and DEAD in f.figures else f for f in findings
+        )
+    return AuditFailed(message, findings=findings, stage=stage.store.address, letters=letters)

@@ -176,7 +176,9 @@ def _read_back(column: str, layout: Layout, folders: Mapping[str, str]) -> str:
 def _write(rows: DataFrame, folders: Sequence[str], stage: Stage) -> None:
     """Write the Parquet files, and raise library errors from inside the query unwrapped."""
     try:
-        rows.write.partitionBy(*folders).parquet(stage.store.address)
+        # A shredded VARIANT asks for a feature of its own, and without it is read by Spark alone.
+        writer = rows.write.option("spark.sql.variant.inferShreddingSchema", "false")
+        writer.partitionBy(*folders).parquet(stage.store.address)
     except PySparkException as error:
         if original := relayed(str(error)):
             raise original from error

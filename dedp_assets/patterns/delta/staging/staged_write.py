@@ -33,7 +33,7 @@ from dedp_assets.patterns.delta.staging import stage_commit
 from dedp_assets.patterns.delta.staging.guards import require_same_rules, require_untouched
 from dedp_assets.patterns.delta.staging.row_accounting import Judged
 from dedp_assets.patterns.delta.staging.stages import Stage, held_cost
-from dedp_assets.patterns.delta.storage.coordination import attempts, turn
+from dedp_assets.patterns.delta.storage.coordination import AGAIN, turn
 
 __all__ = ["StagedWrite"]
 
@@ -151,7 +151,7 @@ class StagedWrite:
         table, meter = self.table, Meter()
         differing = self._compare(after, meter)
         with meter.waiting(turn(table.store)):
-            for last in meter.trying(attempts()):
+            for last in meter.trying(AGAIN.tries()):
                 state = table.ledger.state()
                 decision = self._decide(state, after)
                 if decision.applied:

@@ -26,13 +26,10 @@ from dedp_assets.patterns.delta.commit.commits import now_ms
 from dedp_assets.patterns.delta.commit.parquet_statistics import may_be_true
 from dedp_assets.patterns.delta.snapshots.lost_files import require_files
 from dedp_assets.patterns.delta.storage.coordination import has_lock
-from dedp_assets.patterns.delta.storage.locations import Located, literal_path
+from dedp_assets.patterns.delta.storage.locations import STAGE, Located, literal_path
 from dedp_assets.patterns.delta.storage.store import Claim, Store, require
 
-__all__ = ["STAGE", "Stage", "claim_of", "empty_stage", "held_cost", "new_stage", "rows_of", "written"]
-
-STAGE = "staged-"
-"""What begins the names of stages' folders."""
+__all__ = ["Stage", "claim_of", "empty_stage", "held_cost", "new_stage", "read_cost", "rows_of", "written"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +157,16 @@ def written(adds: Collection[AddAction]) -> Cost:
         rows_written=sum(map(rows_of, adds)), files_written=len(adds), bytes_written=sum(a.size for a in adds)
     )
     return figures + held_cost(adds)
+
+
+def read_cost(files: Collection[Mapping[str, Any]]) -> Cost:
+    """Return the cost of reading data files: files, rows and bytes, by the log."""
+    rows = [int(file["num_records"]) for file in files if file.get("num_records") is not None]
+    return Cost(
+        files_read=len(files),
+        rows_read=sum(rows) if len(rows) == len(files) else None,
+        bytes_read=sum(file["size_bytes"] for file in files),
+    )
 
 
 def held_cost(adds: Collection[AddAction]) -> Cost:

@@ -11,18 +11,20 @@ writer could bring a file back between the look at the log and the removal.
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TypeVar
 
+from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import ConfigError, Conflict
 from dedp_assets.patterns.delta.storage.store import Store, require
 
-__all__ = ["attempts", "has_lock", "in_turn", "require_lock", "table_lock", "turn"]
+__all__ = ["AGAIN", "has_lock", "in_turn", "require_lock", "table_lock", "turn"]
 
 T = TypeVar("T")
+
+AGAIN = Backoff(attempts=5, first_seconds=0.2)
+"""Attempts of a write against conflicts with other writers."""
 
 
 def turn(store: Store) -> AbstractContextManager[None]:
@@ -76,7 +78,7 @@ def in_turn(store: Store, write: Callable[[], T]) -> T:
     Raises:
         Conflict: if other writers do not yield.
     """
-    for last in attempts():
+    for last in AGAIN.tries():
         with turn(store):
             try:
                 return write()
@@ -84,11 +86,3 @@ def in_turn(store: Store, write: Callable[[], T]) -> T:
                 if last:
                     raise
     raise AssertionError("unreachable")
-
-
-def attempts(count: int = 5, *, pause_seconds: float = 0.1) -> Iterator[bool]:
-    """Yield, for each of ``count`` attempts, whether the attempt is the last; with backoff and jitter."""
-    for number in range(count):
-        if number:
-            time.sleep(random.uniform(0.5, 1) * pause_seconds * 2**number)  # noqa: S311 - jitter, not a secret
-        yield number == count - 1

@@ -15,15 +15,18 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
 from dedp_assets.patterns.delta.storage.store import Store, require
 
-__all__ = ["Located", "Location", "as_folder", "folder_at", "literal_path", "require_vacant", "store_at"]
+__all__ = ["Located", "STAGE", "Location", "as_folder", "folder_at", "literal_path", "require_vacant", "store_at"]
 
 Location = str | os.PathLike[str] | Store
 """Where a table lies: a path, a ``file`` URI, or a store that was opened already."""
 
+STAGE = "staged-"
+"""What begins the names of stages' folders."""
+
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _READ_OTHERWISE = re.compile(r"[%*?\[\]{}\\`:\x00-\x1f\x7f]")
 _PATTERN = re.compile(r"[\\{}\[\]*?]")
-_OURS = ("_delta_log", "staged-", ".")
+_OURS = ("_delta_log", STAGE, ".")
 
 
 class Located:

@@ -22,7 +22,6 @@ from dedp_assets.patterns.core.results import Finding, RowCounts, Split, WriteRe
 from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.delta.commit import idempotency
 from dedp_assets.patterns.delta.commit.commits import Operation, commit_actions, now_ms
-from dedp_assets.patterns.delta.log.commit_info import Commit
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.log.transactions import Cursor, generation_id, transaction_id
 from dedp_assets.patterns.delta.snapshots.lost_files import lost_files
@@ -68,7 +67,7 @@ class Exposure:
 
 def exposures(target: Table) -> Iterator[Exposure]:
     """List the switches of a table, newest first."""
-    for commit in _history(target):
+    for commit in target.ledger.newest_first():
         if commit.record and (shown := commit.record.notes.get("exposes")):
             former = commit.record.notes["instead_of"]
             yield Exposure(shown, former, commit.timestamp, commit.version, commit.record)
@@ -76,7 +75,7 @@ def exposures(target: Table) -> Iterator[Exposure]:
 
 def expired(target: Table) -> set[str]:
     """List the versions that were removed."""
-    records = (commit.maintenance for commit in _history(target))
+    records = (commit.maintenance for commit in target.ledger.newest_first())
     return {name for record in records if record for name in record.notes.get("expired", ())}
 
 
@@ -143,11 +142,6 @@ def expose(target: Table, name: str, *, provenance: Provenance, because: str = "
     instead = f" instead of {former.version}" if former else ""
     reason = f"{record.rows.get('written', 0)} rows shown as {name}{instead}"
     return replace(_result(target, record, number, reason), applied=True, changed=changed)
-
-
-def _history(target: Table) -> Iterator[Commit]:
-    if target.ledger.exists():
-        yield from target.ledger.history()
 
 
 def _standing(target: Table, name: str) -> tuple[Table, Content]:

@@ -96,8 +96,8 @@ def names(target: Table) -> dict[str, datetime]:
 
 def load_of(version: Table) -> CommitRecord | None:
     """Find the record of the write that filled a version; ``None`` for an unfilled version."""
-    records = (commit.record for commit in version.ledger.history()) if version.ledger.exists() else ()
-    return next((record for record in records if record and "stage" in record.notes), None)
+    last = version.ledger.last(lambda commit: commit.record and "stage" in commit.record.notes)
+    return last.record if last else None
 
 
 def require_closable(name: str, state: TableState) -> None:

@@ -1,0 +1,50 @@
+"""Output of commands: lines and tables for people on the standard output, notes on the error output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+__all__ = ["coloured", "console", "note", "print_json", "say"]
+
+_WIDTH = 150
+
+
+class _Console(Console):
+    """A console that leaves a closed output to its caller."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise the error again."""
+        raise BrokenPipeError
+
+
+def console() -> Console:
+    """Return the console for tables and coloured text.
+
+    Texts are printed as they are: a bracket of a user is no markup, and colours come from :func:`coloured`.
+    """
+    return _Console(width=_WIDTH, markup=False, emoji=False)
+
+
+def coloured(*parts: str | tuple[str, str]) -> Text:
+    """Return a line of plain parts, and of parts with a style such as ``bold`` or ``red``."""
+    return Text.assemble(*parts)
+
+
+def say(text: str) -> None:
+    """Print a line."""
+    print(text)  # noqa: T201
+
+
+def print_json(content: Any) -> None:  # noqa: ANN401 - any JSON values
+    """Print a document for programs."""
+    print(json.dumps(content, indent=2))  # noqa: T201
+
+
+def note(text: str) -> None:
+    """Print a line beside the output, on the error output."""
+    print(text, file=sys.stderr)  # noqa: T201

@@ -1,0 +1,71 @@
+"""Runs of this process: a partition computed with the partitions that follow, and a line for each run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from rich.console import Console
+
+from dedp_assets.commands._output import coloured, console
+from dedp_assets.graph.catalogue.table_names import by_layer, require_table, tables_named
+from dedp_assets.graph.declare.replays import REPLAYS
+from dedp_assets.local.instance import Ended, Platform
+from dedp_assets.project import project
+
+__all__ = ["compute", "print_ended", "react", "require_computable"]
+
+
+def require_computable(name: str, *, audited: bool = False) -> None:
+    """Refuse a table that no run computes.
+
+    Args:
+        name: the table, or the replay of a table's letters, which a person approves to give letters up.
+        audited: whether only tables with audits count.
+
+    Raises:
+        ConfigError: in one sentence.
+    """
+    nodes = list(project().definitions().resolve_asset_graph().asset_nodes)
+    tables = [node for node in nodes if "dagster/table_name" in node.metadata and (node.check_keys or not audited)]
+    replays = [node for node in nodes if node.group_name == REPLAYS]
+    known = sorted(("/".join(node.key.path) for node in (*tables, *replays)), key=by_layer)
+    require_table(name, known, of="with audits" if audited else "of the project")
+
+
+def compute(platform: Platform, table: str, partition: str, tags: Mapping[str, str]) -> int:
+    """Compute a partition, then the partitions that follow from it; return the exit code.
+
+    Args:
+        platform: what runs it.
+        table: the table.
+        partition: key of the partition; empty for a table without partitions.
+        tags: tags of the first run.
+    """
+    terminal = console()
+    before = platform.requests()
+    first = platform.compute(table, partition=partition, tags=tags)
+    failed = print_ended([first], terminal)
+    if not failed:
+        failed = print_ended(platform.follow(table, without=before), terminal)
+    return 1 if failed else 0
+
+
+def react(platform: Platform, terminal: Console) -> None:
+    """Run all requests of the sensors; without any, print why no sensor asks."""
+    if print_ended(platform.react(), terminal) is None:
+        for sensor, reason in platform.idle.items():
+            terminal.print(f"  {sensor:24} {reason}", soft_wrap=True)
+
+
+def print_ended(runs: Iterable[Ended], terminal: Console) -> int | None:
+    """Print a line for each run; return the number of failed runs.
+
+    ``None`` without runs.
+    """
+    failures = []
+    for ended in runs:
+        run = f"  {tables_named(ended.job.split(', ')):43} {ended.partition:11} because of {ended.cause:12} "
+        verdict = [("refused", "red"), f"  {ended.failure}"] if ended.failure else [("done", "green")]
+        terminal.print(coloured(run, *verdict), soft_wrap=True)
+        failures.append(bool(ended.failure))
+    return sum(failures) if failures else None

@@ -1,0 +1,32 @@
+"""Tables that commands know: stored tables, and those that the project declares."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from dedp_assets.graph.catalogue.table_names import require_table
+from dedp_assets.project import project
+
+__all__ = ["declared_names", "require_known"]
+
+
+def declared_names() -> list[str]:
+    """List the tables that the project declares; empty without a project, or for a project that does not load."""
+    try:
+        return [spec.name for table in project().tables() for spec in table.tables]
+    except Exception:  # the code of a project may fail in any way, which other commands report
+        return []
+
+
+def require_known(name: str, stored: Collection[str]) -> None:
+    """Refuse a table that is neither stored nor declared.
+
+    Args:
+        name: the table that was asked for.
+        stored: the stored tables.
+
+    Raises:
+        ConfigError: in one sentence.
+    """
+    if name not in stored:  # loading the project takes seconds
+        require_table(name, {*stored, *declared_names()})

@@ -1,0 +1,79 @@
+"""``dedp alerts``: troubles that need somebody, messages that channels have not taken, and a test of the channels."""
+
+from __future__ import annotations
+
+import argparse
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from rich.table import Table as Grid
+
+from dedp_assets.commands._output import console, say
+from dedp_assets.commands._page import collect, print_troubles
+from dedp_assets.mail.alert_outbox import Pending
+from dedp_assets.mail.alerts import Channel, Message
+from dedp_assets.mail.outbox import attempt
+from dedp_assets.patterns.core.troubles import Trouble
+from dedp_assets.resources.alerting import channels_of, outbox_of
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.environments import Settings
+
+__all__ = ["arguments", "run"]
+
+NEEDS = "dagster"
+BESIDE = True
+
+_NONE = "No channel is configured: set DEDP_ALERTS to some of log, file, webhook, apprise."
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the test of the channels."""
+    parser.add_argument("--test", action="store_true", help="send a marked test alert through each channel instead")
+
+
+def run(settings: Settings, chosen: argparse.Namespace) -> int:
+    """Print the troubles that need somebody and the undelivered messages, or test the channels.
+
+    1 with a trouble or with a source that could not be read; of a test, if a channel did not take the message, or if
+    there is none.
+    """
+    channels = channels_of(settings)
+    if chosen.test:
+        return _test(channels, Clock().now())
+    _, page = collect(settings)
+    terminal = console()
+    terminal.print(f"Channels: {', '.join(map(_called, channels))}" if channels else _NONE)
+    print_troubles(terminal, replace(page, troubles=page.open))
+    if page.unannounced:
+        say(f"{page.unannounced} of them no alert has announced yet: the sensor alerts of `dedp up` does.")
+    if pending := outbox_of(settings).pending(channels, page.made_at):
+        terminal.print(_owed(pending))
+    return 0 if page.verdict == "ok" else 1
+
+
+def _test(channels: Sequence[Channel], now: datetime) -> int:
+    """Send a marked alert through each channel, and print the answers; silent hours hold no test back."""
+    reason = "a test of the channels by `dedp alerts --test`; nothing is wrong"
+    alert = Trouble(kind="test", table="platform", severity="info", reason=reason, command="dedp alerts")
+    episode = uuid.uuid4().hex
+    message = Message(id=f"{episode}/test", event="test", episode=episode, alert=alert, since=now)
+    answers = [attempt(channel, message) for channel in channels]
+    for channel, answer in zip(channels, answers, strict=True):
+        say(f"{_called(channel)}: {answer.outcome}: {answer.text}")
+    if not channels:
+        say(_NONE)
+    return 0 if answers and all(answer.outcome == "delivered" for answer in answers) else 1
+
+
+def _owed(pending: Sequence[Pending]) -> Grid:
+    owed = Grid("channel", "message", "about", "why it waits", title="Not delivered yet", title_justify="left")
+    for each in pending:
+        about = f"{each.message.alert.place}: {each.message.alert.kind}"
+        owed.add_row(each.channel, each.message.event, about, each.reason)
+    return owed
+
+
+def _called(channel: Channel) -> str:
+    return f"{channel.name} ({channel.address})" if channel.address else channel.name

@@ -1,0 +1,43 @@
+"""``dedp approve``: publish of a partition whose audit was a false positive, in a person's name."""
+
+from __future__ import annotations
+
+import argparse
+
+from dedp_assets.commands._arguments import add_table
+from dedp_assets.commands._runs import compute, require_computable
+from dedp_assets.graph.run.run_tags import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY, CAUSE
+from dedp_assets.local.instance import Platform
+from dedp_assets.patterns.core.records import Approval
+from dedp_assets.resources.environments import Settings
+
+__all__ = ["arguments", "computes", "run"]
+
+NEEDS = "dagster"
+BESIDE = True
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the table, the partition, the person and the reason."""
+    add_table(parser)
+    parser.add_argument("partition", nargs="?", default="", help="partition key, e.g. 2026-01-05")
+    parser.add_argument("--by", required=True, help="who decides")
+    parser.add_argument("--audit", action="append", default=[], help="audit that is meant; some ask for their name")
+    parser.add_argument("--because", required=True, help="why it is a false positive")
+
+
+def computes(_: argparse.Namespace) -> bool:
+    """Return that the command computes."""
+    return True
+
+
+def run(settings: Settings, chosen: argparse.Namespace) -> int:
+    """Compute the partition under the approval; 1 if it, or a partition that follows from it, is refused."""
+    Approval(chosen.by, chosen.because)  # refuses an empty name or reason
+    require_computable(chosen.table, audited=True)
+    platform = Platform(settings)
+    platform.require_partition(chosen.table, chosen.partition)
+    platform.require_approvable(chosen.table, chosen.partition)
+    named = {APPROVED_AUDITS: ",".join(chosen.audit)} if chosen.audit else {}
+    tags = {APPROVED_BY: chosen.by, APPROVED_BECAUSE: chosen.because, CAUSE: "approval", **named}
+    return compute(platform, chosen.table, chosen.partition, tags)

@@ -1,0 +1,22 @@
+"""``dedp history``: place and size of the run history; or a copy of it at another place."""
+
+from __future__ import annotations
+
+import argparse
+
+from dedp_assets.local.history import history
+from dedp_assets.resources.environments import Settings
+
+__all__ = ["arguments", "run"]
+
+NEEDS = "local"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the other place."""
+    parser.add_argument("--to", default="", metavar="PLACE", help="sqlite, own (PostgreSQL of `dedp up`), or a URL")
+
+
+def run(settings: Settings, chosen: argparse.Namespace) -> int:
+    """Print the place, or copy the history."""
+    return history(settings, to=chosen.to)

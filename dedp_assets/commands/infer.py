@@ -1,0 +1,24 @@
+"""``dedp infer``: columns of a landing's files, written beside the declaration in YAML."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from dedp_assets.components.inferring import infer
+from dedp_assets.resources.environments import Settings
+
+__all__ = ["arguments", "run"]
+
+NEEDS = "dagster"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the folder of the declaration."""
+    parser.add_argument("folder", type=Path, help="folder with the declaration")
+    parser.add_argument("--again", action="store_true", help="replace columns that are written down")
+
+
+def run(_: Settings, chosen: argparse.Namespace) -> int:
+    """Write the columns."""
+    return infer(chosen.folder, again=chosen.again)

@@ -1,0 +1,56 @@
+"""``dedp up``: servers of the project (Spark engine, Dagster, status page ...), until Ctrl-C ends them."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+
+from dedp_assets.commands._output import say
+from dedp_assets.project import project
+from dedp_assets.resources.environments import Settings, settings
+
+__all__ = ["arguments", "run"]
+
+NEEDS = "local"
+_SERVERS = {
+    "web": ("--port", "Dagster's webserver", 3000),
+    "engine": ("--engine-port", "the Spark engine", 15002),
+    "status": ("--status-port", "the status page", 3001),
+    "registry": ("--registry-port", "the schema registry", 8081),
+}
+_DATABASE = {"database": ("--database-port", "PostgreSQL", 0)}
+_SOURCES = {
+    "kafka": ("--kafka-port", "Kafka; its controller takes the next one", 9092),
+    "services": ("--services-port", "the HTTP services", 8800),
+}
+"""Server -> the option of its port, its name, and the default."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the port of each server that this project gets."""
+    servers = {**_SERVERS, **_more()}
+    named = ", ".join(server.partition(";")[0] for _, server, _ in servers.values())
+    parser.description = f"Start {named}; Ctrl-C ends them."
+    for name, (option, server, port) in servers.items():
+        shown = f"default {port}" if port else "default: a free one"
+        parser.add_argument(
+            option, dest=name, type=int, metavar="PORT", default=port, help=f"port of {server} ({shown})"
+        )
+
+
+def run(settings: Settings, chosen: argparse.Namespace) -> int:
+    """Start the servers, and keep them running."""
+    say(f"dedp up: the servers' code is loaded; everything is written to {settings.home}")
+    # Seconds of imports.
+    from dedp_assets.local.processes import Ports, up  # noqa: PLC0415
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # also while the engine is being made ready
+    every = {**_SERVERS, **_DATABASE, **_SOURCES}
+    return up(settings, Ports(**{name: getattr(chosen, name, port) for name, (_, _, port) in every.items()}))
+
+
+def _more() -> dict[str, tuple[str, str, int]]:
+    """Return the servers of the case study, or those that the settings ask for."""
+    if project().is_case_study:
+        return {**_DATABASE, **_SOURCES}
+    return _DATABASE if settings().history == "own" else {}

@@ -1,0 +1,126 @@
+"""``dedp verify``: faults of tables, held against their logs, and of a captured table against its source."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from dedp_assets.commands._arguments import add_table
+from dedp_assets.commands._output import say
+from dedp_assets.commands._tables import require_known
+from dedp_assets.patterns.core.records import slice_name
+from dedp_assets.patterns.delta import Ledger, LostFile, Verification, verify_table
+from dedp_assets.resources.environments import Settings
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.spark import SparkEngine
+
+__all__ = ["arguments", "computes", "run", "verify"]
+
+NEEDS = "dagster"
+BESIDE = True
+
+_CAPTURED = ("bronze/users",)
+"""Tables that are copies of a database's table."""
+
+_BACKUP = "put it back from a backup"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the table."""
+    add_table(parser, default="all tables")
+
+
+def computes(chosen: argparse.Namespace) -> bool:
+    """Return whether the command compares a captured table with the source database."""
+    return _is_captured(chosen.table)
+
+
+def run(settings: Settings, chosen: argparse.Namespace) -> int:
+    """Print the faults."""
+    return verify(settings, chosen.table)
+
+
+def verify(settings: Settings, table: str = "") -> int:
+    """Print the faults of a table, or of all tables, with remedies.
+
+    A captured table that is named is held against its source, too; anything else starts no engine.
+
+    Raises:
+        ConfigError: if there is no such table.
+        NotReady: if the table's source does not answer.
+    """
+    lake = Lake(root=str(settings.lakehouse), engine=SparkEngine())
+    names = lake.names(replicas=True)
+    if table:
+        require_known(table, names)
+    found = [verify_table(lake.ledger(name)) for name in names if table in ("", name)]
+    for verification in found:
+        for line in _lines(lake.ledger(verification.table), verification):
+            say(line)
+    sound = all(verification.sound for verification in found)
+    if sound and _is_captured(table):
+        sound = _compared(lake, table)
+    return 0 if sound else 1
+
+
+def _is_captured(table: str) -> bool:
+    """Return whether a table is a copy of a database's table."""
+    if table not in _CAPTURED:
+        return False
+    from dedp_assets.project import project  # noqa: PLC0415
+
+    return project().is_case_study
+
+
+def _compared(lake: Lake, table: str) -> bool:
+    """Compare a captured table with the database table, and print the findings with the cost."""
+    # Dagster and the graph are loaded only if a captured table was named.
+    from dedp_assets.defs.bronze.users import compare_users  # noqa: PLC0415
+    from dedp_assets.resources.postgres import OperationalDatabase  # noqa: PLC0415
+
+    found = compare_users(lake, OperationalDatabase())
+    figures = found.figures
+    text = "equal" if found.passed else f"{_counted(figures['differing_ranges'], 'range')} differ"
+    say(
+        f"{table}: {_counted(figures['rows'], 'row')}, {_counted(figures['rows_of_the_source'], 'row')} in its source "
+        f"as of {figures['position']}, {_counted(figures['ranges'], 'range')}, {figures['keys_left_out']} keys changed "
+        f"meanwhile, {figures['bytes_read']} bytes read in {figures['seconds']} s: {text}"
+    )
+    if not found.passed:
+        say(f"  {found.note}: dedp run {table} --force")
+    return found.passed
+
+
+def _lines(ledger: Ledger, found: Verification) -> Iterator[str]:
+    text = "sound" if found.sound else _counted(len(found.faults) + len(found.lost), "fault")
+    files = _counted(found.files, "data file")
+    version = f"version {found.version}, {files}" if found.version >= 0 else "cannot be read"
+    yield f"{found.table}: {version}: {text}"
+    for fault in found.faults:
+        yield f"  {fault}"
+    for lost in found.lost:
+        where = slice_name({column: value or "NULL" for column, value in lost.partition})
+        yield f"  {lost} ({where}): {_remedy(ledger, lost)}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _remedy(ledger: Ledger, lost: LostFile) -> str:
+    """Return the remedy for a lost file: the command that computes the rows again, otherwise the backup."""
+    # The graph is loaded only if something is lost.
+    from dedp_assets.project import project  # noqa: PLC0415
+
+    graph = project().definitions().resolve_asset_graph()
+    known = {"/".join(key.path): graph.get(key) for key in graph.get_all_asset_keys()}.get(ledger.name)
+    if known is None:
+        return f"{_BACKUP}, or let whoever made the table write it again"
+    partition = dict(lost.partition)
+    last = ledger.latest(partition)
+    record = last.record if last else None
+    if record and partition and not record.partition:
+        origin = f"by {record.channel}" if record.channel else "once"
+        return f"{_BACKUP}; its rows came {origin}, no run computes them again"
+    key = partition[ledger.state().partition_columns[0]] if known.partitions_def else None
+    return " ".join(["dedp run", ledger.name, *([key] if key else [])])

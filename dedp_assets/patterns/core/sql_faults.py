@@ -1,0 +1,220 @@
+"""Faults of Spark SQL in declarations, found by sqlglot without Spark.
+
+Only what Spark refuses for certain is a fault: text that is no SQL, a column that nothing in the statement has, a
+function of another engine. What sqlglot does not know is left to Spark, and so is everything without sqlglot.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Collection, Mapping
+from string import Formatter
+from typing import Any, Literal
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.extras import optional
+from dedp_assets.patterns.core.sql_analysis import analysed_columns, analysis_fault
+from dedp_assets.patterns.core.sql_names import Tables, expressions, sources_of, unknown_column, unknown_function
+
+__all__ = ["Kind", "expression_fault", "query_columns", "query_fault"]
+
+Kind = Literal["value", "predicate", "aggregate", "figure"]
+"""Meaning of an expression: a value of a row, true or false of a row, an aggregate, one that is observed in a pass."""
+_SPARKS_OWN = (
+    (re.compile(r">>>"), ">>"),
+    (re.compile(r"\b([xX]) +'"), r"\1'"),
+    (re.compile(r"(\bBY\s+)window\s*\(", re.IGNORECASE), r"\1session_window("),
+)
+"""Spelling of Spark that sqlglot does not know -> one that it does, where nothing of the judgement depends on it."""
+_SPARK_ALONE = re.compile(
+    r"lateral\s+view|pivot|tablesample|match_recognize|\|>|\b\d+\s+(?:year|month|week|day|hour|minute|second)s?\b",
+    re.IGNORECASE,
+)
+"""Syntax that sqlglot reads in part: what it does not understand beside it may be right."""
+_IN_QUOTES = re.compile(r"['\"]({\w+})['\"]")
+_SELECT, _PROBE, _SHOWN = "SELECT ", " AS __dedp_value", 40
+_CHANGES = ("Insert", "Update", "Delete", "Merge", "Create", "Drop", "Alter", "TruncateTable", "Use", "Set")
+
+
+def query_fault(sql: str, tables: Tables) -> str:
+    """Return the fault of a query with names in braces; or no text.
+
+    Args:
+        sql: the query, as a step says it.
+        tables: what stands for rows in braces; any other name in braces is a text.
+    """
+    if quoted := _IN_QUOTES.search(sql):
+        return f"must have no quotes around {quoted[1]}, which is a text with quotes of its own"
+    text = _unbraced(sql, tables)
+    try:
+        statements = _parsed(text)
+    except ConfigError as error:
+        return str(error)
+    if len(statements) > 1:
+        return f"has {len(statements)} statements, and one query is a step"
+    for tree in filter(None, statements):
+        if type(tree).__name__ in _CHANGES:
+            return f"must be a query, not {type(tree).__name__.upper()}"
+        found = _of_braces(tree, tables) or unknown_function(text, tree) or unknown_column(tree, tables)
+        return found or analysis_fault(sql, tables)
+    return ""
+
+
+def _of_braces(tree: Any, tables: Tables) -> str:  # noqa: ANN401 - sqlglot's tree
+    """Return the fault of rows that are named without braces."""
+    exp = expressions()
+    made = {each.alias for each in tree.find_all(exp.CTE)}
+    for table in tree.find_all(exp.Table):
+        if table.name in tables and not table.this.args.get("quoted") and table.name not in made:
+            return f"must name rows in braces, {{{table.name}}}, not {table.name}"
+    return ""
+
+
+def query_columns(sql: str, tables: Tables) -> Mapping[str, str | None] | None:
+    """Return the columns of a sound query, with types by Spark; ``None`` without names for all."""
+    named = analysed_columns(sql, tables) or _named(sql, tables)
+    return named if isinstance(named, dict) or named is None else dict.fromkeys(named)
+
+
+def _named(sql: str, tables: Tables) -> list[str] | None:
+    try:
+        (tree,) = _parsed(_unbraced(sql, tables))
+    except (ConfigError, ValueError):
+        return None
+    if tree is None:
+        return None
+    exp = expressions()
+    if not isinstance(tree, exp.Select) or tree.find(exp.Pivot, exp.Lateral):
+        return None
+    sources, derived = sources_of(tree, tables)
+    named: list[str] = []
+    for each in tree.selects:
+        if type(each) is exp.Star and not each.args.get("except_") and len(sources) == 1 and not derived:
+            (there,) = sources.values()
+            if there is None:
+                return None
+            named += there
+        elif isinstance(each, exp.Alias) or (isinstance(each, exp.Column) and not each.is_star):
+            named.append(each.alias_or_name)
+        else:
+            return None
+    return named
+
+
+def expression_fault(sql: str, columns: Collection[str] | None, kind: Kind = "value") -> str:
+    """Return the fault of an expression over the columns of rows; or no text.
+
+    Args:
+        sql: the expression.
+        columns: columns that there are, perhaps with declarations; ``None`` if nobody knows them.
+        kind: meaning of the expression.
+    """
+    text = _respelt(f"{_SELECT}{sql}{_PROBE}")
+    try:
+        (tree,) = _parsed(text)
+    except ConfigError as error:
+        return str(error)
+    except ValueError:
+        return f"must be one expression, not {sql.strip()}"
+    if tree is None:
+        return ""
+    exp = expressions()
+    if not isinstance(tree, exp.Select) or len(tree.selects) != 1 or tree.args.get("from_") or not sql.strip():
+        return f"must be one expression, not {sql.strip() or 'empty'}"
+    (node,) = tree.selects
+    if not isinstance(node, exp.Alias):
+        return "must have no comment at its end"
+    found = unknown_function(text, tree) or (unknown_column(tree, {}, columns) if columns else "")
+    found = found or _RULES[kind](node.this) or (_of_type(node.this, columns) if kind == "predicate" else "")
+    plain = sql.replace("{", "{{").replace("}", "}}")
+    asked = f"if({plain}, true, false)" if kind == "predicate" else plain
+    return found or analysis_fault(f"{_SELECT}{asked} FROM {{rows}}", {"rows": columns})
+
+
+def _parsed(text: str) -> list[Any]:
+    """Return the statements of a text; no statement of one that only Spark can judge.
+
+    Raises:
+        ConfigError: for a text that is no SQL.
+    """
+    sqlglot = optional("sqlglot")
+    try:
+        logging.getLogger("sqlglot").setLevel(logging.ERROR)
+        found = [each for each in sqlglot.parse(text, dialect="spark") if each is not None]
+    except ConfigError:
+        return [None]  # sqlglot is not there
+    except sqlglot.errors.ParseError as error:
+        if _SPARK_ALONE.search(text):
+            return [None]
+        first = error.errors[0] if error.errors else {}
+        before = first.get("start_context", "").removeprefix(_SELECT).rstrip()
+        raise ConfigError(f"is no SQL after {before[-_SHOWN:]!r}" if before else "is no SQL") from None
+    except sqlglot.errors.TokenError:
+        raise ConfigError("is no SQL: a quotation mark or a comment is not closed") from None
+    except RecursionError:
+        return [None]
+    for each in found:
+        for select in each.find_all(sqlglot.exp.Select):
+            select.set("hint", None)  # words of hints are no columns
+    return [None if isinstance(each, sqlglot.exp.Command) else each for each in found]
+
+
+def _respelt(text: str) -> str:
+    """Return a text with spellings that sqlglot knows."""
+    for spelling, known in _SPARKS_OWN:
+        text = spelling.sub(known, text)
+    return text
+
+
+def _unbraced(sql: str, tables: Tables) -> str:
+    """Return a query with quoted names of tables, and texts, in the place of names in braces."""
+    parts = []
+    for text, name, _, _ in Formatter().parse(sql):
+        parts.append(text)
+        if name is not None:
+            parts.append(f"`{name}`" if name in tables else "'2026-01-05'")
+    return _respelt("".join(parts))
+
+
+def _of_predicate(node: Any) -> str:  # noqa: ANN401 - as above
+    """Return the fault of an expression that is no predicate of one row."""
+    exp = expressions()
+    plain = node.unnest()
+    of_numbers = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.DPipe, exp.Neg)
+    if isinstance(plain, (exp.Literal, *of_numbers)):
+        return "must be true or false of a row"
+    for found in plain.find_all(exp.AggFunc):
+        if found.find_ancestor(exp.Window, exp.Lambda, exp.Subquery, exp.Exists) is None:
+            return f"must be true or false of one row, not with {found.sql(dialect='spark')}, a figure of all rows"
+    return ""
+
+
+def _of_type(node: Any, columns: Collection[str] | None) -> str:  # noqa: ANN401 - as above
+    """Return the fault of a column that is neither true nor false."""
+    plain = node.unnest()
+    if not isinstance(columns, Mapping) or not isinstance(plain, expressions().Column):
+        return ""
+    kind = getattr(columns.get(plain.sql(dialect="spark")), "type", "BOOLEAN").upper()
+    return "" if kind in ("BOOLEAN", "VARIANT") else f"must be true or false of a row, not {plain.name}, a {kind}"
+
+
+def _of_aggregate(node: Any) -> str:  # noqa: ANN401 - as above
+    """Return the fault of an expression that is no figure of all rows."""
+    exp = expressions()
+    for column in node.find_all(exp.Column):
+        if column.find_ancestor(exp.AggFunc, exp.Anonymous, exp.AnonymousAggFunc, exp.Subquery, exp.Exists) is None:
+            return f"must be an aggregate of rows, such as sum({column.name}), not {column.sql(dialect='spark')}"
+    return ""
+
+
+def _of_figure(node: Any) -> str:  # noqa: ANN401 - as above
+    """Return the fault of an expression that is no figure of one pass over the rows."""
+    return _of_aggregate(node) or (
+        "must have no DISTINCT, as it is observed" if node.find(expressions().Distinct) else ""
+    )
+
+
+_RULES: Mapping[Kind, Callable[[Any], str]] = {
+    "value": lambda _: "", "predicate": _of_predicate, "aggregate": _of_aggregate, "figure": _of_figure,
+}  # fmt: skip

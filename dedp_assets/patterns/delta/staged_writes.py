@@ -1,0 +1,105 @@
+"""Writes of new rows: the stage of a write, a method of ``Table``, and writes without rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame
+
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.columns import require_rows
+from dedp_assets.patterns.core.metering import Meter
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.results import Split, WriteResult
+from dedp_assets.patterns.core.rows import RowsRead
+from dedp_assets.patterns.delta.commit.spark_writer import require_stated
+from dedp_assets.patterns.delta.handle import TableHandle
+from dedp_assets.patterns.delta.merge.declared_keys import REPEATED, repeated, require_whole
+from dedp_assets.patterns.delta.snapshots.definition import conform, content_columns, require_partition
+from dedp_assets.patterns.delta.staging.guards import (
+    discarded_if_unjudged,
+    in_range,
+    layout_of,
+    refusal,
+)
+from dedp_assets.patterns.delta.staging.metrics import Measuring
+from dedp_assets.patterns.delta.staging.row_accounting import Accounting
+from dedp_assets.patterns.delta.staging.stage_files import stage_rows
+from dedp_assets.patterns.delta.staging.staged_write import StagedWrite
+from dedp_assets.patterns.delta.staging.stages import empty_stage
+from dedp_assets.patterns.delta.staging.write_counts import Parts
+
+__all__ = ["publish_nothing", "stage_write"]
+
+
+@in_range
+def stage_write(  # noqa: PLR0913 - of a verb of the table
+    table: TableHandle,
+    rows: DataFrame | Split,
+    *,
+    partition: Mapping[str, object] | None = None,
+    provenance: Provenance,
+    audits: Sequence[Audit] = (),
+    rows_read: RowsRead = RowsRead(),  # noqa: B008 - frozen
+    keep: str = "valid",
+    also: Sequence[str] = (),
+    append: bool = False,
+) -> StagedWrite:
+    """Write rows to a stage and audit the rows, without a commit.
+
+    Args:
+        table: the table to write.
+        rows: what to write; of a split, the part ``keep``.
+        partition: the partition values this write owns; empty owns the whole table.
+        provenance: who writes, from what, and why.
+        audits: rules over the written rows; constraints and row accounting are judged in any case.
+        rows_read: what is known about the rows read, to account for them.
+        keep: the part of a split that is meant for this table.
+        also: parts of a split to stage in the same job for other tables.
+        append: keep the present rows.
+
+    Raises:
+        AuditFailed: if a rule refuses the rows; the stage stays for inspection.
+        ConfigError: for an append to a table with a key, a partition that does not follow from the key, or a table
+            that counts a column by itself.
+        SchemaMismatch: if the rows' columns are not the table's.
+    """
+    meter = Meter()
+    require_rows(table.name, rows)
+    require_whole(table.spec, partition or {}, append=append)
+    split, state = Split.of(rows, keep), table.ensure()
+    require_stated(table.name, state)
+    owned = require_partition(table.name, state, partition or {})
+    conform(table.name, split, keep, state)
+    if table.on_rows:
+        given = split
+        table.on_rows(lambda: given[keep] if given.outcome else given.rows)
+    rows_read = rows_read.along(rows, audits)
+    tally = rows_read.tally
+    split = Split.of(tally.rows) if tally and tally.along else split
+    parts = Parts.of(split, keep, content_columns(table.spec, state), rows_read)
+    same = repeated(table.spec, parts.chosen)
+    accounting = Accounting.of(table.name, parts, state, owned, audits, repeated=REPEATED if same else "")
+    hashes = {**parts.hashes, **same}
+    measuring = Measuring(accounting.measures(), accounting.asked(), accounting.landed(), hashes).along(tally)
+    with meter.jobs(split.rows.sparkSession):
+        stage = stage_rows(split, layout_of(table, state, owned), measuring=measuring, keep=keep, also=also)
+    with discarded_if_unjudged(stage):
+        judged = accounting.judge(stage.observed, provenance.approval)
+    if judged.refused:
+        raise refusal(table, owned, judged, stage, stage.read(), split)
+    return StagedWrite.of(table, stage, judged, owned, provenance, append=append, meter=meter, state=state)
+
+
+def publish_nothing(
+    table: TableHandle,
+    owned: Mapping[str, str],
+    provenance: Provenance,
+    *,
+    append: bool = False,
+    since: int | None = None,
+) -> WriteResult:
+    """Publish an empty write without a Spark job."""
+    judged = Accounting(Parts()).judge({})
+    staged = StagedWrite.of(table, empty_stage(table.store), judged, owned, provenance, append=append)
+    return staged.publish(since=since)

@@ -1,0 +1,110 @@
+"""Reasons of the dead letters among refused rows, each with a masked record."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core.errors import PatternError
+from dedp_assets.patterns.core.json_fields import json_object, shape
+from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.observing import SPARK_ERRORS
+from dedp_assets.patterns.core.results import LetterReason, Split
+from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.delta.staging.stages import Stage
+
+__all__ = ["DEAD", "letter_reasons", "summed_up"]
+
+DEAD = "dead"
+"""Part of a split, and figure, of the dead letters."""
+_REASON = "reason"
+_MOST, _TOLD, _LONGEST_VALUE, _LONGEST_RECORD = 10, 3, 40, 160
+_WHY, _COUNT, _EXAMPLE = (f"{RESERVED}{name}" for name in ("why", "count", "example"))
+_NO_TIME = re.compile(r".* is not a (DATE|TIMESTAMP|TIMESTAMP_NTZ)")
+
+
+def letter_reasons(spec: TableSpec, stage: Stage, split: Split) -> tuple[LetterReason, ...]:
+    """List the most frequent reasons of the dead letters in a refused stage.
+
+    Args:
+        spec: table of the kept rows, which says what columns are personal.
+        stage: the refused rows.
+        split: the rows with their outcomes; computed again if the letters were not staged.
+
+    Returns:
+        At most ten reasons, by count; none for a split without reasons, and where they cannot be read.
+    """
+    columns = split.parts.get(DEAD, ())
+    if _REASON not in columns:
+        return ()
+    # Whoever explains a refusal must not hide it.
+    with suppress(PatternError, *SPARK_ERRORS):
+        dead = stage.read(DEAD) if DEAD in stage.held else split[DEAD]
+        return tuple(_reasons(dead, columns, split.identity, spec))
+    return ()
+
+
+def summed_up(letters: Sequence[LetterReason], *, of: int) -> str:
+    """Write the first reasons of dead letters as a sentence.
+
+    Args:
+        letters: the reasons.
+        of: number of the dead letters.
+    """
+    shown = [f"{each.letters} of {of} dead letters: {each.reason}{_hint(each)}, {each.example}" for each in letters]
+    more = [f"and {len(shown) - _TOLD} more reasons"] if len(shown) > _TOLD else []
+    return "; ".join([*shown[:_TOLD], *more])
+
+
+def _reasons(
+    dead: DataFrame, columns: Sequence[str], identity: Sequence[str], spec: TableSpec
+) -> Iterable[LetterReason]:
+    texts = [c for c in columns if dict(dead.dtypes)[c] == "string" and c not in identity][:2]
+    shown = F.struct(*[identifier(c) for c in dict.fromkeys([*texts, *identity])])
+    place = F.struct(*map(identifier, identity))
+    each = dead.select(F.explode(F.split(_REASON, "; ")).alias(_WHY), shown.alias(_EXAMPLE), place.alias(_COUNT))
+    found = each.groupBy(_WHY).agg(F.count("*").alias("n"), F.min_by(_EXAMPLE, _COUNT).alias(_EXAMPLE))
+    for why, count, example in found.orderBy(F.desc("n"), _WHY).limit(_MOST).collect():
+        yield LetterReason(why, count, _masked(example, why, texts, identity, spec))
+
+
+def _masked(row: Row, why: str, texts: Sequence[str], identity: Sequence[str], spec: TableSpec) -> str:
+    """Write a record with masked values, and the place of the record."""
+    text = next((row[name] for name in texts if row[name] is not None), "")
+    record = json_object(text)
+    known = {name.lower() for name in spec.columns} - {name.lower() for name in spec.personal}
+    if record is None:
+        shown = repr(shape(text))
+    else:
+        named = [name for name in record if why.startswith(tuple(f"{name}{end}" for end in " .["))]
+        order = dict.fromkeys([*sorted(named, key=len, reverse=True), *record])
+        shown = _cut({name: _value(record[name], masked=name.lower() not in known) for name in order})
+    place = ", ".join(f"{name} {row[name]}" for name in identity if name not in spec.personal)
+    return f"such as {shown}{f' at {place}' if place else ''}"
+
+
+def _value(value: Any, *, masked: bool) -> str:  # noqa: ANN401 - any JSON
+    if masked and value is not None:
+        return repr(shape(value))
+    text = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else repr(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+
+
+def _cut(values: Mapping[str, str]) -> str:
+    shown, length = list[str](), 0
+    for name, value in values.items():
+        length += len(name) + len(value)
+        if shown and length > _LONGEST_RECORD:
+            return f"{{{', '.join(shown)}, ...}}"
+        shown.append(f"{name}: {value}")
+    return f"{{{', '.join(shown)}}}"
+
+
+def _hint(letter: LetterReason) -> str:
+    return " (has the column a format?)" if _NO_TIME.fullmatch(letter.reason) else ""

@@ -1,0 +1,67 @@
+"""Printed texts: what a user called or wrote is printed as it is, wherever a command prints it."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.table import Table as Grid
+
+from dedp_assets.commands._output import coloured, console
+from dedp_assets.resources.environments import CHECKOUT
+
+COMMANDS = CHECKOUT / "dedp_assets" / "commands"
+ODD = [
+    "[red]x[/red]",
+    "[bold]",
+    "[/]",
+    "x[0]",
+    "[/silver]",
+    r"a\[b]",
+    ":warning:",
+    "[link=http://x]y[/link]",
+    "[@click]",
+]
+TEXTS = st.one_of(
+    st.sampled_from(ODD),
+    st.lists(st.sampled_from([*ODD, "[", "]", "\\", "a", ":", "/"]), min_size=1, max_size=4).map("".join),
+)
+
+
+def printed(shown, **options) -> str:
+    terminal = console()
+    with terminal.capture() as capture:
+        terminal.print(shown, soft_wrap=True, **options)
+    return capture.get()
+
+
+@given(TEXTS)
+def test_a_text_is_printed_as_it_is(text):
+    """As a line, beside a coloured word, in a cell, as a heading and as the title of a table."""
+    grid = Grid(text, title=text)
+    grid.add_row(text)
+    assert printed(text) == f"{text}\n"
+    assert printed(text, style="bold") == f"{text}\n"
+    assert printed(coloured(("refused ", "red"), text)) == f"refused {text}\n"
+    assert printed(grid).count(text) >= 3
+
+
+def test_there_is_one_console():
+    """Made in one place, so that no command reads markup in a text, and none escapes what nobody reads as markup."""
+    sources = {path.name: path.read_text() for path in (CHECKOUT / "dedp_assets").rglob("*.py")}
+    assert [name for name, text in sources.items() if "rich.markup" in text] == []
+    assert [name for name, text in sources.items() if re.search(r"\bConsole\(\w", text)] == []
+
+
+@pytest.mark.parametrize("path", sorted(COMMANDS.glob("*.py")), ids=lambda path: path.stem)
+def test_no_text_of_a_command_has_markup(path):
+    """It would be printed, too."""
+    texts = [
+        n.value
+        for n in ast.walk(ast.parse(path.read_text()))
+        if isinstance(n, ast.Constant) and isinstance(n.value, str)
+    ]
+    assert [text for text in texts if re.search(r"\[/?(bold|red|green|yellow|dim|italic|cyan)\]", text)] == []
