@@ -9,6 +9,7 @@ import pyarrow.orc as po
 import pyarrow.parquet as pq
 import pytest
 
+from dedp_assets.patterns.connectors import file_columns
 from dedp_assets.patterns.connectors.file_columns import columns_of_file, judge_file_columns
 from dedp_assets.patterns.connectors.formats import Csv
 from dedp_assets.patterns.core.errors import ContractError
@@ -57,6 +58,26 @@ def test_new_missing_and_retyped_columns_are_told_by_file(tmp_path, ending):
     assert (found.passed, found.severity) == (False, "warn")
     assert found.note == f"b.{ending}: new: 'mail'; missing: 'price'; 'id' is STRING, not BIGINT"
     assert found.figures == {"files": 2, "files_with_other_columns": 1}
+
+
+HELD = {
+    "ARRAY<INT>": ("ARRAY<BIGINT>", "ARRAY<DOUBLE>", "ARRAY<STRING>", "STRING"),
+    "ARRAY<STRING>": ("STRING",),
+    "MAP<STRING, INT>": ("MAP<STRING, BIGINT>", "MAP<STRING, STRING>", "STRING"),
+    "STRUCT<a: INT, b: ARRAY<DATE>>": ("STRUCT<a: BIGINT, b: ARRAY<DATE>>", "STRUCT<b: ARRAY<STRING>>", "STRING"),
+    "TIMESTAMP_NTZ": ("TIMESTAMP", "STRING"),
+    "BIGINT": ("DECIMAL(20, 0)", "DOUBLE", "STRING"),
+    "STRUCT<`a b`: INT>": ("STRING",),
+    "duration[s]": ("STRING",),
+}
+"""Type in a file -> declared types whose values it may hold."""
+
+
+def test_types_are_held_against_each_other_whole():
+    """What lists, maps and structs hold counts as columns do: no pair of types fits but those that are named."""
+    kinds = {*HELD, *(kind for kinds in HELD.values() for kind in kinds)}
+    fitting = {(found, declared) for found in HELD for declared in kinds if file_columns._fits(found, declared)}
+    assert fitting == {(found, declared) for found, kinds in HELD.items() for declared in {found, *kinds}}
 
 
 @pytest.mark.parametrize(

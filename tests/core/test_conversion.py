@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pytest
 
+from dedp_assets.patterns.connectors.inferred import PATTERNS
 from dedp_assets.patterns.core.conversion import MISFITS, SYNTAX, convert_columns, convert_json
 from dedp_assets.patterns.core.errors import ConfigError
 
@@ -307,6 +308,86 @@ def test_every_type_takes_exactly_the_texts_that_denote_a_value_of_it(spark):
                 assert (row[name], row[MISFITS]) == (None, [f"{name} is not a {schema[name]}"]), (name, text, row)
             else:
                 assert (row[name], row[SYNTAX], row[MISFITS] or []) == (value, None, []), (name, text, row)
+
+
+MOMENTS = [datetime(2026, 1, 5, 9, 7, 3), datetime(2026, 5, 13, 21, 30), datetime(2026, 12, 1), datetime(1999, 10, 11)]  # noqa: DTZ001 - of no zone
+MADE = {**PATTERNS, "yyyy-dd-MM": "%Y-%d-%m", "yyyyMMdd": "%Y%m%d", "dd-MM-yyyy": "%d-%m-%Y", "": "%Y-%m-%dT%H:%M:%S"}
+"""Spark's date pattern -> Python's; of the empty one, ISO 8601."""
+
+
+def by_pattern(text, pattern):
+    """What Python reads of a text by a pattern, and by nothing else."""
+    try:
+        return datetime.strptime(text, MADE[pattern])  # noqa: DTZ007 - of no zone
+    except ValueError:
+        return None
+
+
+@pytest.mark.both
+def test_a_time_is_read_by_its_pattern_and_by_nothing_else(spark):
+    """Texts of every pattern and of ISO 8601 under each pattern: 5 January is never 1 May, nor is either of both."""
+    texts = sorted({moment.strftime(python) for moment in MOMENTS for python in MADE.values()})
+    texts += ["", " ", "2026-13-45", "now", "1767603600"]
+    kinds = {f"{kind} {n}": (kind, pattern) for n, pattern in enumerate(MADE) for kind in ("DATE", "TIMESTAMP_NTZ")}
+    kinds = {name: each for name, each in kinds.items() if each[1]}
+    formats = {name: pattern for name, (_, pattern) in kinds.items()}
+    schema = {name: kind for name, (kind, _) in kinds.items()}
+    records = [(n, json.dumps(dict.fromkeys(kinds, text))) for n, text in enumerate(texts)]
+    columns = spark.createDataFrame(
+        [(n, *[text] * len(kinds)) for n, text in enumerate(texts)],
+        ", ".join(["n INT", *[f"`{c}` STRING" for c in kinds]]),
+    )
+    rows = spark.createDataFrame(records, "n INT, raw STRING")
+    for read in (convert_json(rows, "raw", schema, formats=formats), convert_columns(columns, schema, formats=formats)):
+        for row in read.collect():
+            for name, (kind, pattern) in kinds.items():
+                moment = by_pattern(texts[row["n"]], pattern)
+                wanted = moment.date() if moment and kind == "DATE" else moment
+                assert row[name] == wanted, (pattern, texts[row["n"]])
+                assert (f"{name} is not a {kind}" in row[MISFITS]) is (wanted is None), (pattern, texts[row["n"]])
+
+
+def test_numbers_since_1970_are_times(spark):
+    """In seconds or milliseconds, whole or not, within the years that a reader can show; no other text is one."""
+    schema = {"a": "TIMESTAMP", "b": "TIMESTAMP", "c": "DATE"}
+    formats = {"a": "epoch_millis", "b": "epoch_seconds", "c": "epoch_seconds"}
+    texts = [
+        '{"a": 1767603600500, "b": "1767603600.25", "c": 0}',
+        '{"a": "99999999999999999", "b": -1, "c": "x"}',
+        '{"a": " 1", "b": "2026-01-05T10:00:00Z", "c": "2026-01-05"}',
+        '{"a": 1.7676036005E12, "b": 1.76760360025E9}',
+    ]
+    rows = spark.createDataFrame(list(enumerate(texts)), "n INT, raw STRING")
+    found = convert_json(rows, "raw", schema, formats=formats).orderBy("n")
+    shown = found.selectExpr("CAST(unix_micros(a) AS STRING)", "CAST(unix_micros(b) AS STRING)", "CAST(c AS STRING)")
+    assert [tuple(row) for row in shown.collect()] == [
+        ("1767603600500000", "1767603600250000", "1970-01-01"),
+        (None, "-1000000", None),
+        (None, None, None),
+        ("1767603600500000", "1767603600250000", None),
+    ]
+
+
+def test_nan_and_infinities_are_values_where_the_source_has_types(spark):
+    """Of a DOUBLE and a FLOAT, alone or inside of others, in the spelling of Spark and PostgreSQL; of no other type."""
+    schema = {
+        "d": "DOUBLE",
+        "f": "FLOAT",
+        "l": "ARRAY<DOUBLE>",
+        "s": "STRUCT<x: FLOAT>",
+        "n": "DECIMAL(5,2)",
+        "i": "INT",
+    }
+    words = ["NaN", "Infinity", "-Infinity", "nan", "inf", "-inf", "+Infinity", "1e400"]
+    records = [(n, json.dumps({"d": w, "f": w, "l": [w], "s": {"x": w}, "n": w, "i": w})) for n, w in enumerate(words)]
+    rows = spark.createDataFrame(records, "n_ INT, raw STRING")
+    for special, count in ((list(schema), 3), ((), 0)):
+        read = convert_json(rows, "raw", schema, special=special).orderBy("n_").collect()
+        for number, row in enumerate(read):
+            found = [row["d"], row["f"], row["l"] and row["l"][0], row["s"] and row["s"]["x"]]
+            wanted = str(float(words[number])) if number < count else "None"
+            assert {str(each) for each in found} == {wanted}, words[number]
+            assert (row["n"], row["i"], len(row[MISFITS])) == (None, None, 2 if number < count else 6)
 
 
 NESTED = {"s": "STRUCT<a: BIGINT, b: ARRAY<DECIMAL(6,2)>>", "m": "MAP<STRING, STRUCT<x: DATE NOT NULL>>"}

@@ -54,6 +54,15 @@ def test_an_option_that_spark_cannot_evaluate_is_named_in_one_line(rows, option,
         USES[option](rows, sql)
 
 
+@pytest.mark.parametrize("option", USES)
+def test_no_column_of_the_librarys_own_is_suggested(rows, option):
+    """Spark suggests what is alike, and lists every column of a narrow frame."""
+    for sql in (UNKNOWN, "__dedp_misfit > 1", "syntax = 1"):
+        with pytest.raises(ConfigError) as refused:
+            USES[option](rows.select("id", "user", "at"), sql)
+        assert "__dedp" not in str(refused.value).replace("`__dedp_misfit`", "")
+
+
 @pytest.mark.parametrize("sql", ["x -> x", "id + (x -> x)"])
 @pytest.mark.parametrize("option", USES)
 def test_a_lambda_function_outside_of_a_call_is_named(rows, option, sql):

@@ -10,7 +10,7 @@ import dagster as dg
 from pyspark.errors.exceptions.connect import SparkConnectException
 
 from dedp_assets.patterns.core.backoff import Backoff
-from dedp_assets.patterns.core.errors import AuditFailed, TransactionReused
+from dedp_assets.patterns.core.errors import AuditFailed, TransactionReused, printable
 from dedp_assets.patterns.core.results import BY_NAME, LetterReason
 
 __all__ = [
@@ -61,7 +61,7 @@ def sentence(table: str, key: str, error: Exception) -> str:
 
 def unexpected(table: str, key: str, error: Exception) -> dg.Failure:
     """Return the failure for an unexpected error: a sentence, with the stack as metadata."""
-    text = " ".join(str(error).split("\n", 1)[0].split())[:_SHOWN]
+    text = printable(" ".join(str(error).split("\n", 1)[0].split())[:_SHOWN])
     return dg.Failure(
         f"{table} {key}".strip() + f" was not computed and nothing of it is published: {type(error).__name__} in the "
         f"engine or in code ({text}). It is tried again; if it comes back, the stack below says where",

@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol
 from urllib.parse import quote, unquote_plus
 
 from dedp_assets.patterns.core.errors import ContractError
-from dedp_assets.patterns.core.strict_json import parse_json
+from dedp_assets.patterns.core.strict_json import depth_of, parse_json
 from dedp_assets.patterns.delta import folder_at
 
 __all__ = ["Arrival", "Channel", "Event", "Inbox", "Outcome"]
@@ -67,7 +67,7 @@ class Event:
                 raise ContractError(f"its {name} is longer than {_LONGEST} characters or holds control characters")
         if not isinstance(self.time, datetime) or self.time.utcoffset() is None:
             raise ContractError(f"its time {self.time} has no time zone")
-        if _depth(self.data) > _DEEPEST:
+        if depth_of(self.data) > _DEEPEST:
             raise ContractError(f"its data is nested deeper than {_DEEPEST} levels")
         try:
             json.dumps(self.data, allow_nan=False)
@@ -305,12 +305,3 @@ def _decoded(value: object) -> str:
     if not parts or parts[0] == "/" or ".." in parts or len(key) > _LONGEST or _UNFIT.search(key):
         raise ContractError(f"it names the object {key[:_LONGEST]!r}, which is no key of the store")
     return key
-
-
-def _depth(value: object) -> int:
-    """Count how deep a JSON value is nested, without recursion."""
-    level, depth = [value], 0
-    while level:
-        inner = [v.values() if isinstance(v, dict) else v for v in level if isinstance(v, (dict, list))]
-        level, depth = [v for values in inner for v in values], depth + 1
-    return depth

@@ -28,7 +28,7 @@ from urllib.request import (
     Request,
 )
 
-from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady, PatternError
+from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady, PatternError, printable
 
 __all__ = [
     "Bounds",
@@ -85,7 +85,7 @@ def error_text(error: BaseException) -> str:
 
 def sentence(text: str) -> str:
     """Shorten an external text to one line of an error message."""
-    return " ".join(text.split())[:_SHOWN]
+    return printable(" ".join(text.split())[:_SHOWN])
 
 
 def is_text(value: object, *, longest: int = 1_000) -> bool:

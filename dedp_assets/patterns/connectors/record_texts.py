@@ -5,8 +5,10 @@ An exact conversion reads the objects: each value of CSV is a text there, each v
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -15,6 +17,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from dedp_assets.patterns.connectors.csv_records import OPEN, values_of
 from dedp_assets.patterns.connectors.formats import Csv, Format
+from dedp_assets.patterns.core.errors import printable
 from dedp_assets.patterns.core.json_records import members_of, text_of
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.strict_json import parse_json, written
@@ -30,6 +33,7 @@ LAYOUT = "layout"
 STATED = "stated_time"
 """Column: the text of a record's event time; NULL without one."""
 _FOUND = f"{RESERVED}found"
+_json_of = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +66,10 @@ class Naming:
         lacking = [name for name in self.always if name not in held]
         strange = [name for name in held if name not in self.columns] if self.strict else []
         found = (("the record lacks ", lacking), ("no declared column is called ", strange))
-        return "; ".join(what + ", ".join(dict.fromkeys(names)) for what, names in found if names)
+        return printable("; ".join(what + ", ".join(names) for what, names in found if names))
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(NamedTuple):
     """A landed record in the common form."""
 
     record: str | None = None
@@ -83,7 +86,7 @@ def as_records(rows: DataFrame, made: Format, naming: Naming) -> DataFrame:
         made: format of the records.
         naming: names of the declared columns.
     """
-    parts = _Found.__slots__
+    parts = _Found._fields
 
     def found(raw: pa.Array, header: pa.Array) -> pa.Array:
         if isinstance(made, Csv):
@@ -122,7 +125,7 @@ def _of_csv(record: str, names: Sequence[str], made: Csv, naming: Naming) -> _Fo
     nulls = ("", *made.nulls)
     members = {name: None if value in nulls else value for name, value in zip(names, values, strict=True)}
     members |= {name: made.pointed(members[name] or "") or None for name in naming.numbers if name in members}
-    return _Found(written(members), None, naming.layout(members) or None, members.get(naming.time))
+    return _Found(_json_of(members), None, naming.layout(members) or None, members.get(naming.time))
 
 
 def _broken(values: Sequence[str], names: Sequence[str], fault: str, made: Csv, *, is_blank: bool) -> str:

@@ -10,6 +10,7 @@ written. Texts of columns become values in SQL (``core/exact``), nested ones in 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -73,29 +74,22 @@ def convert_json(
     """
     _ = parsed_schema(schema)
     _require_scalars(schema, lenient)
-    made = {name.lower() for name in (*schema, *texts_of(schema).values())}
-    others = [c for c in rows.columns if c.lower() not in made]
-    record, formats = identifier(payload), formats or {}
+    record, options = identifier(payload), _Options(lenient, formats or {}, special)
     kinds = {name: parsed_type(kind) for name, kind in schema.items() if not is_scalar(kind)}
-    sound = F.expr(f"if(is_valid_utf8({record}), {record}, NULL)")
     scalars = {name: kind for name, kind in schema.items() if name not in kinds}
-    look = partial(_look, list(scalars))
-    read = rows.withColumn(_LOOKED, _looked(sound, look, _nested(rows, kinds, special)))
+    sound = F.expr(f"if(is_valid_utf8({record}), {record}, NULL)")
+    read = rows.withColumn(_LOOKED, _looked(sound, partial(look_at, list(scalars)), options.nested(rows, kinds)))
     text, value = ({name: f"{RESERVED}{what}{n}" for n, name in enumerate(schema)} for what in ("text", "value"))
     # One column for each intermediate value, which the next ones name: Spark computes what has a column once.
     steps = {text[name]: f"get({_LOOKED}.texts, {n})" for n, name in enumerate([*scalars, *kinds])}
+    steps |= {value[name]: options.value(name, kind, text[name]) for name, kind in scalars.items()}
     steps |= {value[name]: f"{_LOOKED}.nested.n{n}" for n, name in enumerate(kinds)}
-    for name, kind in scalars.items():
-        found = exact(text[name], kind, pattern=formats.get(name, ""), special=name in special)
-        steps[value[name]] = f"coalesce({found}, {safe_cast(text[name], kind)})" if name in lenient else found
-    read = read.selectExpr("*", *select_list(steps))
-    fault = f"if(NOT is_valid_utf8({record}), 'not valid UTF-8', {_LOOKED}.fault)"
-    texts = {stated: f"if({value[name]} IS NULL, {text[name]}, NULL)" for name, stated in texts_of(schema).items()}
+    texts = {name: f"if({value[name]} IS NULL, {text[name]}, NULL)" for name in schema}
     wrong = [_misfit(name, kind, text[name], value[name]) for name, kind in scalars.items() if kind != "STRING"]
-    return read.selectExpr(
-        *map(identifier, others),
-        *select_list({SYNTAX: fault, **value, **texts, MISFITS: _misfits(wrong, f"{_LOOKED}.misfits")}),
-    )
+    fault = f"if(NOT is_valid_utf8({record}), 'not valid UTF-8', {_LOOKED}.fault)"
+    read = read.selectExpr("*", *select_list(steps))
+    made = {SYNTAX: fault, **value, MISFITS: _misfits(wrong, f"{_LOOKED}.misfits")}
+    return _select(read, rows.columns, schema, made, texts)
 
 
 def convert_columns(
@@ -115,29 +109,22 @@ def convert_columns(
     """
     declared = parsed_schema(schema)
     _require_scalars(schema, lenient)
+    options, columns = _Options(lenient, formats or {}, special), rows.columns
     given = {field.name: field.dataType for field in fields_of(rows, schema)}
-    changed = [field for field in declared.fields if not same_type(given[field.name], field.dataType)]
-    kinds = {field.name: parsed_type(kind) for field in changed if not is_scalar(kind := schema[field.name])}
+    changed = [field.name for field in declared.fields if not same_type(given[field.name], field.dataType)]
+    kinds = {name: parsed_type(schema[name]) for name in changed if not is_scalar(schema[name])}
     values, texts = {c: identifier(c) for c in schema}, {c: f"CAST({identifier(c)} AS STRING)" for c in schema}
     if kinds:
         texts |= {name: _json_of(name, given[name], schema[name]) for name in kinds}
         sound = ", ".join(f"if(is_valid_utf8({texts[name]}), {texts[name]}, '')" for name in kinds)
         stated = F.expr(f"array({sound})")
-        rows = rows.withColumn(_LOOKED, _looked(stated, look_at_texts, _nested(rows, kinds, special)))
+        rows = rows.withColumn(_LOOKED, _looked(stated, look_at_texts, options.nested(rows, kinds)))
         values |= {name: f"{_LOOKED}.nested.n{n}" for n, name in enumerate(kinds)}
-    wrong = []
-    for name in (field.name for field in changed if field.name not in kinds):
-        found = partial(exact, kind=schema[name], pattern=(formats or {}).get(name, ""), special=name in special)
-        values[name] = _text_as(name, given[name], schema[name], found, lenient=name in lenient)
-        wrong.append(_misfit(name, schema[name], identifier(name), values[name]))
-    made = {name.lower() for name in (*schema, *texts_of(schema).values())}
-    others = [c for c in rows.columns if c.lower() not in made and c != _LOOKED]
-    stated_texts = {stated: texts[name] for name, stated in texts_of(schema).items()}
+    scalars = [name for name in changed if name not in kinds]
+    values |= {name: _value_of(name, given[name], schema[name], options) for name in scalars}
+    wrong = [_misfit(name, schema[name], identifier(name), values[name]) for name in scalars]
     misfits = _misfits(wrong, f"{_LOOKED}.misfits" if kinds else "")
-    return rows.selectExpr(
-        *map(identifier, others),
-        *select_list({SYNTAX: "CAST(NULL AS STRING)", **values, **stated_texts, MISFITS: misfits}),
-    )
+    return _select(rows, columns, schema, {SYNTAX: "CAST(NULL AS STRING)", **values, MISFITS: misfits}, texts)
 
 
 def texts_of(schema: Mapping[str, str]) -> dict[str, str]:
@@ -145,14 +132,33 @@ def texts_of(schema: Mapping[str, str]) -> dict[str, str]:
     return {name: f"{name} text" for name, kind in schema.items() if kind.upper() != "STRING"}
 
 
-def _look(names: Sequence[str], record: str | None, nested: Mapping[str, Nested]) -> Looked:
-    return look_at(record, names, nested)
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """Options of a conversion."""
+
+    lenient: Collection[str]
+    formats: Mapping[str, str]
+    special: Collection[str]
+
+    def value(self, name: str, kind: str, text: str, column: str = "") -> str:
+        """Write SQL for the value of a scalar column by its text, or by the column itself where that is lenient."""
+        found = exact(text, kind, pattern=self.formats.get(name, ""), special=name in self.special)
+        return f"coalesce({found}, {safe_cast(column or text, kind)})" if name in self.lenient else found
+
+    def nested(self, rows: DataFrame, kinds: Mapping[str, DataType]) -> dict[str, Nested]:
+        """Return the conversions of nested columns, by the session's time zone."""
+        zone = rows.sparkSession.conf.get("spark.sql.session.timeZone") if kinds else None
+        return {name: Nested(kind, zone or "UTC", name in self.special) for name, kind in kinds.items()}
 
 
-def _nested(rows: DataFrame, kinds: Mapping[str, DataType], special: Collection[str]) -> dict[str, Nested]:
-    """Return the conversions of nested columns, by the session's time zone."""
-    zone = rows.sparkSession.conf.get("spark.sql.session.timeZone") if kinds else None
-    return {name: Nested(kind, zone or "UTC", name in special) for name, kind in kinds.items()}
+def _select(
+    rows: DataFrame, others: Sequence[str], schema: Mapping[str, str], made: Mapping[str, str], texts: Mapping[str, str]
+) -> DataFrame:
+    """Select converted columns, with the texts of those that are no STRING, behind the other columns of a row."""
+    stated = {column: texts[name] for name, column in texts_of(schema).items()}
+    taken = {name.lower() for name in (*schema, *stated)}
+    kept = [identifier(column) for column in others if column.lower() not in taken]
+    return rows.selectExpr(*kept, *select_list({**made, **stated}))
 
 
 def _looked(values: Column, look: _Looks, nested: Mapping[str, Nested]) -> Column:
@@ -177,12 +183,11 @@ def _looked(values: Column, look: _Looks, nested: Mapping[str, Nested]) -> Colum
 
 def _values(found: Sequence[Looked], kinds: Sequence[DataType]) -> pa.Array:
     """Return the values of nested columns as an array of structs."""
-    parts = {"none": pa.nulls(len(found), pa.string())}
-    if kinds:
-        columns = zip(*(each.nested or [None] * len(kinds) for each in found), strict=True)
-        types = [to_arrow_type(kind, timezone="UTC") for kind in kinds]
-        parts = {f"n{n}": pa.array(column, kind) for n, (column, kind) in enumerate(zip(columns, types, strict=True))}
-    return pa.StructArray.from_arrays(parts.values(), parts)
+    if not kinds:
+        return pa.StructArray.from_arrays([pa.nulls(len(found), pa.string())], ["none"])
+    columns = zip(*(each.nested or [None] * len(kinds) for each in found), strict=True)
+    arrays = [pa.array(each, to_arrow_type(kind, timezone="UTC")) for each, kind in zip(columns, kinds, strict=True)]
+    return pa.StructArray.from_arrays(arrays, [f"n{n}" for n in range(len(kinds))])
 
 
 def _misfit(name: str, kind: str, given: str, value: str) -> str:
@@ -196,7 +201,7 @@ def _misfits(sentences: Sequence[str], nested: str) -> str:
     return f"concat({found}, coalesce({nested}, array()))" if nested else found
 
 
-def _text_as(name: str, source: DataType, kind: str, found: Callable[[str], str], *, lenient: bool) -> str:
+def _value_of(name: str, source: DataType, kind: str, options: _Options) -> str:
     """Write SQL for the value of a scalar type that a column's text denotes.
 
     Raises:
@@ -210,7 +215,7 @@ def _text_as(name: str, source: DataType, kind: str, found: Callable[[str], str]
     text = f"CAST({column} AS STRING)"
     if source.simpleString() == "binary":
         text = f"if(is_valid_utf8({text}), {text}, NULL)"
-    return f"coalesce({found(text)}, {safe_cast(column, kind)})" if lenient else found(text)
+    return options.value(name, kind, text, column)
 
 
 def _json_of(name: str, source: DataType, kind: str) -> str:

@@ -30,6 +30,7 @@ No error is ever caught to make a dead letter of the record at hand: it may pass
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -48,13 +49,31 @@ __all__ = [
     "SchemaMismatch",
     "TransactionReused",
     "error_line",
+    "printable",
 ]
+
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    r"""Escape the characters of a text that a terminal or a log obeys, does not show, or shows in another order.
+
+    A name in a file or the answer of a server may hold any of them.
+
+    Example:
+        >>> printable("a\x1b[31mb\x00")
+        'a\\x1b[31mb\\x00'
+    """
+    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 class PatternError(Exception):
     """The base of all library errors; the text states the fault, the place and the remedy."""
 
     retryable = False
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class ConfigError(PatternError, ValueError):
@@ -119,7 +138,7 @@ def error_line(error: BaseException) -> str:
         >>> error_line(NotReady("silver/x does not exist yet")), error_line(KeyError("day"))
         ('silver/x does not exist yet', "KeyError: 'day'")
     """
-    first = str(error).strip().partition("\n")[0]
+    first = printable(str(error)).strip().partition("\n")[0]
     return first if first and isinstance(error, PatternError) else f"{type(error).__name__}: {first}".removesuffix(": ")
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from dedp_assets.patterns.core.exact import DAY, LONGEST_NUMBER, NUMBER, OFFSET, SPECIAL, TIME
 
-__all__ = ["Reader", "reader_of"]
+__all__ = ["reader_of"]
 
-Reader = Callable[[str], Any]
+_Reader = Callable[[str], Any]
 """Function that returns the value of a text; ``None`` for a text without an exact value of the type."""
 _WHOLE, _NUMBER, _DATE = re.compile("-?(?:0|[1-9][0-9]{0,18})"), re.compile(NUMBER), re.compile(DAY)
 _LOCAL, _MOMENT = re.compile(f"({DAY})[T ]({TIME})"), re.compile(f"({DAY})[T ]({TIME})({OFFSET})")
@@ -27,7 +27,8 @@ _TRUTHS = {"true": True, "false": False}
 _LONGEST_OFFSET = timedelta(hours=18)
 
 
-def reader_of(kind: str, *, zone: str, special: bool = False) -> Reader:
+@lru_cache
+def reader_of(kind: str, *, zone: str, special: bool = False) -> _Reader:
     """Return the function that converts a text to a scalar type.
 
     Args:
@@ -71,7 +72,7 @@ def _decimal(text: str, whole: int, scale: int) -> Decimal | None:
     return Decimal((sign, tuple(map(int, shown)), -decimals)) if fits else None
 
 
-def _floating(text: str, make: Reader, special: bool) -> float | None:  # noqa: FBT001 - bound by name
+def _floating(text: str, make: _Reader, special: bool) -> float | None:  # noqa: FBT001 - bound by name
     if special and text in SPECIAL:
         return float(text)
     value = make(text) if _NUMBER.fullmatch(text) else math.inf
@@ -138,7 +139,7 @@ def _bytes(text: str) -> bytes | None:
     return value if base64.b64encode(value).decode() == text else None
 
 
-_OTHERS: Mapping[str, Reader] = {
+_OTHERS: Mapping[str, _Reader] = {
     "string": str,
     "boolean": _TRUTHS.get,
     "date": _day,

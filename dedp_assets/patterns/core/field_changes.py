@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.ddl import is_storable
+from dedp_assets.patterns.core.errors import printable
 from dedp_assets.patterns.core.field_census import CENSUS, NEW_FIELDS, FieldCensus, FieldFigures
 from dedp_assets.patterns.core.measurements import Measured, Measurement
 from dedp_assets.patterns.core.options import typed
@@ -177,7 +178,8 @@ def _new(census: FieldCensus) -> str:
         )
     if further := len(ordered) - _NAMED:
         sentences += [f"and {further} further fields"] if further > 0 else []
-    return "; ".join([*sentences, f"and {census.others:,} values of others"] if census.others else sentences)
+    sentences += [f"and {census.others:,} values of others"] if census.others else []
+    return printable("; ".join(sentences))
 
 
 def _no_history(census: FieldCensus, earlier: Sequence[FieldCensus]) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from dedp_assets.patterns.core.exact_values import Reader, reader_of
+from dedp_assets.patterns.core.exact_values import reader_of
 from dedp_assets.patterns.core.sql_types import is_nested, spelled
 from dedp_assets.patterns.core.strict_json import (
     Fraction,
@@ -99,20 +98,20 @@ class Nested:
         name = kind.simpleString()
         if isinstance(value, dict | list) and not name.startswith(("string", "varchar")):
             return None
-        return _reader(name, self.zone, self.special)(text_of(value) or "")
+        return reader_of(name, zone=self.zone, special=self.special)(text_of(value) or "")
 
 
-def look_at(record: str | None, names: Sequence[str], nested: Mapping[str, Nested]) -> Looked:
+def look_at(names: Sequence[str], record: str | None, nested: Mapping[str, Nested]) -> Looked:
     """Return the texts and nested values of a JSON record.
 
     Args:
-        record: the text.
         names: names of the scalar columns.
+        record: the text.
         nested: name -> conversion of each nested column.
 
     Example:
-        >>> look_at('{"id": 1.50, "tags": ["a"]}', ["id", "tag"], {})
-        Looked(fault='', texts=['1.50', None], nested=[], misfits=[])
+        >>> look_at(["id", "tag"], '{"id": 1.50, "tags": ["a"]}', {})
+        Looked(fault='', texts=['1.50', None], nested=(), misfits=())
     """
     members, fault, repeats = members_of(record, "marked" if nested else "texts")
     values = list(map(members.get, names))
@@ -196,8 +195,3 @@ def _fault_of(record: str | None) -> str:
 def _name_repeated(value: dict[str, Any], path: str, misfits: list[str]) -> None:
     if isinstance(value, Repeating):
         misfits += [f"{path}.{name} is there twice" for name in value.twice]
-
-
-@lru_cache
-def _reader(name: str, zone: str, special: bool) -> Reader:  # noqa: FBT001 - the key of the cache
-    return reader_of(name, zone=zone, special=special)

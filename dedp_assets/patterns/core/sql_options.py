@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.names import RESERVED
 
 __all__ = ["naming_options", "one_value", "reason_of", "require_repeatable", "truth"]
 
@@ -18,6 +19,7 @@ _CALL = re.compile(r"\b(?!(?:AND|CASE|ELSE|IN|LIKE|NOT|ON|OR|THEN|WHEN)\b)\w+`?\
 """What every SQL has that may say something else the next time: a function."""
 _OF_THE_ROW = re.compile(r"\binput_file_(name|block_start|block_length)\s*\(\s*\)", re.IGNORECASE)
 """Functions that Spark lists with the random ones, and that say the same of a row each time."""
+_SUGGESTED = re.compile(r"( Did you mean one of the following\? )\[((?:`(?:[^`]|``)+`(?:, )?)+)\]\.?")
 _REFUSED = (AnalysisException, Py4JError)
 """What Spark's analysis raises; a lambda function outside of a call ends as an error of the JVM."""
 
@@ -109,9 +111,16 @@ def reason_of(error: Exception) -> str:
     """Return the line of Spark's error with the reason, and the line with the columns that Delta refuses.
 
     Syntax errors begin with an empty line, and errors that PySpark does not translate with the call of the JVM.
+    Suggestions are columns that nobody declared, too: those of the library's own computation.
     """
     reason, *more = str(getattr(error, "java_exception", error)).strip().split("\n")
-    return " ".join([reason, *(line for line in more if line.startswith("Invalid column names:"))])
+    shown = " ".join([reason, *(line for line in more if line.startswith("Invalid column names:"))])
+    return _SUGGESTED.sub(_declared, shown)
+
+
+def _declared(found: re.Match[str]) -> str:
+    names = [name for name in re.findall("`(?:[^`]|``)+`", found[2]) if not name.startswith(f"`{RESERVED}")]
+    return f"{found[1]}[{', '.join(names)}]." if names else ""
 
 
 def _refusal(rows: DataFrame, sql: str, *, of_row: bool) -> str:

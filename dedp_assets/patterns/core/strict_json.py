@@ -14,7 +14,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
-__all__ = ["Fraction", "HalfCharacter", "Number", "RepeatedMember", "Repeating", "Whole", "parse_json", "written"]
+__all__ = [
+    "Fraction",
+    "HalfCharacter",
+    "Number",
+    "RepeatedMember",
+    "Repeating",
+    "Whole",
+    "depth_of",
+    "parse_json",
+    "written",
+]
 
 Numbers = Literal["values", "texts", "marked"]
 """Form of numbers in a parsed value."""
@@ -89,7 +99,18 @@ def parse_json(text: str | bytes, *, numbers: Numbers = "values", repeated: bool
         raise HalfCharacter("half of a character") from None
     if end < len(stated):
         raise json.JSONDecodeError("Extra data", stated, end)
+    if stated.count("[") + stated.count("{") > _DEEPEST < depth_of(found):
+        raise ValueError("it is nested too deep")
     return found
+
+
+def depth_of(value: object) -> int:
+    """Return the number of levels of a JSON value, without recursion."""
+    level, depth = [value], 0
+    while level:
+        inner = [v.values() if isinstance(v, dict) else v for v in level if isinstance(v, (dict, list))]
+        level, depth = [v for values in inner for v in values], depth + 1
+    return depth
 
 
 def written(value: Any) -> str:  # noqa: ANN401 - JSON
@@ -101,7 +122,6 @@ def written(value: Any) -> str:  # noqa: ANN401 - JSON
     """
     if isinstance(value, Number):
         return str(value)
-    # One frame of Python for each level: a value that the parser takes can be written, too.
     if isinstance(value, dict):
         members = zip(map(_text, value), map(written, value.values()), strict=True)
         return f"{{{','.join(map(':'.join, members))}}}"
@@ -109,6 +129,8 @@ def written(value: Any) -> str:  # noqa: ANN401 - JSON
 
 
 _BLANKS = " \t\n\r"
+_DEEPEST = 400
+"""Greatest number of levels: what is parsed can be written by a function that calls itself."""
 _text = json.JSONEncoder(ensure_ascii=False).encode
 
 

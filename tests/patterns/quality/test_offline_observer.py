@@ -8,12 +8,14 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
+from pyspark.sql.types import ArrayType, DecimalType, IntegerType, MapType, StringType, StructType, TimestampType
 
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, SchemaMismatch
 from dedp_assets.patterns.core.profiles import ColumnProfile, Profile
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.staging import stage_commit
 from dedp_assets.patterns.quality import offline_observer
+from dedp_assets.patterns.quality._profile_measures import profiled_columns
 from dedp_assets.patterns.quality.offline_observer import (
     PROFILE,
     PROFILED_BY,
@@ -362,6 +364,30 @@ def odd(spark, make_table):
         spark.sql(f"SELECT {one} UNION ALL SELECT {two} UNION ALL SELECT {three}"), provenance=a_run("silver/odd")
     )
     return table
+
+
+INNER = [IntegerType(), StringType(), DecimalType(5, 2), DecimalType(6, 2), TimestampType(), ArrayType(IntegerType())]
+INNER += [StructType().add("a", kind) for kind in (IntegerType(), StringType())]
+
+
+def test_a_column_of_another_type_is_a_change_whatever_the_type_holds():
+    """Lists and maps of everything, also of structs, whose own fields are columns of the profile themselves.
+
+    A profile of an earlier release knew no more than ARRAY, and is no change.
+    """
+    kinds = [*INNER[:-2], *map(ArrayType, INNER), *[MapType(StringType(), kind) for kind in INNER]]
+    profiles = {}
+    for kind in {*kinds}:
+        (column,) = profiled_columns(StructType().add("c", kind))
+        profiles[kind] = Profile({"c": ColumnProfile(column="c", type=column.type, rows=1000)})
+    for one in profiles:
+        for other in profiles:
+            changes = judged(profiles[one], [profiles[other]]).measurements[0].value
+            assert changes == float(one != other), (one, other)
+    before = Profile({"c": ColumnProfile(column="c", type="ARRAY", rows=1000)})
+    for kind, profile in profiles.items():
+        assert judged(profile, [before]).measurements[0].value == float(not isinstance(kind, ArrayType)), kind
+    assert (before + profiles[ArrayType(IntegerType())]).columns["c"].type == "ARRAY<INT>"
 
 
 @pytest.mark.spark
