@@ -19,7 +19,7 @@ from dedp_assets.patterns.core.column_lineage import (
     Transformation,
 )
 from dedp_assets.patterns.core.extras import optional
-from dedp_assets.patterns.observability._plan_values import (
+from dedp_assets.patterns.observability._plans.values import (
     CONSTANT,
     Cause,
     Value,

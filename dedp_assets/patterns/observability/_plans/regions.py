@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dedp_assets.patterns.core.column_lineage import Effect
-from dedp_assets.patterns.observability._plan_texts import Unread, around, closed, pieces, short
+from dedp_assets.patterns.observability._plans.texts import Unread, around, closed, pieces, short
 
 __all__ = ["UDF", "Region", "effect_at", "regions_of"]
 

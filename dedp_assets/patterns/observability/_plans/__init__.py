@@ -10,11 +10,11 @@ import re
 from collections.abc import Mapping, Sequence
 
 from dedp_assets.patterns.core.column_lineage import ColumnInput, ColumnLineage, ColumnOrigin, Influence
-from dedp_assets.patterns.observability._plan_nodes import Walk
-from dedp_assets.patterns.observability._plan_rows import Rows
-from dedp_assets.patterns.observability._plan_texts import Unread
-from dedp_assets.patterns.observability._plan_tree import parsed
-from dedp_assets.patterns.observability._plan_values import Value, opaque
+from dedp_assets.patterns.observability._plans.nodes import Walk
+from dedp_assets.patterns.observability._plans.rows import Rows
+from dedp_assets.patterns.observability._plans.texts import Unread
+from dedp_assets.patterns.observability._plans.tree import parsed
+from dedp_assets.patterns.observability._plans.values import Value, opaque
 
 __all__ = ["CUT", "lineage_of"]
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dedp_assets.patterns.core.column_lineage import Transformation
-from dedp_assets.patterns.observability._plan_regions import UDF, effect_at, regions_of
-from dedp_assets.patterns.observability._plan_texts import (
+from dedp_assets.patterns.observability._plans.regions import UDF, effect_at, regions_of
+from dedp_assets.patterns.observability._plans.texts import (
     ID,
     MARK,
     SUBQUERY,
@@ -24,7 +24,7 @@ from dedp_assets.patterns.observability._plan_texts import (
     pieces,
     short,
 )
-from dedp_assets.patterns.observability._plan_values import Cause, Value, combined, influences_of, opaque
+from dedp_assets.patterns.observability._plans.values import Cause, Value, combined, influences_of, opaque
 
 __all__ = ["Column", "Expressions"]
 

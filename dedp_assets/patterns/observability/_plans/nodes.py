@@ -9,8 +9,8 @@ from types import MappingProxyType
 
 from dedp_assets.patterns.core.column_lineage import Effect
 from dedp_assets.patterns.core.names import NAMED_ROWS
-from dedp_assets.patterns.observability._plan_expressions import Column, Expressions
-from dedp_assets.patterns.observability._plan_rows import (
+from dedp_assets.patterns.observability._plans.expressions import Column, Expressions
+from dedp_assets.patterns.observability._plans.rows import (
     LEAVES,
     Rows,
     first_value,
@@ -21,9 +21,9 @@ from dedp_assets.patterns.observability._plan_rows import (
     value_in,
     with_columns,
 )
-from dedp_assets.patterns.observability._plan_texts import Unread, columns_of, groups, pieces
-from dedp_assets.patterns.observability._plan_tree import Node
-from dedp_assets.patterns.observability._plan_values import (
+from dedp_assets.patterns.observability._plans.texts import Unread, columns_of, groups, pieces
+from dedp_assets.patterns.observability._plans.tree import Node
+from dedp_assets.patterns.observability._plans.values import (
     CONSTANT,
     Cause,
     Value,
