@@ -1,0 +1,40 @@
+"""PostgreSQL: the log of a table read by a replication slot, snapshots beside it, and keyed writes.
+
+This package is the face of its modules: chapters and resources import from here.
+"""
+
+from __future__ import annotations
+
+from dedp_assets.patterns.connectors.postgres.errors import RESNAPSHOT
+from dedp_assets.patterns.connectors.postgres.keyed_write import Changed, Incoming, exchange, receive, writing
+from dedp_assets.patterns.connectors.postgres.slots import (
+    Described,
+    PostgresTable,
+    SlotState,
+    advance,
+    connected,
+    describe,
+    peek,
+    slot_state,
+)
+from dedp_assets.patterns.connectors.postgres.snapshots import Snapshot, reading_at, snapshot
+
+__all__ = [
+    "RESNAPSHOT",
+    "Changed",
+    "Described",
+    "Incoming",
+    "PostgresTable",
+    "SlotState",
+    "Snapshot",
+    "advance",
+    "connected",
+    "describe",
+    "exchange",
+    "peek",
+    "reading_at",
+    "receive",
+    "slot_state",
+    "snapshot",
+    "writing",
+]
