@@ -5,8 +5,14 @@ This package is the face of its modules: chapters and resources import from here
 
 from __future__ import annotations
 
-from dedp_assets.patterns.connectors.postgres.errors import RESNAPSHOT
+from dedp_assets.patterns.connectors.postgres.errors import (
+    BEHIND_POLICY,
+    RESNAPSHOT,
+    is_behind_policy,
+    naming_read_errors,
+)
 from dedp_assets.patterns.connectors.postgres.keyed_write import Changed, Incoming, exchange, receive, writing
+from dedp_assets.patterns.connectors.postgres.sessions import READING, schema_and_table, table_identifier
 from dedp_assets.patterns.connectors.postgres.slots import (
     Described,
     PostgresTable,
@@ -20,7 +26,13 @@ from dedp_assets.patterns.connectors.postgres.slots import (
 from dedp_assets.patterns.connectors.postgres.snapshots import Snapshot, reading_at, snapshot
 
 __all__ = [
+    "BEHIND_POLICY",
+    "READING",
     "RESNAPSHOT",
+    "is_behind_policy",
+    "naming_read_errors",
+    "schema_and_table",
+    "table_identifier",
     "Changed",
     "Described",
     "Incoming",

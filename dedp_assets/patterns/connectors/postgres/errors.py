@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 else:
     psycopg = optional("psycopg")
 
-__all__ = ["RESNAPSHOT", "naming_read_errors", "naming_write_errors"]
+__all__ = ["BEHIND_POLICY", "RESNAPSHOT", "is_behind_policy", "naming_read_errors", "naming_write_errors"]
 
 RESNAPSHOT = "take a new snapshot (resnapshot=True)"
+BEHIND_POLICY = "let an administrator give this user BYPASSRLS, or name a view whose owner reads all rows"
+"""Remedy for a table of which a policy shows some rows only."""
+_CANCELLED = (NotReady, "somebody cancelled it at the server: run again")
 _CONNECTING = {
     r"password authentication failed|no password supplied|role .* does not exist|no pg_hba.conf entry": "28P01",
     r"database .* does not exist": "3D000",
@@ -40,6 +43,7 @@ _REMEDIES: Mapping[str, tuple[type[PatternError], str]] = {
     "53400": (ConfigError, "raise max_replication_slots of the server, or drop slots that nobody reads"),
     "55000": (ContractError, f"the slot cannot be read any more: {RESNAPSHOT}"),
     "55006": (Conflict, "another run reads from the slot right now: run again later"),
+    "57014": _CANCELLED,
 }
 _UNWRITTEN: Mapping[str, tuple[type[PatternError], str]] = {
     "23505": (AmbiguousKeys, "keep one row for each key"),
@@ -49,6 +53,7 @@ _UNWRITTEN: Mapping[str, tuple[type[PatternError], str]] = {
     "42501": (ConfigError, "let an administrator grant this user to write there"),
     "42703": (SchemaMismatch, "add the column to the table, or leave it out"),
     "42P01": (ConfigError, "create the table, or correct its name"),
+    "57014": _CANCELLED,
     "42P10": (ConfigError, "make these columns the primary key of the table, or the columns of a unique index"),
 }
 _OF_COLUMN = re.compile(r"column \"?(.+?)\"?(: |$)", re.MULTILINE)
@@ -64,11 +69,17 @@ def naming_read_errors(table: str) -> Iterator[None]:
         raise _unread(table, error) from None
 
 
+def is_behind_policy(message: str) -> bool:
+    """Return whether a message of PostgreSQL says that a policy would leave rows out."""
+    return "row-level security policy" in message
+
+
 def _unread(table: str, error: psycopg.Error) -> PatternError:
     message = " ".join(str(error).split())
     state = error.sqlstate or next((s for text, s in _CONNECTING.items() if re.search(text, message)), "")
     if state in _REMEDIES:
         kind, remedy = _REMEDIES[state]
+        remedy = BEHIND_POLICY if is_behind_policy(message) else remedy
         return kind(f"{table}: {message}; {remedy}")
     if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
         return NotReady(f"{table}: the database does not answer ({message}); nothing is lost, the next run goes on")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dedp_assets.patterns.connectors.parts import one_row
 from dedp_assets.patterns.connectors.postgres.errors import naming_write_errors
-from dedp_assets.patterns.connectors.postgres.sessions import TEXT, opened
+from dedp_assets.patterns.connectors.postgres.sessions import SESSION, opened, schema_and_table, table_identifier
 from dedp_assets.patterns.core.audits import not_empty, require_passed
 from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError, ContractError
 from dedp_assets.patterns.core.extras import optional
@@ -48,8 +48,7 @@ class Incoming:
     may_be_empty: bool = False
 
     def __post_init__(self) -> None:
-        if self.table.count(".") != 1:
-            raise ConfigError(f"{self.table!r} is no table: write schema.table")
+        schema_and_table(self.table)
         require_distinct(f"{self.table}: keys=", self.keys)
         lacking = {*self.keys, *self.owned} - {*self.columns}
         if not self.keys or lacking:
@@ -74,7 +73,7 @@ def writing(connect: Callable[..., psycopg.Connection[Any]]) -> Iterator[psycopg
         PatternError: what else PostgreSQL refuses, with the column and without the value.
     """
     with naming_write_errors("the database"), opened(connect, "the database") as connection:
-        connection.execute(TEXT)
+        connection.execute(SESSION)
         yield connection
 
 
@@ -92,7 +91,7 @@ def receive(connection: psycopg.Connection[Any], incoming: Incoming, number: int
 
 def _receive(connection: psycopg.Connection[Any], incoming: Incoming, received: sql.Identifier) -> None:
     create = "CREATE TEMPORARY TABLE {} (LIKE {} INCLUDING ALL)"
-    connection.execute(sql.SQL(create).format(received, _named(incoming.table)))
+    connection.execute(sql.SQL(create).format(received, table_identifier(incoming.table)))
     copy = sql.SQL("COPY {} ({}) FROM STDIN").format(received, _columns(incoming.columns))
     with connection.cursor().copy(copy) as into:
         for row in incoming.rows:
@@ -119,7 +118,7 @@ def exchange(connection: psycopg.Connection[Any], incoming: Incoming, number: in
     Of the part that is owned, rows that were not received are deleted.
     """
     with naming_write_errors(incoming.table):
-        return _exchange(connection, incoming, _named(incoming.table), _received(number))
+        return _exchange(connection, incoming, table_identifier(incoming.table), _received(number))
 
 
 def _exchange(
@@ -161,10 +160,6 @@ def _upsert(incoming: Incoming, table: sql.Identifier, received: sql.Identifier)
         _columns(incoming.keys),
         update,
     )
-
-
-def _named(table: str) -> sql.Identifier:
-    return sql.Identifier(*table.split("."))
 
 
 def _received(number: int) -> sql.Identifier:

@@ -17,7 +17,7 @@ from dedp_assets.patterns.connectors.parts import one_row
 from dedp_assets.patterns.connectors.postgres.definitions import Definition, define
 from dedp_assets.patterns.connectors.postgres.errors import RESNAPSHOT, naming_read_errors
 from dedp_assets.patterns.connectors.postgres.pgoutput import Change, Relation, Transaction, decode, position_text
-from dedp_assets.patterns.connectors.postgres.sessions import READING, opened
+from dedp_assets.patterns.connectors.postgres.sessions import READING, opened, schema_and_table, table_identifier
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.extras import optional
 
@@ -55,15 +55,14 @@ class PostgresTable:
     connect: Callable[..., psycopg.Connection[Any]] = field(repr=False)
 
     def __post_init__(self) -> None:
-        if self.name.count(".") != 1:
-            raise ConfigError(f"{self.name!r} is no table: write schema.table")
+        schema_and_table(self.name, "name")
         if not _NAME.fullmatch(self.slot):
             raise ConfigError(f"{self.slot!r} is no slot: lower-case letters, digits and underscores, at most 54")
 
     @property
     def identifier(self) -> sql.Identifier:
         """The name, quoted for SQL."""
-        return sql.Identifier(*self.name.split("."))
+        return table_identifier(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +133,7 @@ def describe(connection: psycopg.Connection[Any], source: PostgresTable, *, keys
           EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid)
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s
         """,
-        (source.slot, *source.name.split(".")),
+        (source.slot, *schema_and_table(source.name)),
     ).fetchone()
     if found is None:
         raise ConfigError(f"{_at(connection)} has no table {source.name}: correct its name")
