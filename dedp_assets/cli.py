@@ -20,6 +20,7 @@ from dedp_assets.patterns.core.extras import extra_of, needs
 from dedp_assets.resources.engine import EngineError
 from dedp_assets.resources.environments import Settings, apply, settings
 from dedp_assets.resources.home import running
+from dedp_assets.resources.masking import shown
 
 __all__ = ["main"]
 
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _join(settings(), computes=chosen.command in _COMPUTING or _compares(chosen))
         return _COMMANDS[chosen.command](chosen)
     except (EngineError, PatternError, ValueError, OSError) as error:
-        print(f"dedp {chosen.command}: {error}", file=sys.stderr)  # noqa: T201
+        print(f"dedp {chosen.command}: {shown(str(error))}", file=sys.stderr)  # noqa: T201
         return 1
     except ModuleNotFoundError as error:
         if not extra_of(error.name):

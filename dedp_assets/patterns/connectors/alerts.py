@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timezone
@@ -10,8 +9,9 @@ from typing import Any, Literal, Protocol
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, PatternError
 from dedp_assets.patterns.core.options import require_types
+from dedp_assets.patterns.core.secret import masked
 
-__all__ = ["SEVERITIES", "Alert", "Answer", "Channel", "Event", "Message", "Severity", "attempt", "masked"]
+__all__ = ["SEVERITIES", "Alert", "Answer", "Channel", "Event", "Message", "Severity", "attempt"]
 
 Severity = Literal["info", "warning", "critical"]
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
@@ -19,10 +19,8 @@ SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
 Event = Literal["raised", "reminder", "cleared", "raised and cleared", "test"]
 
 _LONGEST = 2_000
-_SHORTEST_SECRET = 6
 _NO_TEXTS = ("severity", "source", "confirmations")
 _INTERNAL = ("source", "explained_by", "confirmations")
-_CREDENTIALS = re.compile(r"//[^/\s?#@]*@")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,23 +176,6 @@ def attempt(channel: Channel, message: Message) -> Answer:
     except Exception as error:
         # The text of a foreign error may quote the address, which holds a token.
         return Answer("failed", f"{channel.name} failed with {type(error).__name__}")
-
-
-def masked(text: str, secrets: Collection[str]) -> str:
-    """Replace secrets in a text, and user and password of any URL.
-
-    Args:
-        text: any text.
-        secrets: values to replace; a value shorter than 6 characters is left alone, as it would mask ordinary words.
-
-    Example:
-        >>> masked("postgresql://ada:pw@db/shop refused token-4711", ["token-4711"])
-        'postgresql://***@db/shop refused ***'
-    """
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= _SHORTEST_SECRET:
-            text = text.replace(secret, "***")
-    return _CREDENTIALS.sub("//***@", text)
 
 
 def _line(text: str) -> str:

@@ -19,7 +19,7 @@ from datetime import datetime, timezone
 from hashlib import sha256
 from typing import Any
 
-from dedp_assets.patterns.connectors.alerts import Alert, Channel, Message, attempt, masked
+from dedp_assets.patterns.connectors.alerts import Alert, Channel, Message, attempt
 from dedp_assets.patterns.connectors.episodes import (
     Episode,
     Key,
@@ -32,6 +32,7 @@ from dedp_assets.patterns.connectors.episodes import (
 )
 from dedp_assets.patterns.connectors.pauses import Pause
 from dedp_assets.patterns.connectors.silence import Manner
+from dedp_assets.patterns.core.secret import masked
 from dedp_assets.patterns.delta import Store, table_lock
 
 __all__ = ["Outbox", "Pending"]

@@ -17,6 +17,7 @@ from dedp_assets.patterns.core.errors import (
     SchemaMismatch,
 )
 from dedp_assets.patterns.core.extras import optional
+from dedp_assets.patterns.core.secret import masked
 
 if TYPE_CHECKING:
     import psycopg
@@ -75,7 +76,7 @@ def is_behind_policy(message: str) -> bool:
 
 
 def _unread(table: str, error: psycopg.Error) -> PatternError:
-    message = " ".join(str(error).split())
+    message = " ".join(masked(str(error)).split())
     state = error.sqlstate or next((s for text, s in _CONNECTING.items() if re.search(text, message)), "")
     if state in _REMEDIES:
         kind, remedy = _REMEDIES[state]
@@ -99,7 +100,9 @@ def _unwritten(table: str, error: psycopg.Error) -> PatternError:
     """Translate an error of a refused write, with the column and without values."""
     where = _OF_COLUMN.search(error.diag.context or "")
     column = error.diag.column_name or (where[1] if where else "")
-    message = re.sub(r': ".*"$', "", error.diag.message_primary or " ".join(str(error).split()), flags=re.DOTALL)
+    message = re.sub(
+        r': ".*"$', "", error.diag.message_primary or " ".join(masked(str(error)).split()), flags=re.DOTALL
+    )
     problem = f"{table}: {f'column {column}: ' if column and 'column' not in message else ''}{message}"
     state = error.sqlstate or next((s for text, s in _CONNECTING.items() if re.search(text, message)), "")
     if remedy := _UNWRITTEN.get(state) or (_REMEDIES.get(state) if state in _CONNECTING.values() else None):
