@@ -1,4 +1,4 @@
-"""Texts that leave the platform, without the secrets of its settings."""
+"""Texts that leave the platform, without secrets of the settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PASSWORD = re.compile(r"//[^:/@]*:(.*)@|[?&]password=([^&]*)", re.DOTALL)
 
 
 def shown(text: str) -> str:
-    """Mask a text that leaves the platform: secrets of the settings, and what looks like a secret of anybody."""
+    """Mask a text that leaves the platform: secrets of the settings, and likely secrets of anybody."""
     return masked(text, known_secrets(settings()))
 
 

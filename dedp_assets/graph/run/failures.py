@@ -57,8 +57,8 @@ def is_lost_engine(error: BaseException | None) -> bool:
 
 def sentence(table: str, key: str, error: Exception) -> str:
     """Return a sentence that names the partition, the reason of the failure and a remedy."""
-    told = shown(str(error))
-    text = told if key in told else f"{table} {key}: {told}"
+    message = shown(str(error))
+    text = message if key in message else f"{table} {key}: {message}"
     return f"{text.removesuffix('.')}. {what}" if (what := _remedy(" ".join([table, key]).strip(), error)) else text
 
 
@@ -75,7 +75,7 @@ def unexpected(table: str, key: str, error: Exception) -> dg.Failure:
 
 @contextmanager
 def hiding_secrets(what: str) -> Iterator[None]:
-    """Raise an error of the block as a failure without the secrets in it; other errors stay what they are.
+    """Raise an error with a secret in the text as a failure with the secret masked.
 
     Args:
         what: the step.
@@ -91,7 +91,7 @@ def hiding_secrets(what: str) -> Iterator[None]:
 
 
 def cause_of(error: Exception) -> Exception | None:
-    """Return an error as the cause of a failure, which Dagster stores with its stack; none if it tells a secret."""
+    """Return an error as the cause of a failure, or ``None`` for an error with a secret in the stack."""
     stack = "".join(traceback.format_exception(error))
     return error if shown(stack) == stack else None
 

@@ -88,7 +88,7 @@ def error_text(error: BaseException) -> str:
 
 
 def sentence(text: str) -> str:
-    """Shorten an external text to one line of an error message, without what looks like a secret."""
+    """Shorten an external text to one line of an error message, with secrets masked."""
     return " ".join(masked(text).split())[:_SHOWN]
 
 

@@ -1,4 +1,4 @@
-"""Secrets: a value hidden in every rendering, and whatever looks like one hidden in texts of others."""
+"""Secrets: a value hidden in every rendering, and masks for likely secrets in texts of others."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Secret:
 
 
 def masked(text: str, secrets: Collection[str] = ()) -> str:
-    """Mask what is, or looks like, a secret in a text of others, such as the error of a driver.
+    """Mask known and likely secrets in a text of others, such as the error of a driver.
 
     Masked are the known ``secrets``, in every spelling of :meth:`Secret.hide`; of any URL, user and password (with any
     characters), the values of its query, its fragment, and parts of an HTTP path that look like tokens; and values
@@ -122,7 +122,7 @@ def masked(text: str, secrets: Collection[str] = ()) -> str:
 
 
 def _masked_url(url: str) -> str:
-    """Mask the parts of a URL that nobody but its owner has to know."""
+    """Mask the parts of a URL that nobody but the owner has to know."""
     head, _, rest = url.partition("//")
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     # A password may have any characters, unless what stands behind the colon is a port.

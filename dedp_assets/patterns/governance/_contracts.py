@@ -28,7 +28,7 @@ def _freeze(record: object, names: Iterable[str]) -> None:
 
 
 def respelled(columns: Iterable[str], named: Any) -> Any:  # noqa: ANN401 - a list of columns, or a mapping by column
-    """Return a list of columns, or a mapping by column, in the spelling of the columns; case is no difference."""
+    """Return a list of columns, or a mapping by column, in the spelling of the columns, case aside."""
     spelled = spelled_as(columns, named)
     return dict(zip(spelled, named.values(), strict=True)) if isinstance(named, Mapping) else tuple(spelled)
 

@@ -44,7 +44,7 @@ class Part:
         self._read.pop(key, None)
 
     def value(self, key: str, kind: type | tuple[type, ...] = object, default: Any = None) -> Any:  # noqa: ANN401 - JSON
-        """Return the value of a key, and note it as read.
+        """Return the value of a key, and note the key as read.
 
         Raises:
             ConfigError: if the value is of another type.
@@ -70,7 +70,7 @@ class Part:
         return found
 
     def parts(self, key: str) -> list[Part]:
-        """Return the objects in the list of a key, each with the place by its name."""
+        """Return the objects in the list of a key, placed by name."""
         found = list[Part]()
         for number, each in enumerate(self.value(key, list, [])):
             named = [each[name] for name in _LABELS if each.get(name)] if isinstance(each, dict) else []

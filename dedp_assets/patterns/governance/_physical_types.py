@@ -1,4 +1,4 @@
-"""SQL types of the columns in a document of the Open Data Contract Standard, whoever wrote it."""
+"""SQL types of the columns in a document of the Open Data Contract Standard, of any author."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _known(physical: str) -> str:
 
 
 def _of_logical(stated: Part, *, required_inside: bool) -> str:
-    """Return the SQL type of a logical type with its options and inner types; empty without one."""
+    """Return the SQL type of a logical type with options and inner types; empty without a logical type."""
     logical = stated.text("logicalType")
     if logical == "object":
         return _struct(stated, required_inside=required_inside)

@@ -106,7 +106,7 @@ def _name_of(stated: Part) -> str:
 
 @dataclass(frozen=True)
 class _Columns:
-    """The columns of a table: what is declared of each, and the part of the document, by name."""
+    """The columns of a table by name: declarations, parts of the document, and defaults."""
 
     declared: dict[str, Column]
     parts: dict[str, Part]
@@ -144,7 +144,7 @@ class _Columns:
             self.defaults[name] = more["default"].text("value")
 
     def placed(self, flag: str, position: str) -> list[str]:
-        """List the columns with a flag of the standard, in the order of their positions, or as they stand."""
+        """List the columns with a flag of the standard, by position, otherwise in the order of the document."""
         flagged = [name for name, each in self.parts.items() if each.value(flag, bool)]
         return sorted(flagged, key=lambda name: self.parts[name].value(position, int, -1))
 
@@ -156,7 +156,7 @@ def _version(stated: str) -> str:
 
 
 def _owner(whole: Part) -> str:
-    """Return the name of the team, or of the member that is called its owner."""
+    """Return the name of the team, or of the member called owner."""
     try:
         return whole.part("team").text("name")
     except ConfigError:  # before 3.1 a list of members
@@ -189,7 +189,7 @@ def _leave(stated: Part) -> None:
 
 
 def _concerns(stated: Part, table: Part) -> bool:
-    """Return whether a service level is of the table, by the elements that it names."""
+    """Return whether a service level is of the table, by the named elements."""
     named = [each.strip() for each in stated.text("element").split(",") if each.strip()]
     names = {table.text("name"), table.text("physicalName")} - {""}
     return not named or any(each in names or each.rpartition(".")[0] in names or "." not in each for each in named)

@@ -1,4 +1,4 @@
-"""Rules of quality in a document of the Open Data Contract Standard: bounds, predicates, and words for the others."""
+"""Rules of quality in a document of the Open Data Contract Standard: bounds, predicates, words."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class RulesRead:
         )
 
     def read(self, stated: Sequence[Part], column: str = "") -> None:
-        """Read the rules of a table, or of one of its columns."""
+        """Read the rules of a table, or of a column."""
         for each in stated:
             metric = each.text("metric") or each.text("rule")
             known = {"rowCount": self._rows, "nullValues": self._nulls, "invalidValues": self._values}.get(metric)
@@ -66,7 +66,7 @@ class RulesRead:
             each.take("name", "description", "dimension", "unit")
 
     def read_column(self, name: str, column: Column, stated: Part) -> None:
-        """Read the rules that stand at a column: limits of its type, allowed values, and rules of quality."""
+        """Read the rules that stand at a column: limits of the type, allowed values, and rules of quality."""
         options = stated.part("logicalTypeOptions")
         for option, predicate in _LIMITS.items():
             if option in options and not (option == "maxLength" and column.type == f"VARCHAR({options.value(option)})"):
@@ -121,8 +121,8 @@ class RulesRead:
 
     def _words(self, stated: Part, column: str) -> None:
         """Keep a rule that is no bound or predicate of a contract as a rule in words."""
-        said = {key: stated.value(key) for key in _SAID if key in stated and key != "type"}
-        words = "; ".join(f"{key} {each if isinstance(each, str) else json.dumps(each)}" for key, each in said.items())
+        keys = {key: stated.value(key) for key in _SAID if key in stated and key != "type"}
+        words = "; ".join(f"{key} {each if isinstance(each, str) else json.dumps(each)}" for key, each in keys.items())
         metric = stated.text("metric") or stated.text("rule") or stated.text("type") or "rule"
         name = stated.text("name") or (f"{column}_{metric}" if column else metric)
         text = stated.text("description") if stated.text("type") == "text" and not words else words
@@ -170,7 +170,7 @@ def _literal(value: Any) -> str:  # noqa: ANN401 - JSON
 
 
 def _free(known: dict[str, str], name: str) -> str:
-    """Return a name, with a number behind it if it is taken."""
+    """Return a name, with a number behind a name that is taken."""
     number, found = 1, name
     while found in known:
         number, found = number + 1, f"{name}_{number + 1}"

@@ -83,7 +83,7 @@ def _listed(kind: Any) -> Any:  # noqa: ANN401 - a type in the log's form
 
 
 def _written(value: object, kind: Any) -> Any:  # noqa: ANN401 - a type in the log's form; JSON
-    """Return a value as the JSON that stands for it in a record."""
+    """Return a value as JSON of a record."""
     if value is None:
         return None
     if isinstance(kind, str):
@@ -137,7 +137,7 @@ def _instant(value: datetime) -> str:
 
 
 def _instant_text(value: str) -> str:
-    """Return the text of an instant with the zone that the table takes where there is none."""
+    """Return the text of an instant with a zone; UTC, as for the table, without one."""
     text = value.replace(" ", "T", 1)
     _, _, clock = text.partition("T")
     return text if any(mark in clock for mark in "Zz+-") or not clock else f"{text}Z"

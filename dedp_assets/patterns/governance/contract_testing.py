@@ -219,7 +219,7 @@ def _samples(contract: Contract, samples: Samples, stated: Sequence[Mapping[str,
 
 
 def _by_column(contract: Contract, record: Mapping[str, object]) -> dict[str, object]:
-    """Return a record by the contract's spelling of its columns; a second value of a column keeps its own name."""
+    """Return a record by the contract's spelling of the columns; a second value keeps the given name."""
     found = dict[str, object]()
     for name, value in sorted(record.items(), key=lambda item: item[0] not in contract.columns):
         (spelled,) = spelled_as(contract.columns, [name])

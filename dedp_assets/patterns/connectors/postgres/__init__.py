@@ -1,4 +1,4 @@
-"""PostgreSQL: the log of a table read by a replication slot, snapshots beside it, and keyed writes.
+"""PostgreSQL: the log of a table read by a replication slot, snapshots, and keyed writes.
 
 This package is the face of its modules: chapters and resources import from here.
 """

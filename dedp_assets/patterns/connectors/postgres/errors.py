@@ -1,4 +1,4 @@
-"""Errors of PostgreSQL as those of the library: the sentence, and the remedy."""
+"""Errors of PostgreSQL as errors of the library: the sentence, and the remedy."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _unread(table: str, error: psycopg.Error) -> PatternError:
 
 @contextmanager
 def naming_write_errors(table: str) -> Iterator[None]:
-    """Raise PostgreSQL's error of a write as an error of the library, with the column and without the value."""
+    """Raise PostgreSQL's error of a write as an error of the library, with the column, not the value."""
     try:
         yield
     except psycopg.Error as error:

@@ -1,4 +1,4 @@
-"""Sessions of a PostgreSQL: names of tables, the spelling of values, and the rows that a reader is shown."""
+"""Sessions of a PostgreSQL: names of tables, spelling of values, and rows that a reader is shown."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _TABLE = re.compile(rf"({_PART})\.({_PART})")
 
 
 def schema_and_table(name: str, option: str = "table") -> tuple[str, str]:
-    """Return the names of a schema and a table, each as PostgreSQL stores it.
+    """Return the names of a schema and a table, as PostgreSQL stores both.
 
     A part with a dot or a quote stands in double quotes, as in SQL; blanks need none.
 

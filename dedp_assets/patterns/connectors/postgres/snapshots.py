@@ -1,4 +1,4 @@
-"""Snapshots of a PostgreSQL table at a position of its log, without gap or overlap with the log."""
+"""Snapshots of a PostgreSQL table at a position of the log, without gap or overlap."""
 
 from __future__ import annotations
 
