@@ -1,58 +1,24 @@
 """Expressions in the text of a Spark plan: the origin of an expression's value.
 
 Spark prints columns as ``name#id`` and neither quotes names nor texts, so that a text may look like anything. What is
-known is marked first: the columns that the rows have, by name and id together. What then still looks like a column is
-not understood, and said to be so.
+known is marked first: the columns that the rows have, by name and id together. Then the expression is read in every way
+in which its brackets match. If two ways differ, or what still looks like a column is none, its value is opaque.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
-from dedp_assets.patterns.core.column_lineage import Transformation
-from dedp_assets.patterns.observability._plans.regions import UDF, effect_at, regions_of
-from dedp_assets.patterns.observability._plans.texts import (
-    ID,
-    MARK,
-    SUBQUERY,
-    Unread,
-    around,
-    closing,
-    outside,
-    pieces,
-    short,
-)
-from dedp_assets.patterns.observability._plans.values import Cause, Value, combined, influences_of, opaque
+from dedp_assets.patterns.observability._plans.terms import Column, Terms
+from dedp_assets.patterns.observability._plans.texts import ID, MARK, SUBQUERY, Unread, closing, readings, short
+from dedp_assets.patterns.observability._plans.values import Cause, Value, combined, opaque
 
-__all__ = ["Column", "Expressions"]
+__all__ = ["Expressions"]
 
 _SUBQUERIES = re.compile(r"(?:scalar-subquery|lateral-subquery|exists|list)#\d+ \[")
-_FIELDS = re.compile(r"(?:\.[A-Za-z_]\w*)+", re.ASCII)
-_END = re.compile(r"$|[,)\]\[]| (?:[A-Z]{2,}\b|[-+*/%=<>&|^]|else\b|windowspecdefinition\()")
-"""Pattern of the text after a complete field path; before other text the path ends a field earlier."""
-_LAMBDA = re.compile(r"lambda \w+#\d+")
-_UNREAD = re.compile(r"(?<=[^\s(,\[])#\d+")
-_AGGREGATES = re.compile(
-    r"(?:^|[(\s,])(?:any_value|approx_\w+|array_agg|avg|bit_\w+|bool_\w+|collect_\w+|corr|count\w*|covar_\w+|every|first"
-    r"|first_value|grouping\w*|hll_\w+|histogram_\w+|kll_\w+|kurtosis|last|last_value|listagg|max\w*|mean|median|min\w*"
-    r"|mode|percentile\w*|pivotfirst|product|regr_\w+|skewness|some|std\w*|string_agg|sum|theta_\w+|try_avg|try_sum"
-    r"|var_\w+|variance)\($"
-)
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of rows in a plan.
-
-    Attributes:
-        names: its name; several, where the text does not tell where the name begins.
-        value: where its values come from.
-    """
-
-    names: tuple[str, ...]
-    value: Value
 
 
 @dataclass
@@ -63,21 +29,19 @@ class Expressions:
         columns: id -> column of the rows that the node reads.
         unknown: what an id is that the rows do not have.
         subqueries: value and influences of each subquery, in the order of the text.
+        structs: ids of columns that are structs, as far as the plan shows it.
         keys: ids of the columns in the keys, of an aggregation.
     """
 
     columns: Mapping[str, Column]
     unknown: Value | None = None
     subqueries: Sequence[tuple[Value, frozenset[Cause]]] = ()
+    structs: frozenset[str] = frozenset()
     keys: frozenset[str] | None = None
     _used: int = field(default=0, init=False)
 
     def marked(self, text: str) -> str:
-        """Replace the columns of the rows, and the subqueries, by marks.
-
-        Raises:
-            Unread: if the text has other subqueries than the plan.
-        """
+        """Replace the columns of the rows, and the subqueries, by marks."""
         parts, done = list[str](), 0
         for found in ID.finditer(text):
             column = self.columns.get(found[1])
@@ -88,8 +52,12 @@ class Expressions:
                 done = found.end()
         return self._without_subqueries("".join([*parts, text[done:]]))
 
-    def item(self, text: str) -> tuple[str, Column]:
+    def item(self, text: str, is_cut: bool = False) -> tuple[str, Column]:  # noqa: FBT001, FBT002 - as of `items`
         """Read a column that a node makes or hands on: id, names and value.
+
+        Args:
+            text: the column, or an expression with a name.
+            is_cut: whether the text may be a part of an expression.
 
         Raises:
             Unread: for a text that is neither a column nor an expression with a name.
@@ -99,159 +67,61 @@ class Expressions:
         named = re.fullmatch(r"(.*)#(\d+)L?(?:-T\d+ms)?", text, re.DOTALL)
         if named is None:
             raise Unread(f"{short(text)} is no column")
-        places = [*outside(named[1], " AS ")]
+        places = [found.start() for found in re.finditer(" AS ", named[1])]
         if not places:
             if self.unknown is None or MARK.search(text):
                 raise Unread(f"{short(text)} has no name")
             return named[2], Column((named[1],), self.unknown)
-        names = tuple(_plain(named[1][place + 4 :]) for place in places)
-        value = self.value(named[1][: places[0]])
+        *inner, last = places
+        # Unless its brackets match before it, the word is one of a text.
+        places = [*(place for place in inner if next(readings(named[1][:place]), None) is not None), last]
+        names = tuple(MARK.sub("", named[1][place + 4 :]) for place in places)
         between = named[1][places[0] : places[-1]]
-        if len(places) > 1 and ("#" in between or MARK.search(between)):
-            value = opaque(f"{short(text)} can be read in several ways")
-        return named[2], Column(names, value)
+        if is_cut or "#" in between or MARK.search(between):
+            return named[2], Column(names, self._guessed(named[1], f"{short(text)} can be read in several ways"))
+        return named[2], Column(names, self.value(named[1][: places[0]]))
 
     def value(self, text: str) -> Value:
-        """Return the origin of an expression's value."""
-        text = text.strip()
-        if found := self._field(text):
-            return found
-        if inner := SUBQUERY.fullmatch(text):
-            return self._subquery(int(inner[1]))
-        for head, reader in (
-            ("named_struct(", self._struct),
-            ("struct(", self._struct),
-            ("update_fields(", self._updated),
-            ("max_by(", self._chosen),
-            ("min_by(", self._chosen),
-        ):
-            if text.startswith(head) and closing(text, len(head) - 1) == len(text) - 1:
-                arguments = pieces(text[len(head) : -1])
-                if (made := reader(arguments)) is not None:
-                    return made
-        return self._computed(text)
+        """Return the origin of an expression's value; opaque, with all columns, if nothing else is certain."""
+        found, why = list[Value](), f"the brackets of {short(text)} do not match"
+        for reading in readings(text):
+            try:
+                found.append(self._terms().read(reading))
+            except Unread as error:
+                why = str(error)
+        if not found:
+            return self._guessed(text, why)
+        plain = [each.changed("TRANSFORMATION") for each in found]
+        if any(each != plain[0] for each in plain):
+            return self._guessed(text, f"{short(text)} can be read in several ways")
+        same = all(each == found[0] for each in found)
+        return found[0] if same else replace(plain[0], blurred=f"{short(text)} can be read in several ways")
 
-    def _field(self, text: str) -> Value | None:
-        """Return the origin of a column, or of a field of a struct column.
+    def _terms(self) -> Terms:
+        return Terms(self.columns, self.subqueries, self.unknown, self.structs, self.keys)
 
-        ``None`` for another expression.
-        """
-        found = MARK.match(text)
-        rest = text[found.end() :] if found else ""
-        if found is None or not (not rest or _FIELDS.fullmatch(rest)):
-            return None
-        return _below(self.columns[found[1]].value, rest)
-
-    def _struct(self, arguments: Sequence[str]) -> Value | None:
-        names, values = arguments[0::2], arguments[1::2]
-        if len(arguments) % 2 or any(MARK.search(name) or "#" in name for name in names):
-            return None
-        made = {name.lower(): self.value(value) for name, value in zip(names, values, strict=True)}
-        inputs = combined([each.changed("TRANSFORMATION") for each in made.values()])
-        return Value(inputs.direct, inputs.indirect, inputs.unknown, fields=made)
-
-    def _updated(self, arguments: Sequence[str]) -> Value | None:
-        base, *operations = arguments
-        changed: dict[str, Value] = {}
-        for each in operations:
-            parts = pieces(each[len("WithField(") : -1]) if each.startswith("WithField(") and each[-1] == ")" else []
-            if len(parts) != 2 or not parts[0].isidentifier():
-                return None
-            changed[parts[0].lower()] = self.value(parts[1])
-        before = self.value(base)
-        inputs = combined([each.changed("TRANSFORMATION") for each in (before, *changed.values())])
-        return Value(inputs.direct, inputs.indirect, inputs.unknown, fields=changed, base=before)
-
-    def _chosen(self, arguments: Sequence[str]) -> Value | None:
-        """Return the origin of the value that another one is greatest or least with.
-
-        ``None`` for an array of such values.
-        """
-        if len(arguments) != 2:
-            return None
-        value, order = map(self.value, arguments)
-        return value.chosen_by(influences_of(order, "SORT"))
-
-    def _computed(self, text: str) -> Value:
-        """Return the origin of a computed value: every column of the expression, by position."""
-        try:
-            regions = regions_of(text)
-        except Unread as error:
-            return opaque(str(error))
-        parts, indirect = list[Value](), set[Cause]()
-        for found in MARK.finditer(text):
-            value = self._at(text, found)
-            effect = effect_at(regions, found.start()) or ("SORT" if _sorts(text, found.end()) else None)
-            if effect:
-                indirect |= influences_of(value, effect)
-                parts.append(Value(unknown=value.unknown))
-            else:
-                parts.append(value.changed(self._kind(text, found)))
-        for found in SUBQUERY.finditer(text):
-            value = self._subquery(int(found[1]))
-            effect = effect_at(regions, found.start())
-            indirect |= influences_of(value, effect) if effect else set()
-            parts.append(Value(unknown=value.unknown) if effect else value.changed("TRANSFORMATION"))
-        named = [each for each in regions if each.function]
-        parts += [opaque(f"{each.function} is a function whose code no plan shows") for each in named]
-        parts += self._leftovers(text)
-        whole = combined([*parts, Value(indirect=frozenset(indirect))])
-        return Value(whole.direct, whole.indirect, whole.unknown)
-
-    def _at(self, text: str, found: re.Match[str]) -> Value:
-        """Return the origin of a column in an expression, with the certain part of the path that follows."""
-        path = _FIELDS.match(text, found.end())
-        value = self.columns[found[1]].value
-        if path is None:
-            return value
-        steps = path[0][1:].split(".")
-        if not _END.match(text, path.end()):
-            steps.pop()
-        return _below(value, "".join(f".{step}" for step in steps))
-
-    def _kind(self, text: str, found: re.Match[str]) -> Transformation:
-        """Return the transformation of a column in an expression; outside of the keys, an aggregation."""
-        if self.keys is None:
-            return "TRANSFORMATION"
-        if found[1] not in self.keys:
-            return "AGGREGATION"
-        return (
-            "AGGREGATION"
-            if any(_AGGREGATES.search(text[: p + 1]) for p in around(text, found.start()))
-            else "TRANSFORMATION"
-        )
-
-    def _leftovers(self, text: str) -> Iterator[Value]:
-        """Return the unknown parts of an expression: ids of no column of the rows."""
-        left = UDF.sub(")", _LAMBDA.sub("", text))
-        if _UNREAD.search(left):
-            yield self.unknown or opaque(f"{short(text)} names what its rows do not have")
-
-    def _subquery(self, number: int) -> Value:
-        value, causes = self.subqueries[number]
-        return Value(value.direct, value.indirect | causes, value.unknown)
+    def _guessed(self, text: str, why: str) -> Value:
+        """Return the origin of an unread text: every column may be an input, and others."""
+        terms = self._terms()
+        inputs = [self.columns[number].value for number in MARK.findall(text)]
+        inner = [terms.subquery(int(number)) for number in SUBQUERY.findall(text)]
+        return combined([*(each.changed("TRANSFORMATION") for each in (*inputs, *inner)), opaque(why)])
 
     def _without_subqueries(self, text: str) -> str:
-        parts, done = list[str](), 0
+        """Replace subqueries by marks; a text that looks like a subquery stays, and makes a column opaque."""
+        parts, done, places = list[str](), 0, list[tuple[int, int]]()
         for found in _SUBQUERIES.finditer(text):
-            if found.start() < done:
-                continue
-            if self._used >= len(self.subqueries) or (end := closing(text, found.end() - 1)) < 0:
-                raise Unread(f"{short(text)} has a subquery that the plan does not show")
-            parts += [text[done : found.start()], f"\ue002{self._used}\ue003"]
-            self._used += 1
-            done = end + 1
+            if found.start() >= done:
+                with suppress(Unread):
+                    done = closing(text, found.end() - 1) + 1
+                    places.append((found.start(), done))
+        if len(places) > len(self.subqueries) - self._used:
+            return text
+        done = 0
+        for start, end in places:
+            parts += [text[done:start], f"\ue002{self._used}\ue003"]
+            self._used, done = self._used + 1, end
         return "".join([*parts, text[done:]])
-
-
-def _sorts(text: str, end: int) -> bool:
-    return text.startswith((" ASC NULLS", " DESC NULLS"), end)
-
-
-def _below(value: Value, path: str) -> Value:
-    for name in path[1:].split(".") if path else []:
-        value = value.field(name)
-    return value
 
 
 def _ends_with(text: str, name: str) -> bool:
@@ -260,7 +130,3 @@ def _ends_with(text: str, name: str) -> bool:
     if not name or tail.lower() != name.lower():
         return False
     return not head or not (head[-1].isalnum() or head[-1] == "_") or not (name[0].isalnum() or name[0] == "_")
-
-
-def _plain(name: str) -> str:
-    return MARK.sub("", name)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dedp_assets.patterns.observability._plans.expressions import Column
+from dedp_assets.patterns.observability._plans.terms import Column
 from dedp_assets.patterns.observability._plans.texts import Unread
 from dedp_assets.patterns.observability._plans.values import CONSTANT, Cause, Value, combined, opaque
 
