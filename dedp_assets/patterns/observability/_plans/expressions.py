@@ -13,7 +13,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from dedp_assets.patterns.observability._plans.terms import Column, Terms
-from dedp_assets.patterns.observability._plans.texts import ID, MARK, SUBQUERY, Unread, closing, readings, short
+from dedp_assets.patterns.observability._plans.texts import (
+    ID,
+    MARK,
+    SUBQUERY,
+    Ambiguous,
+    Unread,
+    closing,
+    readings,
+    short,
+)
 from dedp_assets.patterns.observability._plans.values import Cause, Value, combined, opaque
 
 __all__ = ["Expressions"]
@@ -77,9 +86,11 @@ class Expressions:
         places = [*(place for place in inner if next(readings(named[1][:place]), None) is not None), last]
         names = tuple(MARK.sub("", named[1][place + 4 :]) for place in places)
         between = named[1][places[0] : places[-1]]
-        if is_cut or "#" in between or MARK.search(between):
+        values = [self.value(named[1][:place]) for place in places]
+        differ = any(each.changed("TRANSFORMATION") != values[-1].changed("TRANSFORMATION") for each in values)
+        if is_cut or differ or "#" in between or MARK.search(between):
             return named[2], Column(names, self._guessed(named[1], f"{short(text)} can be read in several ways"))
-        return named[2], Column(names, self.value(named[1][: places[0]]))
+        return named[2], Column(names, values[0])
 
     def value(self, text: str) -> Value:
         """Return the origin of an expression's value; opaque, with all columns, if nothing else is certain."""
@@ -87,6 +98,8 @@ class Expressions:
         for reading in readings(text):
             try:
                 found.append(self._terms().read(reading))
+            except Ambiguous as error:
+                return self._guessed(text, str(error))
             except Unread as error:
                 why = str(error)
         if not found:

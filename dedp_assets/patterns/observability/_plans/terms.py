@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dedp_assets.patterns.core.column_lineage import Effect, Transformation
-from dedp_assets.patterns.observability._plans.texts import ID, MARK, Unread, closing, flat, pieces, short
+from dedp_assets.patterns.observability._plans.texts import ID, MARK, Ambiguous, Unread, closing, flat, pieces, short
 from dedp_assets.patterns.observability._plans.values import CONSTANT, Cause, Value, combined, influences_of, opaque
 
 __all__ = ["WITHOUT_CODE", "Column", "Terms"]
@@ -135,7 +135,7 @@ class Terms:
                 first, other = values[: each.start()], values[each.end() :]
                 alone = MARK.fullmatch(first)
                 if alone and alone[1] in self.structs and re.search(r"[\ue001)\]]\.[A-Za-z_]", other):
-                    raise Unread(f"the field of {short(text)} may be one of both values")
+                    raise Ambiguous(f"the field of {short(text)} may be one of both values")
                 return self._one_of([first, other], [text[found.end() : end]]), len(text)
         raise Unread(f"the if of {short(text)} is not understood")
 
@@ -176,7 +176,7 @@ class Terms:
 
     def _called(self, head: str, content: str) -> Value:
         arguments = pieces(content)
-        if special := _SPECIAL.get(head):
+        if arguments and (special := _SPECIAL.get(head)):
             return special(self, arguments)
         if any(each.startswith(_LAMBDA) for each in arguments):
             return self._with_lambda(head, arguments)

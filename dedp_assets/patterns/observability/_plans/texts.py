@@ -6,12 +6,14 @@ what is one of a text is not always to be seen: then all readings are looked at.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from itertools import combinations, pairwise
 
 __all__ = [
-    "ID", "MARK", "SUBQUERY", "Unread", "closing", "flat", "inside", "items", "lists", "pieces", "readings", "short",
+    "ID", "MARK", "SUBQUERY", "Ambiguous", "Unread", "closing", "flat", "inside", "items", "lists", "pieces",
+    "readings", "short",
 ]  # fmt: skip
 
 ID = re.compile(r"#(\d+)L?(?:-T\d+ms)?")
@@ -32,6 +34,10 @@ _ENDED = (*",) .[]#", "\ue000", "\ue002", "")
 
 class Unread(ValueError):
     """A text of a plan that is not understood."""
+
+
+class Ambiguous(Unread):
+    """A text of a plan that means one of several things, however its brackets are read."""
 
 
 def items(text: str) -> list[tuple[str, bool]]:
@@ -128,13 +134,14 @@ def readings(text: str) -> Iterator[str]:
             if _matches(reading := _without(text, places)):
                 found = True
                 yield reading
-    if found:
-        return
     brackets = [place for place, each in enumerate(text) if each in _OPEN + _CLOSE]
-    ways = (places for count in (1, 2) for places in combinations(brackets, count))
-    for _, places in zip(range(_MOST_READINGS), ways, strict=False):
-        if _matches(reading := _without(text, places)):
-            yield reading
+    for count in (1, 2):
+        # Of a part of all ways, those that agree say nothing.
+        if not found and math.comb(len(brackets), count) <= _MOST_READINGS:
+            for places in combinations(brackets, count):
+                if _matches(reading := _without(text, places)):
+                    found = True
+                    yield reading
 
 
 def short(text: str) -> str:
@@ -150,7 +157,8 @@ def _is_odd(text: str, place: int) -> bool:
         return after in (*",)]", "") and not (before.isalnum() or before in ("_", "$"))
     if each in _CLOSE:
         opened = before in tuple(_OPEN)
-        is_call = before + each == "()" and (text[place - 2 : place - 1].isalnum() or text[place - 2] in "_$")
+        head = text[max(place - 2, 0) : max(place - 1, 0)]
+        is_call = before + each == "()" and (head.isalnum() or head in ("_", "$"))
         return before == " " or (opened and not is_call) or after not in _ENDED
     return False
 

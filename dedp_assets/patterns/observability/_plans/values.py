@@ -65,7 +65,7 @@ class Value:
     def _blurred_field(self) -> Value:
         """Return the origin of some field of a value: the whole value, and that nobody knows which part."""
         flat = self.changed("TRANSFORMATION")
-        is_struct = self.plain or self.fields is not None or self.choices
+        is_struct = self.plain or self.fields is not None or self.choices or self.blurred
         return (
             replace(flat, unknown=flat.unknown | {"a union may have the field in another place"}) if is_struct else flat
         )
