@@ -85,7 +85,7 @@ from datetime import date
 
 from {package}.upstream import VISITS
 from dedp_assets.graph.declare import About, Gates, Nightly, Pinned, Reads, Runs, Target, lake_table, same
-from dedp_assets.partitions import daily
+from dedp_assets.graph.declare.partitions import daily
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import tally
@@ -133,7 +133,7 @@ _UPSTREAM = '''\
 """The table that all read."""
 
 from dedp_assets.graph.declare import About, Inputs, OnRequest, Reads, Request, Runs, Target, lake_table
-from dedp_assets.partitions import daily
+from dedp_assets.graph.declare.partitions import daily
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition

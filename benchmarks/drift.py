@@ -27,8 +27,6 @@ from dedp_assets.patterns.quality._drift import (
     Drift,
     drift_of_bins,
     drift_of_categories,
-    drift_of_distinct,
-    drift_of_share,
 )
 from dedp_assets.patterns.quality._two_samples import chi2_sf, psi
 
@@ -132,9 +130,6 @@ def _shapes() -> list[Shape]:
     def numbers(name: str, draw: Draw) -> Shape:
         return Shape(f"{name}, 20 % more", draw, lambda random, n: 1.2 * draw(random, n), _bins, values)
 
-    def share(usual: float, changed: float) -> Shape:
-        return Shape(f"NULL {usual:.1%}, then {changed:.1%}", _nulls(usual), _nulls(changed), _share, codes)
-
     return [
         categories("5 equal categories", few),
         categories("9 categories, one has 90 %", skewed),
@@ -142,11 +137,6 @@ def _shapes() -> list[Shape]:
         categories("top 20 of 5,000 categories", long, _top),
         numbers("lognormal numbers", lambda random, n: random.lognormal(0, 1, n)),
         numbers("60 % zeros", lambda random, n: np.where(random.random(n) < 0.6, 0, random.lognormal(0, 1, n))),
-        share(0.0, 0.02),
-        share(0.01, 0.04),
-        share(0.3, 0.4),
-        Shape("distinct of a long tail, half gone", _coded(long), _coded(long[:300] / long[:300].sum()), _distinct),
-        Shape("distinct ids, each twice", _ids, lambda random, n: np.repeat(_ids(random, n // 2), 2), _distinct),
     ]
 
 
@@ -183,14 +173,6 @@ def _top(sample: Numbers, base: Numbers) -> Drift:
 def _bins(sample: Numbers, base: Numbers) -> Drift:
     new, known = _binned(sample, base)
     return drift_of_bins(new.tolist(), known.tolist())
-
-
-def _share(sample: Numbers, base: Numbers) -> Drift:
-    return drift_of_share(int((sample == 0).sum()), len(sample), int((base == 0).sum()), len(base))
-
-
-def _distinct(sample: Numbers, base: Numbers) -> Drift:
-    return drift_of_distinct(len(np.unique(sample)), len(sample), [(len(np.unique(base)), len(base))], error=0)
 
 
 def _pair(sample: Numbers, base: Numbers) -> tuple[Numbers, Numbers]:

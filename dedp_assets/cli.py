@@ -26,6 +26,7 @@ from dedp_assets.patterns.core.extras import extra_of, needs
 from dedp_assets.resources.engine import EngineError
 from dedp_assets.resources.environments import Settings, apply, settings
 from dedp_assets.resources.home import running
+from dedp_assets.resources.masking import shown
 
 __all__ = ["main"]
 
@@ -138,9 +139,9 @@ def _failed(name: str, error: Exception) -> int:
         note(f"dedp {name}: {needs(extra)} ({error.name} is not installed)")
         return _WRONG
     if not isinstance(error, EngineError | PatternError | ValueError | OSError):
-        traceback.print_exception(error)
+        note(shown("".join(traceback.format_exception(error))))
         return _FAILED
-    note(f"dedp {name}: {error}")
+    note(f"dedp {name}: {shown(str(error))}")
     return _WRONG if isinstance(error, ValueError) else _FAILED
 
 

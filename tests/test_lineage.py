@@ -13,6 +13,7 @@ from dedp_assets.graph.checks.lineage import declared_lineage
 from dedp_assets.graph.declare import declared, declared_jobs
 from dedp_assets.mail.lineage_outbox import LineageOutbox
 from dedp_assets.mail.openlineage import Attempt, Touched, complete_event
+from dedp_assets.patterns.core.column_lineage import ColumnInput, ColumnLineage, ColumnOrigin, Influence
 from dedp_assets.patterns.core.lineage import LAKE, Dataset
 from dedp_assets.patterns.delta import LocalStore
 
@@ -125,3 +126,37 @@ def test_the_graph_of_a_day_is_that_of_its_runs(dedp, tmp_path):
     (edge,) = json.loads(dedp("--json", "--on", "2026-01-05")[1])["edges"]
     assert (edge["source"], edge["target"]) == ("silver/visits", "gold/daily_visitors")
     assert json.loads(dedp("--json", "--on", "2026-01-06")[1])["edges"] == []
+
+
+def trace(tmp_path, table, lineage):
+    """Store a column lineage as the runs of a table do."""
+    file = tmp_path / "home/lakehouse/_lineage" / table / "columns.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({"identity": "x", "lineage": lineage.to_json()}))
+
+
+def test_the_export_has_observed_origins_in_place_of_declared_ones(dedp, tmp_path):
+    """With what became of the values, what chooses the rows, and why a column is not known; elsewhere as declared."""
+    origins = {
+        "page": ColumnOrigin((ColumnInput("silver/visits", "device", "TRANSFORMATION", "os"),)),
+        "views": ColumnOrigin(opaque="a function"),
+    }
+    trace(tmp_path, "gold/daily_page_views", ColumnLineage(origins, (Influence("silver/visits", "status", "FILTER"),)))
+    found = {each["name"]: each for each in json.loads(dedp("--json")[1])["datasets"]}
+    table = found["gold/daily_page_views"]
+    columns = {each.pop("name"): each for each in table["columns"]}
+    observed = {"silver/visits.device.os": "TRANSFORMATION"}
+    assert columns["page"] == {"type": "STRING", "from": [*observed], "observed": observed}
+    assert (columns["views"]["observed"], columns["views"]["opaque"]) == ({}, "a function")
+    assert table["influences"] == [{"column": "silver/visits.status", "effect": "FILTER"}]
+    assert "observed" not in found["gold/daily_visitors"]["columns"][0]
+
+
+def test_a_column_that_is_gone_since_it_was_traced_is_named(dedp, tmp_path):
+    """With the columns that came from it."""
+    origins = {"page": ColumnOrigin((ColumnInput("silver/visits", "former_page"),))}
+    trace(tmp_path, "gold/daily_page_views", ColumnLineage(origins))
+    assert (
+        "traced by earlier code: gold/daily_page_views: silver/visits.former_page is gone, which page comes from"
+        in dedp("--compare")[1]
+    )

@@ -26,7 +26,7 @@ attributes:
 IN_PYTHON = """
 from datetime import date
 from dedp_assets.graph.declare import About, OnRequest, Reads, Runs, Target, lake_table
-from dedp_assets.partitions import daily
+from dedp_assets.graph.declare.partitions import daily
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition

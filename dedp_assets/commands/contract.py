@@ -21,7 +21,7 @@ from dedp_assets.graph.checks.contracts import (
     unmet_needs,
     with_contract,
 )
-from dedp_assets.graph.run.column_traces import traced_last
+from dedp_assets.graph.run.column_traces import traced_tables
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.governance._documents import contract_document
 from dedp_assets.project import project
@@ -211,10 +211,9 @@ class _Contracts:
         self.names = with_contract(self.tables, self.folder)
         self.now = now
         lake = Lake(root=str(settings.lakehouse), engine=SparkEngine())
-        traced = {
-            spec.name: traced_last(lake.column_lineage(spec.name)) for table in self.tables for spec in table.tables
-        }
-        self.observed: Mapping[str, ColumnLineage] = {name: each for name, each in traced.items() if each}
+        self.observed: Mapping[str, ColumnLineage] = traced_tables(
+            lake, [spec.name for table in self.tables for spec in table.tables]
+        )
 
     def judge(self, name: str) -> Finding | None:
         return judge_declaration(self.tables, name, self.folder, self.now, self.observed)

@@ -15,16 +15,21 @@ from dedp_assets.commands._output import console, print_json, say
 from dedp_assets.graph.catalogue.exporting import as_json, as_mermaid, kind_of
 from dedp_assets.graph.catalogue.table_names import require_table
 from dedp_assets.graph.checks.lineage import column_origins, column_types, declared_lineage, judge_lineage
+from dedp_assets.graph.run.column_traces import traced_tables
 from dedp_assets.mail.lineage_outbox import LineageOutbox
+from dedp_assets.patterns.core.column_lineage import broken_references
 from dedp_assets.patterns.core.lineage import Dataset, LineageGraph, ObservedRun
 from dedp_assets.patterns.delta import LocalStore
 from dedp_assets.patterns.observability.dataset_tracker import Impact, Root, affected_by, root_of
 from dedp_assets.project import project
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.spark import SparkEngine
 
 if TYPE_CHECKING:
     from dedp_assets.graph.declare import LakeTable
+    from dedp_assets.patterns.core.column_lineage import ColumnLineage
 
 __all__ = ["arguments", "compare", "lineage", "run"]
 
@@ -71,7 +76,7 @@ def lineage(settings: Settings, named: Sequence[str] = (), *, form: Form = "text
         graph = graph.between(start, start + timedelta(days=1, microseconds=-1))
     datasets = [_named(graph, each) for each in named]
     if not datasets:
-        _print_graph(graph, tables, form)
+        _print_graph(graph, tables, form, settings)
     elif len(datasets) == 1:
         _print_impact(graph, datasets[0], form)
     else:
@@ -96,6 +101,10 @@ def compare(settings: Settings, now: datetime) -> int:
     for name, lines in found.figures.items():
         for line in lines:
             say(f"{name.replace('_', ' ')}: {line}")
+    declared = {name: [*columns] for name, columns in column_types(project().tables()).items()}
+    for name, lineage in _traced(settings, project().tables()).items():
+        if not (broken := broken_references(lineage, declared)).passed:
+            say(f"traced by earlier code: {name}: {broken.note}")
     return 1 if found.refuses else 0
 
 
@@ -125,12 +134,18 @@ def _as_dict(impact: Impact) -> dict[str, Any]:
     }
 
 
-def _print_graph(graph: LineageGraph, tables: Sequence[LakeTable[...]], form: Form) -> None:
+def _traced(settings: Settings, tables: Sequence[LakeTable[...]]) -> dict[str, ColumnLineage]:
+    """Return the column lineage of tables in the plans of their last runs."""
+    lake = Lake(root=str(settings.lakehouse), engine=SparkEngine())
+    return traced_tables(lake, [spec.name for table in tables for spec in table.tables])
+
+
+def _print_graph(graph: LineageGraph, tables: Sequence[LakeTable[...]], form: Form, settings: Settings) -> None:
     if form == "mermaid":
         say(as_mermaid(graph))
         return
     if form == "json":
-        print_json(as_json(graph, column_types(tables), column_origins(tables)))
+        print_json(as_json(graph, column_types(tables), column_origins(tables), _traced(settings, tables)))
         return
     grid = Grid("dataset", "read by", "owner", "last seen, UTC", title="Lineage", title_justify="left")
     for dataset in graph.datasets:

@@ -13,7 +13,6 @@ import dagster as dg
 from pydantic import Field, GetJsonSchemaHandler
 from pydantic_core import core_schema
 
-from dedp_assets import partitions
 from dedp_assets.components.model import (
     Name,
     Options,
@@ -26,7 +25,7 @@ from dedp_assets.components.model import (
     stands_for,
 )
 from dedp_assets.components.operations import operations
-from dedp_assets.graph.declare import Feed, Span, lake_table
+from dedp_assets.graph.declare import Feed, Span, lake_table, partitions
 from dedp_assets.graph.run import feeds
 from dedp_assets.patterns.core.schema import TableSpec
 

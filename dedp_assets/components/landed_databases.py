@@ -43,7 +43,11 @@ from dedp_assets.resources.lake import Lake
 __all__ = ["TableLoad"]
 
 _MOST_AT_ONCE = 31
-_FIGURES = {**LANDING_FIGURES, "without_time": Figure("rows without a time")}
+_FIGURES = {
+    **LANDING_FIGURES,
+    "without_time": Figure("rows without a time, or at infinity"),
+    "before_start": Figure("rows before the first window"),
+}
 _DATED = Audit(name="every_row_has_its_time", of="without_time", fail_above=0, approvable=True)
 
 
@@ -84,7 +88,7 @@ class TableLoad(Load):
         known = into.table.ensure().holds(dict.fromkeys(landed.landed, step.key))
         with source.rows(into.table.session, self._window(step.key)) as rows:
             written, seen = self._landed(rows, step)
-            into = into.reading(seen, figures={"without_time": source.without_time()})
+            into = into.reading(seen, figures=source.left_out(first_of(landed)))
             # A quiet window has no rows; one that had rows was cleared at the source.
             return overwrite_partition(written, into, allow_empty=not known)
 

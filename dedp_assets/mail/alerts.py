@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, Literal, Protocol
 
+from dedp_assets.patterns.core.secret import masked
 from dedp_assets.patterns.core.troubles import Trouble
 
-__all__ = ["Channel", "Event", "Message", "masked", "without_secrets"]
+__all__ = ["Channel", "Event", "Message", "without_secrets"]
 
 Event = Literal["raised", "escalated", "reminder", "cleared", "raised and cleared", "test"]
 
 _LONGEST = 2_000
-_SHORTEST_SECRET = 6
 _TEXTS = ("kind", "table", "partition", "figure", "limit", "reason", "explained_by", "command")
 _SHOWN = ("table", "partition", "severity", "figure", "limit", "reason", "command")
-_CREDENTIALS = re.compile(r"//[^/\s?#@]*@")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,29 +88,12 @@ class Channel(Protocol):
         """
 
 
-def masked(text: str, secrets: Collection[str]) -> str:
-    """Replace secrets in a text, and user and password of any URL.
-
-    Args:
-        text: any text.
-        secrets: values to replace; a value shorter than 6 characters is left alone, as it would mask ordinary words.
-
-    Example:
-        >>> masked("postgresql://ada:pw@db/shop refused token-4711", ["token-4711"])
-        'postgresql://***@db/shop refused ***'
-    """
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= _SHORTEST_SECRET:
-            text = text.replace(secret, "***")
-    return _CREDENTIALS.sub("//***@", text)
-
-
 def without_secrets(trouble: Trouble, secrets: Collection[str]) -> Trouble:
     """Return a trouble with secrets masked in every text, each text on one line of limited length.
 
     Args:
         trouble: the trouble.
-        secrets: values to replace, as of :func:`masked`.
+        secrets: values to replace, as of :func:`~dedp_assets.patterns.core.secret.masked`.
     """
     shown: dict[str, Any] = {name: _line(masked(getattr(trouble, name), secrets)) for name in _TEXTS}
     return replace(trouble, **shown)

@@ -5,10 +5,8 @@ The resource has no fields, so that run configs hold no address of a channel.
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from datetime import datetime
 from typing import Any, cast
-from urllib.parse import unquote, urlsplit
 
 import dagster as dg
 
@@ -28,14 +26,13 @@ from dedp_assets.patterns.core.troubles import Severity, Trouble, TroubleKey
 from dedp_assets.patterns.delta import LocalStore
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings, settings
+from dedp_assets.resources.masking import known_secrets
 
 __all__ = ["Alerting", "channels_of", "command_for", "outbox_of", "status_command"]
 
 _FOLDER, _FILE = "alerts", "alerts.jsonl"
-_SHORTEST_TOKEN, _LONG = 8, 20
 _COMMAND = re.compile(r"""`(dedp [^`]+)`|(dedp approve [^`;]+? --because "[^"]*")""")
 """Shell command within a sentence: ``dedp ...`` between backticks, or ``dedp approve ...`` with a reason."""
-_BETWEEN = re.compile(r"[/?&=@:#]")
 
 
 class Alerting(dg.ConfigurableResource[Any]):
@@ -132,8 +129,8 @@ class Alerting(dg.ConfigurableResource[Any]):
 
 def outbox_of(chosen: Settings) -> AlertOutbox:
     """Return the outbox of a home, which masks the secrets of the settings in stored texts."""
-    store, secrets = LocalStore(str(chosen.home / _FOLDER)), frozenset(_secrets(chosen))
-    return AlertOutbox(store, secrets, manner=_manner_of(chosen))
+    store = LocalStore(str(chosen.home / _FOLDER))
+    return AlertOutbox(store, known_secrets(chosen), manner=_manner_of(chosen))
 
 
 def channels_of(chosen: Settings) -> list[Channel]:
@@ -178,22 +175,3 @@ def _webhook(url: str) -> Channel:
         return Webhook(url)
     except ConfigError as error:
         return BrokenChannel("webhook", f"DEDP_ALERTS_WEBHOOK: {error}")
-
-
-def _secrets(chosen: Settings) -> Iterable[str]:
-    """Yield the secrets of the settings, and the parts of their URLs that may be tokens."""
-    addresses = list(filter(None, [chosen.alerts.webhook, *chosen.alerts.apprise]))
-    databases = list(filter(None, [chosen.postgres, chosen.history]))
-    yield from (*addresses, *databases, *filter(None, [chosen.masking_key]))
-    for url in addresses:
-        yield from filter(_is_like_a_token, {*_BETWEEN.split(url), *_BETWEEN.split(unquote(url))})
-    for url in databases:
-        with suppress(ValueError):
-            password = urlsplit(url).password or ""
-            yield from {password, unquote(password)}
-
-
-def _is_like_a_token(text: str) -> bool:
-    """Return whether a part of an address may be a token: not a host's name, nor a plain word of a path."""
-    has_digit = any(character.isdigit() for character in text)
-    return "." not in text and (len(text) >= _LONG or (len(text) >= _SHORTEST_TOKEN and has_digit))

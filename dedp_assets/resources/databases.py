@@ -6,14 +6,16 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from dedp_assets.patterns.connectors.postgres import READING, naming_read_errors, schema_and_table, table_identifier
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.extras import optional
 from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.options import require_types
+from dedp_assets.patterns.ingestion._windows import FOREVER
 from dedp_assets.resources import postgres
 from dedp_assets.resources.environments import is_variable, variable
 
@@ -26,7 +28,6 @@ else:
 
 __all__ = ["Database", "TableColumn"]
 
-_TABLE = re.compile(r"[^.\s]+\.[^.\s]+")
 _LONGEST_DELAY = 100_000
 _FETCHED = 10_000
 _TIMES = ("timestamp with time zone", "timestamp without time zone")
@@ -79,7 +80,7 @@ class Database:
     """A table or view of a PostgreSQL database.
 
     Attributes:
-        table: ``schema.table``.
+        table: ``schema.table``; a part with a dot stands in double quotes, as in SQL.
         url: name of the environment variable with the URL of the database; never the URL, which holds a password.
         column: column that says when a row reached the table, a timestamp; each partition is the window of its day or
             hour.
@@ -96,8 +97,7 @@ class Database:
         if not is_variable(self.url):
             # Without the value, which may be a URL with a password.
             raise ConfigError("url must be the name of an environment variable, which holds the URL")
-        if not _TABLE.fullmatch(self.table):
-            raise ConfigError(f"table must be schema.table, not {self.table!r}")
+        schema_and_table(self.table)
         if not 0 <= self.delay_minutes <= _LONGEST_DELAY:
             raise ConfigError(f"delay_minutes must be a number from 0 to {_LONGEST_DELAY}, not {self.delay_minutes}")
 
@@ -128,7 +128,7 @@ class Database:
             ConfigError: for an unset variable, and for a table or a column that the database does not have.
         """
         with self._connected() as connection:
-            found = connection.execute(_COLUMNS, self.table.split(".")).fetchall()
+            found = connection.execute(_COLUMNS, schema_and_table(self.table)).fetchall()
         columns = {name: TableColumn(kind, required) for name, kind, required in found}
         if not columns:
             raise ConfigError(f"the database of {self.url} has no table {self.table}: correct table of this source")
@@ -141,12 +141,31 @@ class Database:
             raise ConfigError(f"column must be a timestamp of {self.table}, not {self.column}, a {kind}")
         return columns
 
-    def without_time(self) -> int:
-        """Count the rows without a value of ``column``, which belong to no window."""
-        counting = sql.SQL("SELECT count(*) FROM {} WHERE {} IS NULL")
+    def left_out(self, first: datetime) -> dict[str, int]:
+        """Count the rows that no window shows, by reason.
+
+        Args:
+            first: start of the first window.
+
+        Returns:
+            ``without_time``: no value of ``column``, or infinity, which no window will ever hold; ``before_start``:
+            before the first window.
+
+        Raises:
+            NotReady: if the database does not answer, or stops to.
+            ConfigError: if it refuses to show all rows to this user.
+        """
+        counting = sql.SQL(
+            "SELECT count(*) FILTER (WHERE ({at} >= {begin} AND {at} < {end}) IS NOT TRUE), "
+            "count(*) FILTER (WHERE {at} >= {begin} AND {at} < {first}) FROM {table}"
+        )
+        bounds = {name: _instant(at) for name, at in zip(("begin", "end"), FOREVER, strict=True)}
+        asked = counting.format(
+            at=sql.Identifier(self.column), table=table_identifier(self.table), first=_instant(first), **bounds
+        )
         with self._connected() as connection:
-            asked = counting.format(sql.Identifier(*self.table.split(".")), sql.Identifier(self.column))
-            return int(connection.execute(asked).fetchall()[0][0])
+            ((without_time, before_start),) = connection.execute(asked).fetchall()
+        return {"without_time": without_time, "before_start": before_start}
 
     @contextmanager
     def rows(self, session: SparkSession, window: tuple[datetime, datetime] | None = None) -> Iterator[DataFrame]:
@@ -164,12 +183,7 @@ class Database:
             NotReady: if the database does not answer, or stops to; what is read within the block included.
             ConfigError: as for :meth:`columns`.
         """
-        read = {
-            **self.address().jdbc(),
-            "query": self._query(window),
-            "fetchsize": str(_FETCHED),
-            "sessionInitStatement": "SET TIME ZONE 'UTC'",
-        }
+        read = {**self.address().jdbc(), "query": self._query(window), "fetchsize": str(_FETCHED)}
         with postgres.translating(self.table):
             found = session.read.format("jdbc").options(**read).load()
             number = f"{RESERVED}number"
@@ -186,29 +200,30 @@ class Database:
             sql.SQL("{} AS {}").format(_value(sql.Identifier(name), column), sql.Identifier(name))
             for name, column in self.columns().items()
         )
-        query = sql.SQL("SELECT {} FROM {}").format(values, sql.Identifier(*self.table.split(".")))
+        query = sql.SQL("SELECT {} FROM {}").format(values, table_identifier(self.table))
         if window:
             column = sql.Identifier(self.column)
-            start, end = (sql.Literal(f"{at:%Y-%m-%d %H:%M:%S}+00") for at in window)
+            start, end = map(_instant, window)
             query += sql.SQL(" WHERE {} >= {} AND {} < {}").format(column, start, column, end)
-        return sql.SQL("SELECT row_to_json(r)::text AS raw FROM ({}) AS r").format(query).as_string(None)
+        # ``r.*`` is the whole row also where a column is called ``r``.
+        return sql.SQL("SELECT row_to_json(r.*)::text AS raw FROM ({}) AS r").format(query).as_string(None)
 
     @contextmanager
     def _connected(self) -> Iterator[psycopg.Connection[Any]]:
         address = self.address()
         try:
-            connection = address.connect()
+            # In a transaction, the role's limit on an idle one would hold before the session lifts it.
+            connection = address.connect(autocommit=True)
         except psycopg.OperationalError:
             raise NotReady(f"the database of {self.url} does not answer, or refuses the login: start it, or correct "
                            f"{self.url}") from None  # fmt: skip
-        with connection:
-            try:
-                yield connection
-            except psycopg.OperationalError:
-                raise NotReady(f"the database of {self.url} stopped to answer: run again") from None
-            except psycopg.Error as error:
-                reported = error.diag.message_primary or type(error).__name__
-                raise ConfigError(f"{self.table}: {reported}: correct user or table of this source") from None
+        with connection, naming_read_errors(f"{self.table} in the database of {self.url}"):
+            connection.execute(READING)
+            yield connection
+
+
+def _instant(at: datetime) -> sql.Literal:
+    return sql.Literal(at.astimezone(timezone.utc).isoformat(sep=" "))
 
 
 def _value(name: Any, column: TableColumn) -> Any:  # noqa: ANN401 - parts of SQL

@@ -15,7 +15,16 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from dedp_assets.patterns.connectors.postgres import PostgresTable, connected, peek, slot_state
+from dedp_assets.patterns.connectors.postgres import (
+    BEHIND_POLICY,
+    READING,
+    PostgresTable,
+    connected,
+    is_behind_policy,
+    peek,
+    slot_state,
+    table_identifier,
+)
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.extras import optional
 from dedp_assets.resources.announced import announced
@@ -68,10 +77,14 @@ class Address:
         return psycopg.connect(**{**_DEFAULTS, **who, "password": self.password, **self.more, **settings})
 
     def jdbc(self) -> dict[str, str]:
-        """Return the options of Spark's JDBC reader, password included; the URL holds no secret."""
+        """Return the options of Spark's JDBC reader, password included; the URL holds no secret.
+
+        Its sessions are those of every reader: they write times in UTC, and show all rows or none.
+        """
         query = urlencode({name: value for name, value in self.more.items() if name in _SHARED_WITH_JDBC})
         url = f"jdbc:postgresql://{self.host}:{self.port}/{self.database}{'?' if query else ''}{query}"
-        return {"url": url, "user": self.user, "password": self.password, "driver": "org.postgresql.Driver"}
+        who = {"url": url, "user": self.user, "password": self.password}
+        return {**who, "driver": "org.postgresql.Driver", "sessionInitStatement": READING}
 
 
 class OperationalDatabase(dg.ConfigurableResource[Any]):
@@ -163,8 +176,9 @@ class OperationalDatabase(dg.ConfigurableResource[Any]):
             # Without it the driver holds all rows of a connection in memory before the first one is used.
             "fetchsize": _FETCHED,
         }
+        named = table_identifier(name).as_string(None)
         with translating(name):
-            yield session.read.format("jdbc").options(**self.jdbc(), dbtable=name, **shares).load()
+            yield session.read.format("jdbc").options(**self.jdbc(), dbtable=named, **shares).load()
 
 
 @contextmanager
@@ -175,6 +189,8 @@ def translating(name: str) -> Iterator[None]:
     except (PySparkException, Py4JError) as error:
         if (found := _REPORTED.search(str(error))) is None:
             raise
+        if is_behind_policy(found[1]):
+            raise ConfigError(f"{name}: {found[1]}: {BEHIND_POLICY}") from None
         if _REFUSED.search(found[1]):
             raise ConfigError(f"{name}: {found[1]}: correct user, password or name of this source") from None
         raise NotReady(f"{name}: {found[1]}: run again once the database answers") from None

@@ -15,7 +15,7 @@ from dedp_assets.patterns.ingestion.readiness_marker import delivering
 from dedp_assets.sources.log_files import files_of, lines_of
 from dedp_assets.sources.log_formats import FORMATS, Lines, Noise, Request, moment_in, shape_of
 
-__all__ = ["Log", "land_log", "land_logs", "visit_of"]
+__all__ = ["Log", "land_logs"]
 
 _MARK = 8
 _FEW = 10
@@ -68,30 +68,6 @@ class Log:
         beside += [f"{self.unread} that cannot be read"] if self.unread else []
         more = f", and {' and '.join(beside)}" if beside else ""
         return f"{self.path.name} ({self.format}): {self.requests} requests{more}"
-
-
-def visit_of(line: str, number: int, *, log: str = "") -> str | None:
-    """Convert an access log line to a visit event in JSON.
-
-    Args:
-        line: the line, in any of the formats but W3C, which needs the lines before it.
-        number: its number in the log.
-        log: what the log is called, if there are several.
-
-    Returns:
-        The event; ``None`` for a line of a connection without a request.
-    """
-    _, found = Lines().read(line)
-    return _visit(found, number, log) if isinstance(found, Request) else None
-
-
-def land_log(log: Path, folder: Path) -> dict[date, int]:
-    """Land a log; see :func:`land_logs`.
-
-    Returns:
-        Landing day -> lines landed.
-    """
-    return {day: len(lines) for each in land_logs([log], folder) for day, lines in each.days.items()}
 
 
 def land_logs(places: Sequence[Path], folder: Path) -> list[Log]:

@@ -18,6 +18,7 @@ from dedp_assets.patterns.core.troubles import Trouble
 from dedp_assets.resources.journal import Journal
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
+from dedp_assets.resources.masking import shown
 from dedp_assets.status_page.history import History
 from dedp_assets.status_page.model import (
     Affected,
@@ -113,7 +114,7 @@ class Collector:
         announced = {each.alert.key for each in observed.episodes}
         unannounced = sum(each.needs_somebody and each.key not in announced for each in found)
         notices += seen.unread
-        return Page(now, troubles, rows, tuple(dict.fromkeys(notices)), observed.web, unannounced)
+        return Page(now, troubles, rows, tuple(dict.fromkeys(map(shown, notices))), observed.web, unannounced)
 
     def written(self, name: str) -> Mapping[str, Commit]:
         """Return the newest commit of each partition of a table, by partition key."""

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from dedp_assets.sources.access_log import land_log, land_logs, visit_of
+from dedp_assets.sources.access_log import land_logs
 from tests.assets.conftest import day, world_in
 
 TORN = '203.0.113.9 - - [05/Jan/2026:10:00:06 +0000] "GET /posts'
@@ -39,7 +39,7 @@ def served(spark, tmp_path_factory):
         for name, lines in (("access.log", LINES[:9]), ("access.log.1", LINES[9:])):
             log = world.settings.home / name
             log.write_text("".join(f"{line}\n" for line in lines))
-            land_log(log, world.landing / "visits")
+            land_logs([log], world.landing / "visits")
         assert world.react() == [("daily_visits", day(0)), ("daily_visits", day(1))]
         yield world
 
@@ -54,7 +54,6 @@ def test_silver_holds_exactly_the_requests(served):
         assert row["page"] == f"/posts/{number % 3}"
         assert row["bytes"] == (None if number % 3 == 0 else number)
         assert row["user_agent"] == ('say "hi"' if number % 5 == 0 else "Mozilla/5.0")
-    assert {visit_of(LINES[n], n + 1) is None for n in SOUND} == {False}
 
 
 def test_the_malformed_line_is_a_dead_letter_as_it_was(served):

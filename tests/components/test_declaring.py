@@ -155,6 +155,7 @@ def test_a_repeated_key_is_one_fault_at_the_second_place(path):
     assert [(fault.line, fault.message) for fault in found] == [(number + 2, f"{path[-1]} is there twice: leave one")]
 
 
+PARTITIONS = "dedp_assets.graph.declare.partitions"
 WORDS = [
     ("silver/visits: {", "silver/visit: {", "unknown table silver/visit: did you mean silver/visits?"),
     ("references: [silver/users]", "references: [silver/user]", "unknown table silver/user: did you mean"),
@@ -187,9 +188,9 @@ WORDS = [
     ("daily: {start: 2026-01-05}", "daily: {}, weekly: {}", "partitions must have one of"),
     ("daily: {start: 2026-01-05}", "", "partitions must have one of"),
     ("{daily: {start: 2026-01-05}}", "{python: tests.components.parts:DAY}", "parts cannot be imported"),
-    ("{daily: {start: 2026-01-05}}", "{python: dedp_assets.partitions:DAIL}", "has no DAIL: did you mean DAILY?"),
-    ("{daily: {start: 2026-01-05}}", "{python: dedp_assets.partitions}", "python must be package.module:name"),
-    ("when:\n", "needs: dedp_assets.partitions:dail\n    when:\n", "has no dail: did you mean daily?"),
+    ("{daily: {start: 2026-01-05}}", f"{{python: {PARTITIONS}:DAIL}}", "has no DAIL: did you mean DAILY?"),
+    ("{daily: {start: 2026-01-05}}", f"{{python: {PARTITIONS}}}", "python must be package.module:name"),
+    ("when:\n", "needs: dedp_assets.graph.declare.partitions:dail\n    when:\n", "has no dail: did you mean daily?"),
     ("owner: team:web", "owner: the web team", "the web team"),
     ("cron: 0 2 * * *", "cron: every night", "every night"),
     ("name: gold/page_counts\n", "name: gold/page counts\n", "page counts"),
@@ -214,8 +215,8 @@ WORDS = [
     ("- sql: SELECT", "- as: x\n    - sql: SELECT", "a step must have one operation, not none"),
     ("      as: parts", "      as: users", "as must be a name of its own, not users"),
     ("      as: parts", "      as: 3", "as must be a text, not 3"),
-    ("- sql: SELECT", "- python: dedp_assets.partitions:DAILY\n    - sql: SELECT", "python must be a function"),
-    ("- sql: SELECT", "- python: dedp_assets.partitions:static\n    - sql: SELECT", "takes keys, which is no name"),
+    ("- sql: SELECT", f"- python: {PARTITIONS}:DAILY\n    - sql: SELECT", "python must be a function"),
+    ("- sql: SELECT", f"- python: {PARTITIONS}:static\n    - sql: SELECT", "takes keys, which is no name"),
     ("- sql: SELECT", "- idempotency.data_overwrite: {}\n    - sql: SELECT", "writes, and must be the last step"),
     ("    key: [event_date, page]\n", "    executed_by: event_date\n", "executed_by must not be a partition column"),
     ("date, page, count", "date, page, cuont", "sql calls an unknown function cuont: did you mean count?"),

@@ -38,7 +38,7 @@ MODULE = '''
 """A table in Python, and one of its own."""
 import dagster as dg
 from dedp_assets.graph.declare import About, Inputs, OnRequest, Reads, Request, Runs, Target, lake_table
-from dedp_assets.partitions import daily
+from dedp_assets.graph.declare.partitions import daily
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition

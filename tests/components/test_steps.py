@@ -8,7 +8,7 @@ import pytest
 from dedp_assets.components.declaring import declare, draft
 from dedp_assets.components.documents import documents
 from dedp_assets.graph.declare import About, Gates, Nightly, Pinned, Reads, Runs, job_of, lake_table, same, schedules_of
-from dedp_assets.partitions import daily
+from dedp_assets.graph.declare.partitions import daily
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import tally

@@ -25,15 +25,15 @@ from hypothesis import strategies as st
 
 from dedp_assets.patterns.connectors import mirroring, postgres
 from dedp_assets.patterns.connectors import topic_sink as topic_sinks
-from dedp_assets.patterns.connectors.definitions import define
 from dedp_assets.patterns.connectors.deliveries import MARKER, delivery_at
 from dedp_assets.patterns.connectors.events import Arrival, Event, Inbox
 from dedp_assets.patterns.connectors.files import count_lines
 from dedp_assets.patterns.connectors.http import Patience, Service, ask_in_bulk
 from dedp_assets.patterns.connectors.http_sink import HttpSink
 from dedp_assets.patterns.connectors.mirroring import Place
-from dedp_assets.patterns.connectors.pgoutput import Relation
-from dedp_assets.patterns.connectors.postgres import Incoming, PostgresTable
+from dedp_assets.patterns.connectors.postgres import Incoming, PostgresTable, slots
+from dedp_assets.patterns.connectors.postgres.definitions import define
+from dedp_assets.patterns.connectors.postgres.pgoutput import Relation
 from dedp_assets.patterns.connectors.providers import keep_answer
 from dedp_assets.patterns.connectors.receipts import RECEIPT
 from dedp_assets.patterns.connectors.sinks import Answer, Outgoing, send
@@ -460,7 +460,7 @@ ASKING = {
     "snapshot": lambda _, source: postgres.snapshot(source, keys=["id"]).__enter__(),
     "reading_at": lambda _, source: postgres.reading_at(source, keys=["id"]).__enter__(),
     "slot_state": lambda server, _: postgres.slot_state(server, USERS),
-    "types": lambda server, _: postgres._types(server, Relation(7, "public.users", True, {"id": (20, -1)})),
+    "types": lambda server, _: slots._types(server, Relation(7, "public.users", True, {"id": (20, -1)})),
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.connectors.pgoutput import decode, position_text
+from dedp_assets.patterns.connectors.postgres.pgoutput import decode, position_text
 from dedp_assets.patterns.core.errors import ContractError
 
 USERS, OTHERS = 16384, 16390

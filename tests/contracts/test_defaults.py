@@ -11,10 +11,59 @@ import pytest
 import dedp_assets.defs as case_study
 from dedp_assets.graph import checks
 from dedp_assets.graph.declare import About, declared
-from dedp_assets.graph.declare.defaults import KINDS, checked_by
+from dedp_assets.graph.declare.defaults import KINDS, takes_null_shares, takes_volume
 from dedp_assets.patterns.core.errors import ConfigError
 
 TABLES = {table.spec.name: table for table in declared(case_study)}
+
+
+def checked_by(declared, judged):
+    """The kinds of default checks of a declared table, each with the name of the check."""
+    found = {
+        "freshness": _freshness(declared, judged, ()),
+        "completeness": "every_partition_is_current" if _is_kept(declared) else "",
+        "volume": _volume(declared),
+        "null_shares": _nulls(declared),
+        "constraints": "stored_rows_keep_constraints" if _has_constraints(declared) else "",
+    }
+    return {kind: check for kind, check in found.items() if check}
+
+
+def _freshness(declared, judged, below):
+    """The check of a table's freshness; a table that keeps up with fresh upstream tables is fresh."""
+    expects, name = declared.about.expects, declared.spec.name
+    if declared.fresh:
+        return "data_is_recent"
+    if expects.due or expects.gap_minutes or expects.every_minutes:
+        return "expects"
+    upstream = [judged.get(each.name) for each in declared.reads.tables if each.name != name]
+    followed = _is_kept(declared) and upstream and name not in below
+    fresh = followed and all(each and _freshness(each, judged, (*below, name)) for each in upstream)
+    return "freshness of upstream tables, and every_partition_is_current" if fresh else ""
+
+
+def _volume(declared):
+    if declared.about.expects.volume is not None:
+        return "expects.volume"
+    return "newest_volume_is_usual" if takes_volume(declared) else ""
+
+
+def _nulls(declared):
+    if all(column.required for column in declared.spec.columns.values()):
+        return "every column is NOT NULL"
+    return "null_shares_are_usual" if takes_null_shares(declared) else ""
+
+
+def _has_constraints(declared):
+    return all(
+        table.checks or table.key or any(column.required for column in table.columns.values())
+        for table in declared.tables
+    )
+
+
+def _is_kept(declared):
+    """Whether the reconciler keeps a table current."""
+    return bool(declared.lands or (declared.runs.follows and declared.reads.tables))
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -12,7 +12,7 @@ from dedp_assets import defs
 from dedp_assets.components.operations import operations
 from dedp_assets.components.sql_rules import in_python
 from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, Target, declared, lake_table, same
-from dedp_assets.partitions import DAILY
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.demands import demands_of
 from dedp_assets.patterns.core.errors import ConfigError

@@ -17,10 +17,10 @@ from dedp_assets.local import registry
 from dedp_assets.local.ports import free as free_port
 from dedp_assets.patterns.connectors.schema_registry import (
     SchemaRegistry,
+    find_schema,
     incompatibilities,
     latest_schema,
     register_schema,
-    schema_by_id,
 )
 from dedp_assets.patterns.connectors.sinks import Outgoing
 from dedp_assets.patterns.core.errors import ContractError, NotReady
@@ -88,7 +88,7 @@ def test_schemas_are_registered_and_found(schemas):
         register_schema(schemas, "a/b", V3)
     newest = latest_schema(schemas, "a/b")
     assert (newest.id, newest.version, newest.dialect, json.loads(newest.text)) == (second, 2, "AVRO", json.loads(V2))
-    assert json.loads(schema_by_id(schemas, first).text) == json.loads(V1)
+    assert json.loads(find_schema(schemas, first).text) == json.loads(V1)
     assert incompatibilities(schemas, "nobody", V1) == ()
 
 

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import dagster as dg
 import pytest
 
+from dedp_assets.patterns.connectors.postgres import READING
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.resources import postgres
 from dedp_assets.resources.environments import settings
@@ -29,6 +30,7 @@ def test_one_url_names_any_other_database(monkeypatch):
         "user": "reader",
         "password": PASSWORD,
         "driver": "org.postgresql.Driver",
+        "sessionInitStatement": READING,
     }
     short = postgres.address(replace(settings(), postgres="postgres://reader@db.example"))
     assert (short.port, short.database, short.password) == (5432, "reader", "")

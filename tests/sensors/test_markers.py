@@ -18,9 +18,9 @@ from dedp_assets.graph.declare import (
     job_of,
     lake_table,
 )
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.graph.run.batches import NOT_COMPUTED
 from dedp_assets.graph.run.run_tags import CAUSE, REQUEST
-from dedp_assets.partitions import DAILY
 from dedp_assets.patterns import overwrite_partition
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.results import WriteResult

@@ -14,10 +14,10 @@ import pytest
 from dedp_assets.defs.bronze import devices, visits
 from dedp_assets.defs.bronze.partner_visits import partner_visits as partners
 from dedp_assets.graph.declare import job_of
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.graph.reconcile import arrivals, backlogs
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.graph.run.run_tags import goal_of, keys_of
-from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.connectors.deliveries import delivery_at
 from dedp_assets.patterns.delta import transaction_id
 from dedp_assets.patterns.delta.storage.local_store import LocalStore

@@ -10,7 +10,9 @@ import pytest
 
 from dedp_assets.patterns.connectors.deliveries import delivery_at
 from dedp_assets.patterns.core.errors import ContractError
-from dedp_assets.sources.access_log import land_log, land_logs, visit_of
+from dedp_assets.sources import access_log
+from dedp_assets.sources.access_log import land_logs
+from dedp_assets.sources.log_formats import Lines, Request
 
 AGENT = "Mozilla/5.0 (X11; Linux x86_64)"
 
@@ -22,9 +24,15 @@ def line(
     return f'{host} - - [{time}] "{request}" 200 {size} "{referrer}" "{agent}"'
 
 
+def visit_of(raw):
+    """The event of a line with the number 7, or None."""
+    _, found = Lines().read(raw)
+    return access_log._visit(found, 7, "") if isinstance(found, Request) else None
+
+
 def event(**fields):
     """The event of such a line."""
-    return json.loads(visit_of(line(**fields), 7))
+    return json.loads(visit_of(line(**fields)))
 
 
 def test_a_request_becomes_a_visit_with_all_its_fields():
@@ -87,7 +95,7 @@ def test_what_logs_look_like_is_understood(fields, expected):
 )
 def test_what_is_no_request_is_no_visit(raw):
     """No event is invented from a line that cannot be read."""
-    assert visit_of(raw, 1) is None
+    assert visit_of(raw) is None
 
 
 def test_no_address_travels_further():
@@ -102,14 +110,14 @@ def land(tmp_path, *lines):
     """Land a log of these lines; what lies in each day's folder, split at line feeds."""
     log = tmp_path / "access.log"
     log.write_bytes(b"".join(raw if isinstance(raw, bytes) else f"{raw}\n".encode() for raw in lines))
-    counts = land_log(log, tmp_path / "landing")
+    counts = {day: len(held) for each in land_logs([log], tmp_path / "landing") for day, held in each.days.items()}
     landed = {}
-    for day in counts:
+    for day, count in counts.items():
         folder = tmp_path / "landing" / day.isoformat()
         delivery_at(folder).require_ready()
         landed[day.day] = (folder / "access.jsonl").read_bytes().split(b"\n")
         assert landed[day.day].pop() == b""
-        assert len(landed[day.day]) == counts[day]
+        assert len(landed[day.day]) == count
     return landed
 
 
@@ -169,7 +177,7 @@ def test_a_file_without_a_date_is_no_log(tmp_path, lines):
 def test_a_log_that_is_not_there_is_named(tmp_path):
     """A misspelt path is not an empty log."""
     with pytest.raises(FileNotFoundError, match="missing"):
-        land_log(tmp_path / "missing", tmp_path / "landing")
+        land_logs([tmp_path / "missing"], tmp_path / "landing")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -328,7 +336,7 @@ def test_a_log_in_no_format_that_is_read_is_refused_with_the_line_that_was_seen(
     log = tmp_path / "access.log"
     log.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(ValueError, match=words) as refused:
-        land_log(log, tmp_path / "landing")
+        land_logs([log], tmp_path / "landing")
     assert str(log) in str(refused.value)
     assert "203.0.113.9" not in str(refused.value)
     assert list(tmp_path.iterdir()) == [log]
@@ -348,4 +356,4 @@ def test_a_log_whose_lines_end_in_carriage_returns_alone_is_refused_by_its_name(
     log = tmp_path / "access.log"
     log.write_text("\r".join([line()] * 3))
     with pytest.raises(ValueError, match=r"access\.log.* ends in carriage returns alone"):
-        land_log(log, tmp_path / "visits")
+        land_logs([log], tmp_path / "visits")

@@ -5,7 +5,7 @@ from functools import partial
 from dedp_assets.defs.gold.country_sequence import COUNTRY_REPORT_STEPS
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import About, Pinned, Reads, Runs, Source, lake_table, same
-from dedp_assets.partitions import DAILY
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, join_static, keep_answers
 from dedp_assets.patterns.connectors.http import ask_in_bulk
 from dedp_assets.patterns.value.static_joiner import ANSWER

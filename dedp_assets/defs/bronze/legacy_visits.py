@@ -5,7 +5,7 @@ from datetime import datetime, time, timedelta, timezone
 import dagster as dg
 
 from dedp_assets.graph.declare import About, Every, Gates, Inputs, Job, Reads, Request, Runs, Source, Step, lake_table
-from dedp_assets.partitions import DAILY
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns import (
     Audit,
     Column,

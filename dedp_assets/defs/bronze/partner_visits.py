@@ -17,7 +17,7 @@ from dedp_assets.graph.declare import (
     Step,
     lake_table,
 )
-from dedp_assets.partitions import DAILY
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, overwrite_partition, plan_ready
 from dedp_assets.patterns.connectors.file_audits import FileAudit, require_sound_files
 from dedp_assets.patterns.connectors.formats import JsonLines

@@ -18,9 +18,9 @@ from dedp_assets.graph.declare import (
     Step,
     lake_table,
 )
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.graph.run.history import watermark_of_landings
 from dedp_assets.graph.run.landings import LANDING_FIGURES, measures_of_landing
-from dedp_assets.partitions import DAILY
 from dedp_assets.patterns import (
     Audit,
     Column,

@@ -3,7 +3,7 @@
 from dedp_assets.defs.gold.promotion import PASSED, promote
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import About, Figure, Gates, Pinned, Reads, Runs, lake_table, same
-from dedp_assets.partitions import DAILY
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, audit_write_audit_publish
 
 DAILY_PAGE_VIEWS = TableSpec(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from dedp_assets.defs.gold.daily_page_views import DAILY_PAGE_VIEWS
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import About, Gates, Nightly, Pinned, Reads, Runs, lake_table, same
-from dedp_assets.partitions import DAILY
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns import (
     Audit,
     Column,

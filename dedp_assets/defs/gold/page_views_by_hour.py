@@ -15,7 +15,7 @@ from dedp_assets.graph.declare import (
     day_to_hour,
     lake_table,
 )
-from dedp_assets.partitions import HOURLY
+from dedp_assets.graph.declare.partitions import HOURLY
 from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, tally
 from dedp_assets.patterns.quality.online_observer import observe_online
 

@@ -16,7 +16,7 @@ from dedp_assets.graph.declare import (
     lake_table,
     same,
 )
-from dedp_assets.partitions import DAILY
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns import (
     Audit,
     Column,

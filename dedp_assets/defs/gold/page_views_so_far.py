@@ -2,7 +2,7 @@
 
 from dedp_assets.defs.gold.page_views_by_hour import PAGE_VIEWS_BY_HOUR
 from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, Step, hour_to_day, lake_table, unaligned
-from dedp_assets.partitions import DAILY
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns import (
     Column,
     TableSpec,

@@ -2,7 +2,7 @@
 
 from dedp_assets.defs.gold.sessions import SESSIONS
 from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, lake_table, same
-from dedp_assets.partitions import DAILY
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, overwrite_partition
 from dedp_assets.patterns.observability.anomaly_detection import flag_anomalies
 from dedp_assets.resources.environments import RETENTION_DAYS

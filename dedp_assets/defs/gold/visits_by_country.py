@@ -4,7 +4,7 @@ from dedp_assets.defs.bronze.ip_locations import IP_LOCATIONS
 from dedp_assets.defs.gold.country_sequence import COUNTRY_REPORT_STEPS
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, lake_table, same
-from dedp_assets.partitions import DAILY
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, audit_write_audit_publish, plan_steps
 
 VISITS_BY_COUNTRY = TableSpec(

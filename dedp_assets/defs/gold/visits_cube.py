@@ -14,7 +14,7 @@ from dedp_assets.graph.declare import (
     lake_table,
     same,
 )
-from dedp_assets.partitions import DAILY, WEEKLY
+from dedp_assets.graph.declare.partitions import DAILY, WEEKLY
 from dedp_assets.patterns import (
     Audit,
     Column,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.checks.letters import taken
 from dedp_assets.graph.declare import About, Pinned, Reads, Runs, lake_table, same
-from dedp_assets.partitions import DAILY
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, deliver_in_order
 from dedp_assets.patterns.connectors.http_sink import HttpSink
 from dedp_assets.patterns.connectors.receipts import RECEIPT

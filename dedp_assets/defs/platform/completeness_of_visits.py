@@ -6,7 +6,7 @@ from dedp_assets.defs.bronze.visits import VISITS as LANDED
 from dedp_assets.defs.silver.devices import DEVICES_CURRENT
 from dedp_assets.defs.silver.visits import BY_EVENT_DATE, EDITION, VISITS
 from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, lake_table, same
-from dedp_assets.partitions import DAILY
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, audit_write_audit_publish
 from dedp_assets.patterns.observability.completeness_check import SourceCount, check_completeness
 

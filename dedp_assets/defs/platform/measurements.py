@@ -27,8 +27,8 @@ from dedp_assets.graph.declare import (
     declared_jobs,
     lake_table,
 )
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.mail.lineage_outbox import LineageOutbox
-from dedp_assets.partitions import DAILY
 from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, audit_write_audit_publish, plan_windows
 from dedp_assets.patterns.core.measurements import Measured, Measurement
 from dedp_assets.patterns.delta import ActivityLog, LocalStore

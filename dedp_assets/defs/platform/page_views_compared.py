@@ -3,7 +3,7 @@
 from dedp_assets.defs.gold.daily_page_views import DAILY_PAGE_VIEWS
 from dedp_assets.defs.gold.legacy_page_views import LEGACY_PAGE_VIEWS
 from dedp_assets.graph.declare import About, Gates, Nightly, Pinned, Reads, Runs, lake_table, same
-from dedp_assets.partitions import DAILY
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, audit_write_audit_publish, compare_by_key
 
 PAGE_VIEWS_COMPARED = TableSpec(

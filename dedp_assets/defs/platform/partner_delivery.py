@@ -2,7 +2,7 @@
 
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import About, Pinned, Reads, Runs, lake_table, same
-from dedp_assets.partitions import DAILY
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns import Column, RecordColumns, TableSpec, Target, WriteResult, deliver_in_bins
 from dedp_assets.patterns.connectors.http_sink import HttpSink
 from dedp_assets.patterns.connectors.receipts import RECEIPT

@@ -3,8 +3,8 @@
 from dedp_assets.defs.gold.page_views_by_hour import PAGE_VIEWS_BY_HOUR
 from dedp_assets.graph.declare import About, Gates, OnMarkers, OnRequest, Pinned, Reads, Runs, Step, lake_table, same
 from dedp_assets.graph.declare.isolated import MarkerLog
+from dedp_assets.graph.declare.partitions import HOURLY
 from dedp_assets.graph.run.run_tags import CAUSE, REQUEST, request_of
-from dedp_assets.partitions import HOURLY
 from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, overwrite_partition, plan_by_markers
 from dedp_assets.resources.orchestrator import Orchestrator
 

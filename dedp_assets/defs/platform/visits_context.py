@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, Step, lake_table, same
-from dedp_assets.partitions import DAILY
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns import (
     Audit,
     Column,

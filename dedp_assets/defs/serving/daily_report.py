@@ -3,7 +3,7 @@
 from dedp_assets.defs.gold.daily_page_views import DAILY_PAGE_VIEWS
 from dedp_assets.defs.gold.daily_visitors import DAILY_VISITORS
 from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, Step, lake_table, same
-from dedp_assets.partitions import DAILY
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns import (
     Column,
     DatabaseTarget,

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from dedp_assets.defs.gold.daily_page_views import DAILY_PAGE_VIEWS
 from dedp_assets.graph.declare import About, Branch, Gates, Nightly, Pinned, Reads, Runs, lake_table, of_branch, same
-from dedp_assets.partitions import DAILY
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, overwrite_partition, plan_branch
 from dedp_assets.patterns.connectors.csv_folder import FILE, Batch, CsvFolder
 from dedp_assets.patterns.flow.exclusive_choice import Router, Rule

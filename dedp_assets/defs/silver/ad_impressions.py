@@ -30,9 +30,9 @@ from dedp_assets.graph.declare import (
     lake_table,
     same,
 )
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.graph.run.appending import appending
 from dedp_assets.graph.run.run_tags import CAUSE
-from dedp_assets.partitions import DAILY
 from dedp_assets.patterns import (
     Audit,
     Column,

@@ -6,8 +6,8 @@ from typing import Any
 from dedp_assets.defs.bronze.ads import ADS as LANDED
 from dedp_assets.graph.checks.letters import KNOWN_STATUS, taken
 from dedp_assets.graph.declare import About, Feed, Gates, Pinned, Reads, Runs, Step, lake_table
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.graph.run.landings import LETTER_FIGURES
-from dedp_assets.partitions import DAILY
 from dedp_assets.patterns import (
     Audit,
     Column,

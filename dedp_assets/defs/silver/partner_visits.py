@@ -4,7 +4,7 @@ from dedp_assets.defs.bronze.partner_visits import EVENT_TIME, field
 from dedp_assets.defs.bronze.partner_visits import PARTNER_VISITS as LANDED
 from dedp_assets.defs.silver.visits import BY_EVENT_DATE
 from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, lake_table
-from dedp_assets.partitions import DAILY
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, overwrite_partition, wrap_records
 from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.value.wrapper import RAW

@@ -8,8 +8,8 @@ from dedp_assets.defs.bronze.visits import VOLUME
 from dedp_assets.graph.checks.letters import KNOWN_STATUS
 from dedp_assets.graph.declare import About, Expects, Gates, Pinned, Reads, Runs, by_event, lake_table
 from dedp_assets.graph.declare.editions import edition_at
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.graph.run.landings import FIELD_CHECKS, FIELD_FIGURES, LETTER_FIGURES
-from dedp_assets.partitions import DAILY
 from dedp_assets.patterns import (
     Audit,
     Column,

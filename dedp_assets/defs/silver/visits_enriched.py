@@ -5,7 +5,7 @@ from dedp_assets.defs.silver.devices import DEVICES_CURRENT
 from dedp_assets.defs.silver.users import USERS
 from dedp_assets.defs.silver.visits import EDITION, EVENT, VISITS
 from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, lake_table, same
-from dedp_assets.partitions import DAILY
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns import (
     Audit,
     Column,

@@ -2,7 +2,7 @@
 
 from dedp_assets.defs.silver.visits import EDITION, VISITS
 from dedp_assets.graph.declare import About, Gates, OnRequest, Pinned, Reads, Runs, lake_table, same
-from dedp_assets.partitions import DAILY
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns import Target, WriteResult, declare_transformed, replicate_transformed
 from dedp_assets.patterns.ingestion.transformation_replicator import NOTHING_CROSSED
 from dedp_assets.resources.secrets import Secrets

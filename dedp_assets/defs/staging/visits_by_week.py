@@ -18,7 +18,7 @@ from dedp_assets.graph.declare import (
     lake_job,
     lake_table,
 )
-from dedp_assets.partitions import WEEKLY
+from dedp_assets.graph.declare.partitions import WEEKLY
 from dedp_assets.patterns import Column, Provenance, TableSpec, Target, WriteResult, freeze_units, load_unit, plan_units
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import UNITS_LEAVE_ROOM
 from dedp_assets.resources.clock import Clock

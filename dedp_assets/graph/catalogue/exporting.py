@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
+from dedp_assets.patterns.core.column_lineage import ColumnLineage, ColumnOrigin
 from dedp_assets.patterns.core.lineage import CONSUMERS, SOURCES, Dataset, Edge, LineageGraph
 
 __all__ = ["as_json", "as_mermaid", "kind_of"]
@@ -17,16 +19,25 @@ Origins = Mapping[str, Mapping[str, Sequence[str]]]
 """Table -> column -> upstream columns, each as ``layer/dataset.column``."""
 
 
-def as_json(graph: LineageGraph, columns: Mapping[str, Mapping[str, str]], origins: Origins) -> dict[str, Any]:
+def as_json(
+    graph: LineageGraph,
+    columns: Mapping[str, Mapping[str, str]],
+    origins: Origins,
+    observed: Mapping[str, ColumnLineage] = MappingProxyType({}),
+) -> dict[str, Any]:
     """Return a graph as JSON values: datasets with columns, jobs, edges, and the origins of columns.
 
     Args:
         graph: the graph.
         columns: table -> column -> type.
         origins: declared origins of columns.
+        observed: table -> column lineage in the plans of runs, which stands in place of the declared origins.
     """
     return {
-        "datasets": [_dataset(each, columns.get(each.name, {}), origins.get(each.name, {})) for each in graph.datasets],
+        "datasets": [
+            _dataset(each, columns.get(each.name, {}), origins.get(each.name, {}), observed.get(each.name))
+            for each in graph.datasets
+        ],
         "jobs": [
             {
                 "name": job.name,
@@ -63,11 +74,33 @@ def kind_of(dataset: Dataset) -> str:
     return _KINDS.get(dataset.namespace, "table")
 
 
-def _dataset(dataset: Dataset, columns: Mapping[str, str], origins: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    is_table = kind_of(dataset) == "table"
+def _dataset(
+    dataset: Dataset,
+    columns: Mapping[str, str],
+    origins: Mapping[str, Sequence[str]],
+    observed: ColumnLineage | None,
+) -> dict[str, Any]:
     found: dict[str, Any] = {"name": str(dataset), "kind": kind_of(dataset), "owner": dataset.owner}
-    described = [{"name": name, "type": kind, "from": list(origins.get(name, ()))} for name, kind in columns.items()]
-    return {**found, "columns": described} if is_table else found
+    if kind_of(dataset) != "table":
+        return found
+    traced = observed.columns if observed else {}
+    found["columns"] = [
+        {"name": name, "type": kind, **_origin(origins.get(name, ()), traced.get(name))}
+        for name, kind in columns.items()
+    ]
+    if observed:
+        found["influences"] = [{"column": str(each), "effect": each.effect} for each in observed.influences]
+        found["gaps"] = list(observed.gaps)
+    return found
+
+
+def _origin(declared: Sequence[str], observed: ColumnOrigin | None) -> dict[str, Any]:
+    """Return the origins of a column: the observed ones, or the declared ones of a column without known inputs."""
+    if observed is None:
+        return {"from": list(declared)}
+    how = {str(each): each.transformation for each in observed.inputs}
+    opaque = {"opaque": observed.opaque} if observed.opaque else {}
+    return {"from": list(how) or list(declared), "observed": how, **opaque}
 
 
 def _edge(edge: Edge) -> dict[str, Any]:

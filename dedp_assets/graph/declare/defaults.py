@@ -13,7 +13,6 @@ because one table is late after minutes (the guide's orders after 30, 9.1) and a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EARLIER", "KINDS", "LATE_HOURS", "STALLED_SECONDS", "USUAL_NULLS", "USUAL_PROFILES", "USUAL_VOLUME", "UsualNulls",
-    "checked_by", "takes_null_shares", "takes_volume",
+    "takes_null_shares", "takes_volume",
 ]  # fmt: skip
 
 KINDS = ("freshness", "completeness", "volume", "null_shares", "constraints")
@@ -80,36 +79,6 @@ USUAL_NULLS = UsualNulls()
 none here."""
 
 
-def checked_by(declared: LakeTable[...], judged: Mapping[str, LakeTable[...]]) -> dict[str, str]:
-    """Return the kinds of default checks of a declared table, each with the name of the check.
-
-    Args:
-        declared: the table's declaration.
-        judged: all declared tables of the graph, by name.
-    """
-    found = {
-        "freshness": _freshness(declared, judged, ()),
-        "completeness": "every_partition_is_current" if _is_kept(declared) else "",
-        "volume": _volume(declared),
-        "null_shares": _nulls(declared),
-        "constraints": "stored_rows_keep_constraints" if _has_constraints(declared) else "",
-    }
-    return {kind: check for kind, check in found.items() if check}
-
-
-def _freshness(declared: LakeTable[...], judged: Mapping[str, LakeTable[...]], below: tuple[str, ...]) -> str:
-    """Return the check of a table's freshness; a table that keeps up with fresh upstream tables is fresh."""
-    expects, name = declared.about.expects, declared.spec.name
-    if declared.fresh:
-        return "data_is_recent"
-    if expects.due or expects.gap_minutes or expects.every_minutes:
-        return "expects"
-    upstream = [judged.get(each.name) for each in declared.reads.tables if each.name != name]
-    followed = _is_kept(declared) and upstream and name not in below
-    fresh = followed and all(each and _freshness(each, judged, (*below, name)) for each in upstream)
-    return "freshness of upstream tables, and every_partition_is_current" if fresh else ""
-
-
 def takes_volume(declared: LakeTable[...]) -> bool:
     """Return whether the partitions of a declared table have volumes to compare."""
     return bool(declared.runs.partitions and declared.spec.partition_by and not declared.spec.executed_by)
@@ -118,27 +87,3 @@ def takes_volume(declared: LakeTable[...]) -> bool:
 def takes_null_shares(declared: LakeTable[...]) -> bool:
     """Return whether the partitions of a declared table have shares of NULL values to compare."""
     return takes_volume(declared) and not all(column.required for column in declared.spec.columns.values())
-
-
-def _volume(declared: LakeTable[...]) -> str:
-    if declared.about.expects.volume is not None:
-        return "expects.volume"
-    return "newest_volume_is_usual" if takes_volume(declared) else ""
-
-
-def _nulls(declared: LakeTable[...]) -> str:
-    if all(column.required for column in declared.spec.columns.values()):
-        return "every column is NOT NULL"
-    return "null_shares_are_usual" if takes_null_shares(declared) else ""
-
-
-def _has_constraints(declared: LakeTable[...]) -> bool:
-    return all(
-        table.checks or table.key or any(column.required for column in table.columns.values())
-        for table in declared.tables
-    )
-
-
-def _is_kept(declared: LakeTable[...]) -> bool:
-    """Return whether the reconciler keeps a table current."""
-    return bool(declared.lands or (declared.runs.follows and declared.reads.tables))

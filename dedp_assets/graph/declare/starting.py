@@ -13,6 +13,7 @@ from dedp_assets.graph.catalogue.specs import asset_key
 from dedp_assets.graph.declare.nightly import look_back, run_chain
 from dedp_assets.graph.declare.runs import Every, Job, Nightly, OnDelivery, OnEvent, OnMarkers, OnRequest, Polls
 from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.run.failures import hiding_secrets
 from dedp_assets.patterns.core.schema import TableSpec
 
 __all__ = ["LakeJob", "job_of", "lake_job", "schedules_of", "sensors_of", "starting"]
@@ -70,7 +71,8 @@ def job_of(declared: Declared) -> Any:  # noqa: ANN401 - Dagster does not export
     """Make the job that the starts of a declaration request."""
     job = declared.job
     if isinstance(declared, LakeJob) and declared.function is not None:
-        op = dg.op(name=declared.function.__name__, pool=declared.pool or None)(declared.function)
+        name = declared.function.__name__
+        op = dg.op(name=name, pool=declared.pool or None)(hiding_secrets(name)(declared.function))
         return dg.GraphDefinition(name=job.name, node_defs=[op]).to_job(description=job.description)
     tables = declared.tables if isinstance(declared, LakeTable) else ()
     own = dg.AssetSelection.assets(*map(asset_key, tables))

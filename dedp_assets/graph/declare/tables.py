@@ -22,6 +22,7 @@ from dedp_assets.graph.declare.records import About, Gates, Reads, Request
 from dedp_assets.graph.declare.runs import Job, OnDelivery, OnEvent, Runs
 from dedp_assets.graph.run.batches import Inputs, Step, Work, latest
 from dedp_assets.graph.run.column_traces import ColumnTraces, identity_of
+from dedp_assets.graph.run.failures import hiding_secrets
 from dedp_assets.graph.run.fan_in import NO_BRANCH, RunStates, alerting, handled, note_of, without_runs
 from dedp_assets.graph.run.feeds import Feed, Pinned, pin, whole
 from dedp_assets.graph.run.ordering import earlier_keys, fed_keys, handed_over, require_turn
@@ -173,7 +174,7 @@ class LakeTable(Generic[P]):
         )
         def compute(context: dg.AssetExecutionContext) -> Iterator[Any]:
             at = context.resources.clock.now()
-            with self._as_step(context):
+            with self._as_step(context), hiding_secrets(self.spec.name):
                 yield from run(context, self._work(context, at), at=at)
 
         return compute

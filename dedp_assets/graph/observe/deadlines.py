@@ -19,13 +19,13 @@ from dedp_assets.graph.run.run_tags import cause_of, keys_of
 from dedp_assets.graph.run.upstream_runs import ENDED_BADLY, assets_of
 from dedp_assets.patterns.core.activity import Activity
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.observability.sla_misses_detector import BatchTimes, Due, TimedRun
+from dedp_assets.patterns.observability.sla_misses_detector import Due, TimedRun
 
 if TYPE_CHECKING:
     from dedp_assets.graph.declare.tables import LakeTable
     from dedp_assets.graph.run.feeds import Feed
 
-__all__ = ["Timings", "batch_times", "recent_records", "records_of", "timed_runs"]
+__all__ = ["Timings", "recent_records", "records_of", "timed_runs"]
 
 _MOST_RUNS = 2_000
 _CLOSED_DAYS = 14
@@ -125,24 +125,6 @@ def timed_runs(
             known[key] = timed
         found.append(timed)
     return found
-
-
-def batch_times(activity: Activity, now: datetime, *, hours: float) -> list[BatchTimes]:
-    """Return the times of the micro-batches that a stream wrote within the last hours, oldest first.
-
-    A micro-batch counts by its newest event, so that records which waited for a batch make no latency of the producer.
-
-    Args:
-        activity: what the table's log tells; a commit without a known duration counts for nothing.
-        now: current time, with time zone.
-        hours: number of hours.
-    """
-    recent = (each for each in activity.arrivals if timedelta(0) <= now - each.at <= timedelta(hours=hours))
-    return [
-        BatchTimes(event_at=each.newest_event, started_at=each.at - timedelta(seconds=each.seconds), written_at=each.at)
-        for each in recent
-        if each.seconds is not None
-    ]
 
 
 def _expected(

@@ -16,14 +16,17 @@ from dedp_assets.graph.observe.alerting import judged
 from dedp_assets.graph.observe.deadlines import recent_records, records_of
 from dedp_assets.graph.observe.explaining import explain, upstream_of
 from dedp_assets.graph.observe.rounds import Rounds, Seen
+from dedp_assets.mail.alerts import without_secrets
 from dedp_assets.patterns.core.errors import ContractError, PatternError, error_line
 from dedp_assets.patterns.core.measurements import Measured, Measurement
 from dedp_assets.patterns.core.troubles import SEVERITIES, Trouble, TroubleKey
 from dedp_assets.patterns.observability._lag_samples import LagSample, from_json, to_json
 from dedp_assets.resources.alerting import command_for
+from dedp_assets.resources.environments import settings
 from dedp_assets.resources.journal import Journal
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
+from dedp_assets.resources.masking import known_secrets, shown
 
 __all__ = ["Observation", "Observer", "Positions"]
 
@@ -114,12 +117,13 @@ class Observer:
         found = judged(seen.measured.measurements)
         faulty = unreadable({table: why for table, why in seen.unjudged.items() if table not in causes.unjudged})
         troubles = explain(_once([*causes.troubles, *faulty, *found.troubles]), upstream_of(self.tables))
+        secrets = known_secrets(settings())
         return Observation(
-            tuple(troubles),
+            tuple(without_secrets(trouble, secrets) for trouble in troubles),
             causes.unjudged | seen.unjudged.keys(),
             found.undecided,
             seen.measured.measurements,
-            (*causes.unread, *unread),
+            tuple(shown(sentence) for sentence in (*causes.unread, *unread)),
         )
 
     def _round(

@@ -14,10 +14,12 @@ from dedp_assets.graph.catalogue.figures import Figure
 from dedp_assets.graph.catalogue.rendering import metadata_of
 from dedp_assets.graph.catalogue.sources import Source
 from dedp_assets.graph.run.attempts import Attempts
+from dedp_assets.graph.run.failures import cause_of
 from dedp_assets.graph.run.observed import observed_append
 from dedp_assets.graph.run.run_tags import provenance_of
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.delta import Commit, Table
+from dedp_assets.resources.masking import shown
 
 __all__ = ["Appending", "appending"]
 
@@ -76,7 +78,7 @@ def appending(
     attempts.raise_broken()
     for error in attempts.errors.values():
         # No command approves or forces a stream, so the error's own words say what to do.
-        raise dg.Failure(str(error), allow_retries=False) from error
+        raise dg.Failure(shown(str(error)), allow_retries=False) from cause_of(error)
 
 
 def _report_appended(

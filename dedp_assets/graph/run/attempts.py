@@ -11,6 +11,7 @@ import dagster as dg
 from dedp_assets.graph.run.failures import (
     LOST_ENGINE,
     RETRIES,
+    cause_of,
     is_lost_engine,
     lost_engine,
     retry,
@@ -69,7 +70,7 @@ class Attempts:
         number = self.context.retry_number
         transient = next((error for error in self.errors.values() if isinstance(error, TRANSIENT)), None)
         if transient and not self.broken and number < RETRIES:
-            raise retry(number) from transient
+            raise retry(number) from cause_of(transient)
 
     def raise_broken(self) -> None:
         """Raise the failure for an unforeseen error; mark a run with a lost engine for a new request."""
@@ -77,11 +78,11 @@ class Attempts:
             return
         key, error = self.broken
         if not is_lost_engine(error):
-            raise unexpected(self.table, key, error) from error
+            raise unexpected(self.table, key, error) from cause_of(error)
         run = self.context.run
         again = {name: value for name, value in LOST_ENGINE.items() if name not in run.tags}
         self.context.instance.add_run_tags(run.run_id, again)
-        raise lost_engine(self.table, key) from error
+        raise lost_engine(self.table, key) from cause_of(error)
 
 
 def partition_keys(context: dg.AssetExecutionContext) -> Sequence[str]:

@@ -20,11 +20,12 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Store, Table
 from dedp_assets.patterns.observability.fine_grained_tracker import trace_columns
+from dedp_assets.resources.lake import Lake
 
-__all__ = ["ColumnTraces", "identity_of", "traced_last"]
+__all__ = ["ColumnTraces", "identity_of", "traced_last", "traced_tables"]
 
 _FILE = "columns.json"
-_READER = 1
+_READER = 2
 """Version of the plan reader, part of the identity of stored lineage: a new version traces again."""
 
 
@@ -92,6 +93,16 @@ def traced_last(store: Store) -> ColumnLineage | None:
     with suppress(OSError, ValueError, KeyError, TypeError, ConfigError):
         return ColumnLineage.from_json(json.loads(store.read(_FILE))["lineage"])
     return None
+
+
+def traced_tables(lake: Lake, names: Iterable[str]) -> dict[str, ColumnLineage]:
+    """Return the stored lineage of tables, of those with one.
+
+    Args:
+        lake: where the tables are.
+        names: the tables.
+    """
+    return {name: found for name in names if (found := traced_last(lake.column_lineage(name))) is not None}
 
 
 def identity_of(code_version: str, *tables: TableSpec) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 
 import dagster as dg
@@ -12,14 +13,17 @@ from pyspark.errors.exceptions.connect import SparkConnectException
 from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import AuditFailed, TransactionReused, printable
 from dedp_assets.patterns.core.results import BY_NAME, LetterReason
+from dedp_assets.resources.masking import shown
 
 __all__ = [
     "BEYOND_APPROVAL",
     "LOST_ENGINE",
     "RETRIES",
+    "cause_of",
     "failure",
     "failure_of",
     "failure_told",
+    "hiding_secrets",
     "is_lost_engine",
     "lost_engine",
     "retry",
@@ -55,19 +59,43 @@ def is_lost_engine(error: BaseException | None) -> bool:
 
 def sentence(table: str, key: str, error: Exception) -> str:
     """Return a sentence that names the partition, the reason of the failure and a remedy."""
-    text = str(error) if key in str(error) else f"{table} {key}: {error}"
+    message = shown(str(error))
+    text = message if key in message else f"{table} {key}: {message}"
     return f"{text.removesuffix('.')}. {what}" if (what := _remedy(" ".join([table, key]).strip(), error)) else text
 
 
 def unexpected(table: str, key: str, error: Exception) -> dg.Failure:
     """Return the failure for an unexpected error: a sentence, with the stack as metadata."""
-    text = printable(" ".join(str(error).split("\n", 1)[0].split())[:_SHOWN])
+    text = printable(" ".join(shown(str(error)).split("\n", 1)[0].split())[:_SHOWN])
     return dg.Failure(
         f"{table} {key}".strip() + f" was not computed and nothing of it is published: {type(error).__name__} in the "
         f"engine or in code ({text}). It is tried again; if it comes back, the stack below says where",
-        metadata={"stack": "".join(traceback.format_exception(error))},
+        metadata={"stack": shown("".join(traceback.format_exception(error)))},
         allow_retries=False,
     )
+
+
+@contextmanager
+def hiding_secrets(what: str) -> Iterator[None]:
+    """Raise an error with a secret in the text as a failure with the secret masked.
+
+    Args:
+        what: the step.
+    """
+    try:
+        yield
+    except (dg.Failure, dg.RetryRequested):
+        raise
+    except Exception as error:
+        if cause_of(error):
+            raise
+        raise unexpected(what, "", error) from None
+
+
+def cause_of(error: Exception) -> Exception | None:
+    """Return an error as the cause of a failure, or ``None`` for an error with a secret in the stack."""
+    stack = "".join(traceback.format_exception(error))
+    return error if shown(stack) == stack else None
 
 
 def lost_engine(table: str, key: str) -> dg.Failure:
@@ -156,4 +184,4 @@ def _sentence(event: dg.DagsterEvent) -> str:
     error = event.step_failure_data.error
     while error is not None and error.cause is not None:
         error = error.cause
-    return error.message.strip().splitlines()[0] if error else str(event.message)
+    return shown(error.message.strip().splitlines()[0]) if error else str(event.message)

@@ -19,7 +19,6 @@ from dedp_assets.graph.catalogue.rendering import findings_of
 from dedp_assets.graph.catalogue.sources import Source
 from dedp_assets.graph.run.batches import Batch, Work
 from dedp_assets.graph.run.feeds import Pinned
-from dedp_assets.mail.alerts import masked
 from dedp_assets.mail.lineage_outbox import LineageOutbox
 from dedp_assets.mail.openlineage import (
     Attempt,
@@ -34,8 +33,8 @@ from dedp_assets.patterns.core.lineage import LAKE, SOURCES, Dataset
 from dedp_assets.patterns.core.opening import Opened, noting_opened
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Commit, LocalStore, Table
-from dedp_assets.resources.alerting import outbox_of
 from dedp_assets.resources.environments import settings
+from dedp_assets.resources.masking import shown
 
 __all__ = ["AppendLineage", "StepLineage", "observed_append", "observed_step"]
 
@@ -268,8 +267,7 @@ def _noted(
 def _terminal(seen: StepLineage | AppendLineage, attempt: Attempt, at: datetime) -> dict[str, Any]:
     if seen.error:
         # The event leaves the platform, and an error of a driver may quote an address with its password.
-        error = masked(seen.error, outbox_of(settings()).secrets)
-        return fail_event(attempt, at=at, error=error, inputs=seen.inputs, outputs=seen.outputs)
+        return fail_event(attempt, at=at, error=shown(seen.error), inputs=seen.inputs, outputs=seen.outputs)
     return complete_event(attempt, at=at, inputs=seen.inputs, outputs=seen.outputs)
 
 

@@ -18,6 +18,7 @@ from dedp_assets.graph.run.observed import observed_step
 from dedp_assets.graph.run.run_tags import event_attributes
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.delta import Table
+from dedp_assets.resources.masking import shown
 
 __all__ = ["run"]
 
@@ -201,5 +202,5 @@ def _columns(context: dg.AssetExecutionContext, work: Work, table: Table) -> dic
             if observed := work.traces.of(table.name):
                 return {**observed_columns(declared, observed, work.traces.upstream)}
         except Exception as error:
-            context.log.warning(f"the column lineage of {table.name} could not be traced: {error}")
+            context.log.warning(f"the column lineage of {table.name} could not be traced: {shown(str(error))}")
     return {"dagster/column_lineage": declared} if declared.deps_by_column else {}

@@ -20,8 +20,8 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.connectors import postgres
 from dedp_assets.patterns.connectors.parts import one_row
-from dedp_assets.patterns.connectors.pgoutput import Row, position_text
 from dedp_assets.patterns.connectors.postgres import RESNAPSHOT, PostgresTable
+from dedp_assets.patterns.connectors.postgres.pgoutput import Row, position_text
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.extras import optional
 from dedp_assets.patterns.core.names import identifier

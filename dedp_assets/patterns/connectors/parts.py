@@ -29,6 +29,7 @@ from urllib.request import (
 )
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady, PatternError, printable
+from dedp_assets.patterns.core.secret import HIDDEN, masked
 
 __all__ = [
     "Bounds",
@@ -84,8 +85,8 @@ def error_text(error: BaseException) -> str:
 
 
 def sentence(text: str) -> str:
-    """Shorten an external text to one line of an error message."""
-    return printable(" ".join(text.split())[:_SHOWN])
+    """Shorten an external text to one line of an error message, with secrets masked."""
+    return printable(" ".join(masked(text).split())[:_SHOWN])
 
 
 def is_text(value: object, *, longest: int = 1_000) -> bool:
@@ -151,7 +152,7 @@ class Reply:
 
 def without_secrets(url: str) -> str:
     """Return a URL without user, password, query and fragment, as possible secrets."""
-    return sentence(re.sub(r"//[^/?#]*@", "//", re.split(r"[?#]", url, maxsplit=1)[0]))
+    return sentence(re.split(r"[?#]", masked(url), maxsplit=1)[0].replace(f"//{HIDDEN}@", "//"))
 
 
 def require_address(url: str, *, what: str) -> None:

@@ -35,7 +35,6 @@ __all__ = [
     "incompatibilities",
     "latest_schema",
     "register_schema",
-    "schema_by_id",
     "self_contained_text",
 ]
 
@@ -131,18 +130,6 @@ def latest_schema(registry: SchemaRegistry, subject: str) -> RegisteredSchema:
         raise NotReady(f"subject {subject} has no schema in the registry: register one first ({answer})")
     found = _schema(answer, _member(answer, "id", int))
     registry._known[found.id] = found
-    return found
-
-
-def schema_by_id(registry: SchemaRegistry, schema_id: int) -> RegisteredSchema:
-    """Return the schema of an id.
-
-    Raises:
-        NotReady: if the registry does not answer.
-        ContractError: if the registry has no such id, or the answer describes no schema.
-    """
-    if (found := find_schema(registry, schema_id)) is None:
-        raise ContractError(f"the registry has no schema {schema_id}: records name another registry's")
     return found
 
 

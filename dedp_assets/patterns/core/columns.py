@@ -117,8 +117,9 @@ RECORD = Use(_one_of(T.StringType, T.BinaryType), TEXT.why_not)
 
 def spelled_as(columns: Iterable[str], names: Iterable[str]) -> list[str]:
     """Return names in the spelling of the matching columns, case aside; other names stay as given."""
+    exact = {*(columns := [*columns])}
     known = {column.lower(): column for column in columns}
-    return [known.get(name.lower(), name) for name in names]
+    return [name if name in exact else known.get(name.lower(), name) for name in names]
 
 
 def require_rows(what: str, rows: object) -> DataFrame:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 else:
     jsonschema_rs = optional("jsonschema_rs")
 
-__all__ = ["RecordSchema", "record_faults", "record_schema_of"]
+__all__ = ["RecordSchema", "column_schema", "record_faults", "record_schema_of"]
 
 # Of draft 7, the newest that all registries compare.
 _DIALECT = "http://json-schema.org/draft-07/schema#"
@@ -142,7 +142,7 @@ def record_schema_of(spec: TableSpec, *, columns: Sequence[str] = ()) -> RecordS
         if spec.columns[name].required or name in spec.key or strict:
             required.append(name)
         about = {"description": spec.columns[name].comment} if spec.columns[name].comment else {}
-        held = _column(declared[name], mine, nullable=name not in required)
+        held = column_schema(declared[name], mine, nullable=name not in required)
         properties[name] = {**about, **held}
     schema = {
         "$schema": _DIALECT,
@@ -185,8 +185,16 @@ def _kind(declared: Mapping[str, Any] | None) -> Any:  # noqa: ANN401 - a type i
     return declared["type"] if declared and not padded else ""
 
 
-def _column(declared: Mapping[str, Any] | None, limits: Sequence[Limit], *, nullable: bool) -> dict[str, Any]:
-    """Return the schema of a column, with the limits that constraints set."""
+def column_schema(
+    declared: Mapping[str, Any] | None, limits: Sequence[Limit] = (), *, nullable: bool
+) -> dict[str, Any]:
+    """Return the schema of the values of a column.
+
+    Args:
+        declared: the column in the form of the log's schema; ``None`` for a type that only Spark can parse.
+        limits: what constraints ask of the values.
+        nullable: whether null is a value.
+    """
     if declared is None:
         return {}
     schema = _type(declared["type"], nullable=nullable)

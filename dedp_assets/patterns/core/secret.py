@@ -1,4 +1,4 @@
-"""Secret: a value hidden in every rendering, and in texts of others."""
+"""Secrets: a value hidden in every rendering, and masks for likely secrets in texts of others."""
 
 from __future__ import annotations
 
@@ -6,18 +6,41 @@ import html
 import json
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import lru_cache
 from itertools import groupby
 from typing import NoReturn
 
 from dedp_assets.patterns.core.errors import ConfigError
 
-__all__ = ["HIDDEN", "Secret"]
+__all__ = ["HIDDEN", "Secret", "masked"]
 
 HIDDEN = "***"
 """Text in place of a secret."""
 _LEAST = 4
 """Characters of the shortest secret: a shorter one would be found in texts by coincidence."""
+_LEAST_KNOWN = 6
+"""Characters of the shortest known value that is masked in texts of others: a shorter one is part of ordinary words."""
+_URL = re.compile(
+    # Of a password, which is no port, any characters; of all else those of a URL, without a full stop behind it.
+    r"""(?:\b[a-z][a-z0-9+.-]*:)?//(?:[^\s/?#:@"']*:(?!\d+(?:[^\w@]|$))\S*@)?[^\s"'<>`|\\^]*[^\s"'<>`|\\^.,;:)\]]""",
+    re.IGNORECASE,
+)
+_EXAMPLE = "user:password"
+"""User and password of the examples in sentences of this library."""
+_NAMED = (
+    r"(?:[\w.-]*(?:password|passwd|passphrase|passcode|secret|token|api[_-]?key|access[_-]?key|private[_-]?key"
+    r"|account[_-]?key|credentials?|signature|authorization)|pwd|sig|sas)[\w.-]*"
+)
+_VALUE = re.compile(
+    rf"(?P<name>(?<![\w.-]){_NAMED}[\"'\\]*\s*(?:=>|[:=])\s*(?:\[|\()?)(?P<scheme>(?:[\"'\\]*(?:basic|bearer|digest|token)\s+)?)"
+    r"(?:(?P<quote>\\*[\"']).*?(?<!\\)(?P=quote)|\\*[\"'][^\n]*|(?P<plain>[^\s\"'&,;)}\]]+))",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A value behind a name that tells of a secret: in JSON, a mapping, a connection string, a header, an assignment."""
+_BEARER = re.compile(r"\b(?P<scheme>basic|bearer)\s+(?=[\w+/=.~-]*[\d=])[\w+/=.~-]{8,}", re.IGNORECASE)
+_WEB_TOKEN = re.compile(r"\beyJ[\w-]{8,}(?:\.[\w-]+){1,2}")
+_LIKE_A_TOKEN = re.compile(r"(?=[^/]*\d)(?=[^/]*[A-Za-z])[\w:-]{20,}")
 
 
 class Secret:
@@ -71,6 +94,52 @@ class Secret:
         of a longer value.
         """
         return re.sub("|".join(_spellings(self._value())), HIDDEN, text, flags=re.IGNORECASE)
+
+
+def masked(text: str, secrets: Collection[str] = ()) -> str:
+    """Mask known and likely secrets in a text of others, such as the error of a driver.
+
+    Masked are the known ``secrets``, in every spelling of :meth:`Secret.hide`; of any URL, user and password (with any
+    characters), the values of its query, its fragment, and parts of an HTTP path that look like tokens; and values
+    behind a name such as ``password=`` or ``Authorization:``.
+
+    Args:
+        text: any text.
+        secrets: known values; one shorter than 6 characters is left alone, as it would mask ordinary words.
+
+    Example:
+        >>> masked("postgresql://ada:p@w@db/shop refused token-4711", ["token-4711"])
+        'postgresql://***@db/shop refused ***'
+        >>> masked("GET https://host/rates?day=5&api_key=abc failed, password=hunter2")
+        'GET https://host/rates?day=***&api_key=*** failed, password=***'
+    """
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= _LEAST_KNOWN:
+            text = _pattern(secret).sub(HIDDEN, text)
+    text = _URL.sub(lambda found: _masked_url(found[0]), text)
+    text = _VALUE.sub(lambda found: f"{found['name']}{found['scheme']}{HIDDEN}", text)
+    return _WEB_TOKEN.sub(HIDDEN, _BEARER.sub(lambda found: f"{found['scheme']} {HIDDEN}", text))
+
+
+def _masked_url(url: str) -> str:
+    """Mask the parts of a URL that nobody but the owner has to know."""
+    head, _, rest = url.partition("//")
+    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    # A password may have any characters, unless what stands behind the colon is a port.
+    is_database = bool(head) and not head.lower().startswith("http")
+    is_split = "@" in rest and (re.search(r":(?!\d+$)", authority) is not None or is_database)
+    begun = (rest if is_split else authority).rfind("@")
+    who = f"{rest[:begun] if rest[:begun] == _EXAMPLE else HIDDEN}@" if begun >= 0 else ""
+    place, mark, query, *_ = (*re.split(r"([?#])", rest[begun + 1 :], maxsplit=1), "", "")
+    if head.lower().startswith("http"):
+        place = "/".join(HIDDEN if _LIKE_A_TOKEN.fullmatch(part) else part for part in place.split("/"))
+    values = re.sub(r"(?<==)[^&;#]+|(?<![^&;#])[^&;#=]+(?![^&;#=])(?!=)", HIDDEN, query)
+    return f"{head}//{who}{place}{mark}{values}"
+
+
+@lru_cache(maxsize=256)
+def _pattern(value: str) -> re.Pattern[str]:
+    return re.compile("|".join(_spellings(value)), re.IGNORECASE)
 
 
 def _spellings(value: str) -> Iterator[str]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal
 
 from dedp_assets.patterns.core.ddl import LENGTH, field
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.governance._allowed import with_allowed
-from dedp_assets.patterns.governance._contracts import Contract, Sla
+from dedp_assets.patterns.governance._contracts import Contract, Sla, respelled
 
 __all__ = ["Difference", "Perspective", "compare_types", "differences", "is_widening"]
 
@@ -64,8 +64,10 @@ def differences(old: Contract, new: Contract) -> tuple[Difference, ...]:
         new: the contract that would replace the published one.
     """
     old, new = with_allowed(old), with_allowed(new)
-    found = chain(_of_table(old, new), _of_columns(old, new), _of_quality(old, new), _of_sla(old.sla, new.sla))
-    return tuple(found)
+    # Readers find a column whatever its case, as Spark and Delta do.
+    same = replace(new, columns=respelled(old.columns, new.columns))
+    found = chain(_of_table(old, same), _of_columns(old, same), _of_quality(old, same), _of_sla(old.sla, new.sla))
+    return (*_of_spelling(same, new), *found)
 
 
 def is_widening(old: str, new: str) -> bool:
@@ -123,6 +125,12 @@ def _of_table(old: Contract, new: Contract) -> Iterator[Difference]:
     yield from _number("notice_days", "days of notice", old.notice_days, new.notice_days, more_is_looser=False)
 
 
+def _of_spelling(same: Contract, new: Contract) -> Iterator[Difference]:
+    for name, now in zip(same.columns, new.columns, strict=True):
+        if name != now:
+            yield Difference(f"columns.{name}", f"{name} is spelt {now} now", columns=(name,), promise=False)
+
+
 def _of_columns(old: Contract, new: Contract) -> Iterator[Difference]:
     added = {name: column for name, column in new.columns.items() if name not in old.columns}
     for name, column in old.columns.items():
@@ -175,7 +183,8 @@ def _types(path: str, old: Any, new: Any, fits: Fits) -> Iterator[Difference]:  
 
 
 def _fields(path: str, old: Mapping[str, Any], new: Mapping[str, Any], fits: Fits) -> Iterator[Difference]:
-    """Yield the differences of the fields of a struct."""
+    """Yield the differences of the fields of a struct; case is no difference."""
+    new = respelled(old, new)
     for name, was in old.items():
         place = f"{path}.{name}"
         if (now := new.get(name)) is None:

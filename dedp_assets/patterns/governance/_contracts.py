@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
+from dedp_assets.patterns.core.columns import spelled_as
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.schema import Column
 
-__all__ = ["Consumer", "Contract", "Quality", "Sla"]
+__all__ = ["Consumer", "Contract", "Quality", "Sla", "respelled"]
 
 _VERSION = re.compile(r"(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})")
 _CLOCK = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
@@ -23,6 +25,12 @@ def _freeze(record: object, names: Iterable[str]) -> None:
         value = getattr(record, name)
         if value is not None:
             object.__setattr__(record, name, tuple(value))
+
+
+def respelled(columns: Iterable[str], named: Any) -> Any:  # noqa: ANN401 - a list of columns, or a mapping by column
+    """Return a list of columns, or a mapping by column, in the spelling of the columns, case aside."""
+    spelled = spelled_as(columns, named)
+    return dict(zip(spelled, named.values(), strict=True)) if isinstance(named, Mapping) else tuple(spelled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +150,8 @@ class Contract:
         consumers: who reads the table, and which columns.
         notice_days: days between the announcement of a breaking change and the change.
         published_at: when the version was published, with time zone; ``None`` if nobody noted that.
+        not_read: parts of the document that the contract was read from and says nothing of; no promise, and no
+            difference.
 
     Raises:
         ConfigError: for a version of another form, or a column that is named and not there.
@@ -160,10 +170,15 @@ class Contract:
     consumers: Sequence[Consumer] = ()
     notice_days: int = 30
     published_at: datetime | None = None
+    not_read: Sequence[str] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         require_types(self)
-        _freeze(self, ("partition_by", "key", "consumers"))
+        _freeze(self, ("consumers", "not_read"))
+        for name in ("partition_by", "key", "defaults"):
+            object.__setattr__(self, name, respelled(self.columns, getattr(self, name)))
+        by_column = {each: respelled(self.columns, getattr(self.quality, each)) for each in ("null_shares", "allowed")}
+        object.__setattr__(self, "quality", replace(self.quality, **by_column))
         if not _VERSION.fullmatch(self.version):
             raise ConfigError(f"version must be major.minor.patch like 1.2.0, not {self.version!r}")
         if not self.columns:

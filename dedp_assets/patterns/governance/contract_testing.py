@@ -13,15 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from dedp_assets.patterns.core.ddl import field as column_field
+from dedp_assets.patterns.core.columns import spelled_as
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types, typed
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.governance._changes import compare_types, is_widening
-from dedp_assets.patterns.governance._contracts import Contract, Sla
-from dedp_assets.patterns.governance._values import misfit
+from dedp_assets.patterns.governance._contracts import Contract, Sla, respelled
+from dedp_assets.patterns.governance._samples import Samples
 
 __all__ = ["verify_consumer", "verify_producer", "Expectation"]
 
@@ -58,6 +57,7 @@ class Expectation:
     def __post_init__(self) -> None:
         require_types(self)
         for option in ("required", "expected_values", "known_values"):
+            object.__setattr__(self, option, respelled(self.columns, getattr(self, option)))
             if strange := [each for each in getattr(self, option) if each not in self.columns]:
                 raise ConfigError(f"{option} must name columns that are read, not {', '.join(strange)}")
 
@@ -108,12 +108,14 @@ def verify_consumer(contract: Contract, expectation: Expectation) -> Finding:
 def verify_producer(contract: Contract, records: Sequence[Mapping[str, object]], *, whole_day: bool = False) -> Finding:
     """Verify that sample records of a producer keep the contract.
 
-    Columns, types, required and allowed values, and shares of missing values are verified. Rules in SQL are left to the
-    table's gates, and named in ``not_verified``.
+    Columns, types, required and allowed values, and shares of missing values are verified, as the table verifies the
+    records it lands (extra ``contracts``). Rules in SQL are left to the table's gates; these, and parts of a document
+    that were not read, are named in ``not_verified``.
 
     Args:
         contract: the producer's contract.
-        records: column -> value; a date or a time may be a text in ISO 8601.
+        records: column -> value, case aside; a date or a time may be a text in ISO 8601, a decimal a text of digits,
+            bytes a text in base64.
         whole_day: whether the records are all rows of a day, so that the bounds of its volume hold.
 
     Returns:
@@ -123,7 +125,8 @@ def verify_producer(contract: Contract, records: Sequence[Mapping[str, object]],
     Raises:
         ConfigError: for a value of another type.
     """
-    violations = [*_samples(contract, records), *(_day(contract, len(records)) if whole_day else ())]
+    samples = Samples(contract.columns)
+    violations = [*_samples(contract, samples, records), *(_day(contract, len(records)) if whole_day else ())]
     if not records:
         violations.append("no records: nothing is proved")
     note = f"{contract.name} {contract.version}: {'; '.join(violations)}"
@@ -133,7 +136,12 @@ def verify_producer(contract: Contract, records: Sequence[Mapping[str, object]],
         figures={
             "records": len(records),
             "violations": violations,
-            "not_verified": [*contract.quality.checks, *contract.quality.rules],
+            "not_verified": [
+                *contract.quality.checks,
+                *contract.quality.rules,
+                *(f"{name} is {kind}" for name, kind in samples.unread.items()),
+                *contract.not_read,
+            ],
         },
         note=note if violations else "",
     )
@@ -142,7 +150,7 @@ def verify_producer(contract: Contract, records: Sequence[Mapping[str, object]],
 def _columns(contract: Contract, expectation: Expectation) -> Iterator[str]:
     """Yield the columns that are missing, or of another type than the consumer reads."""
     for name, kind in expectation.columns.items():
-        column = contract.columns.get(name)
+        column = contract.columns.get(*spelled_as(contract.columns, [name]))
         if column is None:
             yield f"{name} is not there"
             continue
@@ -153,14 +161,15 @@ def _columns(contract: Contract, expectation: Expectation) -> Iterator[str]:
         if name in expectation.required and not column.required:
             yield f"{name} may be NULL"
     wanted = expectation.partition_by
-    if wanted is not None and [*wanted] != [*contract.partition_by]:
+    if wanted is not None and spelled_as(contract.columns, wanted) != [*contract.partition_by]:
         partitions = ", ".join(contract.partition_by) or "nothing"
         yield f"partitioned by {partitions}, read by {', '.join(wanted) or 'nothing'}"
 
 
 def _values(contract: Contract, expectation: Expectation) -> Iterator[str]:
     """Yield the values that the consumer never finds, or cannot handle."""
-    allowed = contract.quality.allowed
+    named = spelled_as(expectation.columns, contract.quality.allowed)
+    allowed = dict(zip(named, contract.quality.allowed.values(), strict=True))
     for name, values in expectation.expected_values.items():
         if name in allowed and (never := [each for each in values if each not in allowed[name]]):
             yield f"{name} is never {' or '.join(never)}"
@@ -194,11 +203,12 @@ def _volume(contract: Contract, expectation: Expectation) -> Iterator[str]:
         yield f"rows of a day: {_shown(quality.daily_rows_max)} at most, needed are {most}"
 
 
-def _samples(contract: Contract, records: Sequence[Mapping[str, object]]) -> Iterator[str]:
+def _samples(contract: Contract, samples: Samples, stated: Sequence[Mapping[str, object]]) -> Iterator[str]:
     """Yield the faults of records, each with the number of records and the first record."""
     found: dict[str, list[int]] = {}
+    records = [_by_column(contract, record) for record in stated]
     for number, record in enumerate(records):
-        for fault in _faults(contract, record):
+        for fault in dict.fromkeys(_faults(contract, samples, record)):
             found.setdefault(fault, []).append(number)
     for fault, numbers in found.items():
         yield f"{fault} ({len(numbers)} of {len(records)} records, first {numbers[0]})"
@@ -208,18 +218,27 @@ def _samples(contract: Contract, records: Sequence[Mapping[str, object]]) -> Ite
             yield f"{name} is missing in {missing} of {len(records)} records, allowed is a share of {most:g}"
 
 
-def _faults(contract: Contract, record: Mapping[str, object]) -> Iterator[str]:
+def _by_column(contract: Contract, record: Mapping[str, object]) -> dict[str, object]:
+    """Return a record by the contract's spelling of the columns; a second value keeps the given name."""
+    found = dict[str, object]()
+    for name, value in sorted(record.items(), key=lambda item: item[0] not in contract.columns):
+        (spelled,) = spelled_as(contract.columns, [name])
+        found[name if spelled in found else spelled] = value
+    return found
+
+
+def _faults(contract: Contract, samples: Samples, record: Mapping[str, object]) -> Iterator[str]:
     """Yield the faults of one record."""
     yield from (f"{name} is not in the contract" for name in record if name not in contract.columns)
+    misfits = dict(samples.misfits(record))
     for name, column in contract.columns.items():
         value = record.get(name)
         if value is None:
             if column.required:
                 yield f"{name} is required and {'NULL' if name in record else 'not there'}"
             continue
-        kind: Any = column_field("value", column.type)
-        if kind is not None and (fault := misfit(value, kind["type"])):
-            yield f"{name} must be {column.type}, not {fault}"
+        if name in misfits:
+            yield f"{name} must be {column.type}, not {misfits[name]}"
         allowed = contract.quality.allowed.get(name)
         if allowed is not None and str(value) not in allowed:
             yield f"{name} must be one of {', '.join(allowed)}, not {value}"

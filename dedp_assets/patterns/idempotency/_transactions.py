@@ -15,7 +15,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from dedp_assets.patterns.connectors.parts import one_row
-from dedp_assets.patterns.connectors.postgres import Changed, Incoming, exchange, receive, writing
+from dedp_assets.patterns.connectors.postgres import (
+    Changed,
+    Incoming,
+    exchange,
+    receive,
+    schema_and_table,
+    writing,
+)
 from dedp_assets.patterns.core.columns import require_rows
 from dedp_assets.patterns.core.errors import Conflict
 from dedp_assets.patterns.core.extras import optional
@@ -145,8 +152,7 @@ def write_sets(
     Returns:
         ``None`` if this write was applied before; else what became of the rows of each table.
     """
-    schema = incoming[0].table.split(".")[0]
-    marks = sql.Identifier(schema, _TABLE)
+    marks = sql.Identifier(schema_and_table(incoming[0].table)[0], _TABLE)
     with writing(connect) as connection:
         _prepare(connection, marks)
         if write.is_applied(_last(connection, marks, write)) and not again:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dedp_assets.patterns.connectors import postgres
-from dedp_assets.patterns.connectors.definitions import Definition
-from dedp_assets.patterns.connectors.pgoutput import Transaction, position_text
 from dedp_assets.patterns.connectors.postgres import RESNAPSHOT, Described, PostgresTable, SlotState
+from dedp_assets.patterns.connectors.postgres.definitions import Definition
+from dedp_assets.patterns.connectors.postgres.pgoutput import Transaction, position_text
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.extras import optional
 from dedp_assets.patterns.core.records import Provenance

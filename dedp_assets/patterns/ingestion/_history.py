@@ -15,9 +15,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.connectors.definitions import Definition
-from dedp_assets.patterns.connectors.pgoutput import Row, Transaction, position_text
 from dedp_assets.patterns.connectors.postgres import Snapshot
+from dedp_assets.patterns.connectors.postgres.definitions import Definition
+from dedp_assets.patterns.connectors.postgres.pgoutput import Row, Transaction, position_text
 from dedp_assets.patterns.core.exact import exact
 from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.rows import quoted

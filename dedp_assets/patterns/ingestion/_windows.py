@@ -14,12 +14,14 @@ from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
 
-__all__ = ["Bound", "Window", "cut", "interval", "within"]
+__all__ = ["FOREVER", "Bound", "Window", "cut", "interval", "windowless", "within"]
 
 Bound = datetime | int
 Window = tuple[Bound, Bound]
 """Start, which belongs to the window, and end, which does not."""
 
+FOREVER = (datetime(1, 1, 2, tzinfo=timezone.utc), datetime(9999, 1, 1, tzinfo=timezone.utc))
+"""Times between which windows lie; beyond are infinity and what people write for it."""
 _LONGEST = 366 * 24 * 3600
 _MOST = 1_000_000
 _COUNTERS = ("byte", "short", "integer", "long")
@@ -81,6 +83,18 @@ def within(rows: DataFrame, column: str, window: Window) -> str:
     if start >= end:
         raise ConfigError(f"no value of {column} lies in [{window[0]}, {window[1]}): the end is not part of a window")
     return f"{identifier(column)} >= {_literal(start, kind)} AND {identifier(column)} < {_literal(end, kind)}"
+
+
+def windowless(rows: DataFrame, column: str) -> str:
+    """Return an SQL predicate for rows whose ``column`` no window will ever hold.
+
+    That is no value, and of times what stands for infinity: Spark's JDBC reader makes the first and the last day of it.
+    """
+    kind, name = fields_of(rows, [column])[0].dataType.typeName(), identifier(column)
+    if not kind.startswith("timestamp"):
+        return f"{name} IS NULL"
+    first, last = (_literal(bound, kind) for bound in FOREVER)
+    return f"{name} IS NULL OR {name} < {first} OR {name} >= {last}"
 
 
 def _exact(bound: Bound) -> Any:  # noqa: ANN401 - a time in UTC or an integer

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dedp_assets.patterns.connectors import postgres
-from dedp_assets.patterns.connectors.pgoutput import position_text
 from dedp_assets.patterns.connectors.postgres import RESNAPSHOT, PostgresTable
+from dedp_assets.patterns.connectors.postgres.pgoutput import position_text
 from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.options import typed

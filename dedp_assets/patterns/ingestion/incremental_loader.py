@@ -30,7 +30,7 @@ from dedp_assets.patterns.core.results import Plan, Split, WriteResult
 from dedp_assets.patterns.core.rows import count_where, tally
 from dedp_assets.patterns.delta import Ledger, Target, conformed, predicate, require_partition
 from dedp_assets.patterns.ingestion._increments import KEPT, LATE, merged, require_same_window
-from dedp_assets.patterns.ingestion._windows import Bound, Window, cut, interval, within
+from dedp_assets.patterns.ingestion._windows import Bound, Window, cut, interval, windowless, within
 
 __all__ = ["load_increment", "plan_windows", "load_partition"]
 
@@ -63,7 +63,8 @@ def load_increment(
         keys: columns that identify a row of the source.
 
     Raises:
-        AuditFailed: if a row has no key or no delta value (a person may approve leaving it out), or an audit refuses.
+        AuditFailed: if a row has no key or no delta value, or infinity (a person may approve leaving it out), or an
+            audit refuses.
         SchemaMismatch: if the source's columns are not the table's.
         Conflict: if another run wrote the same window meanwhile.
         ConfigError: for bounds that do not fit ``delta``, or a partition that holds another window.
@@ -80,7 +81,7 @@ def load_increment(
         raise ConfigError("keys and partition must each name a column")
     require_distinct("keys=", keys)
     require_columns(require_free(require_rows("load_increment", rows)), [delta, *keys], COMPARED)
-    undated = f"{identifier(delta)} IS NULL"
+    undated = windowless(rows, delta)
     wanted = f"({within(rows, delta, window)}) OR {undated}"
     target, state, there = into.table, into.table.ensure(), {column.lower() for column in rows.columns}
     partition = require_partition(target.name, state, into.partition)

@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, variance
 from typing import Any
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Verdict
 from dedp_assets.patterns.quality._two_samples import chi2, chi2_sf, holm, js, pooled, psi
 
-__all__ = ["Drift", "correct", "drift_of_bins", "drift_of_categories", "drift_of_distinct", "drift_of_share"]
+__all__ = ["Drift", "correct", "drift_of_bins", "drift_of_categories"]
 
 LEVEL = 0.003
 """Greatest p value of a drift: low, so that 1 % of false alarms also holds where chi-square only approximates."""
@@ -129,96 +128,6 @@ def drift_of_bins(
         f"bin {n + 1} of {len(new)}": (ours[n] / rows, theirs[n] / all_base) for n in range(len(new))
     }
     return _compared(cells, min(rows, most), min(all_base, most), min_psi=min_psi, level=level)
-
-
-def drift_of_share(
-    part: float,
-    rows: float,
-    base_part: float,
-    base_rows: float,
-    *,
-    min_difference: float = 0.01,
-    level: float = LEVEL,
-    min_rows: float = MIN_ROWS,
-) -> Drift:
-    """Compare the share of some rows, such as rows with NULL, in two samples.
-
-    Args:
-        part: rows of the sample that count.
-        rows: all rows of the sample.
-        base_part: rows of the baseline that count.
-        base_rows: all rows of the baseline; 0 for no baseline.
-        min_difference: least difference of the two shares that is a drift.
-        level: greatest p value of a drift.
-        min_rows: fewest rows of either side.
-
-    Raises:
-        ConfigError: for a part that is not between 0 and its rows.
-    """
-    _counts({"part": part, "rows": rows, "base_part": base_part, "base_rows": base_rows})
-    if part > rows or base_part > base_rows:
-        raise ConfigError(f"part must be at most its rows, not {part} of {rows} and {base_part} of {base_rows}")
-    if lacks := _lacks(rows, base_rows, min_rows):
-        return Drift(verdict="unknown", reason=lacks)
-    share, base_share = part / rows, base_part / base_rows
-    cells = [(share, base_share), (1 - share, 1 - base_share)]
-    statistic, difference = chi2(cells, rows, base_rows), abs(share - base_share)
-    p_value = chi2_sf(statistic, 1)
-    drifts = p_value <= level and difference >= min_difference
-    return Drift(
-        verdict="warn" if drifts else "ok",
-        reason=f"{base_share:.1%} -> {share:.1%}" if drifts else "",
-        statistic=statistic,
-        p_value=p_value,
-        effect=difference,
-        js=js(cells),
-    )
-
-
-def drift_of_distinct(
-    new: float,
-    rows: float,
-    base: Sequence[tuple[float, float]],
-    *,
-    error: float = 0.016,
-    min_change: float = 0.1,
-    level: float = LEVEL,
-    min_rows: float = MIN_ROWS,
-) -> Drift:
-    """Compare a number of distinct values with the numbers of earlier samples.
-
-    Each sample may have another number of rows. More rows show at least as many distinct values, and at most as many
-    more as there are more rows: only a number beyond these two is a change. A history that never varied is judged like
-    others, by chance of sampling, error of the sketch, and relative change.
-
-    Args:
-        new: distinct values of the sample.
-        rows: rows of the sample.
-        base: distinct values and rows of each earlier sample, best of single partitions; empty for no baseline.
-        error: relative standard error of the numbers: 0.016 of Spark's ``hll_sketch_agg``, 0 of exact ones.
-        min_change: least change, as a share of the expected number, that is a drift.
-        level: greatest p value of a drift.
-        min_rows: fewest rows of the sample, and of the earlier samples on average.
-
-    Raises:
-        ConfigError: for a number that is below 0 or no number.
-    """
-    _counts({"new": new, "rows": rows, **{f"base {n}": each for n, pair in enumerate(base) for each in pair}})
-    known = [pair for pair in base if pair[1]]
-    if lacks := _lacks(rows, fmean(each for _, each in known) if known else 0, min_rows):
-        return Drift(verdict="unknown", reason=lacks)
-    low = [values * min(rows / each, 1) for values, each in known]
-    high = [values * max(rows / each, 1) for values, each in known]
-    expected = min(max(new, fmean(low)), fmean(high))
-    history = max(variance(low), variance(high)) if len(known) > 1 else 0.0
-    # A number of distinct values varies by chance by no more than its root.
-    spread = new + expected + (error * new) ** 2 + (error * expected) ** 2 + history
-    distance = abs(new - expected)
-    statistic, change = distance**2 / spread if spread else 0.0, distance / max(expected, 1)
-    p_value = chi2_sf(statistic, 1)
-    drifts = p_value <= level and change >= min_change
-    reason = f"{new:,.0f} distinct values, expected were {expected:,.0f}" if drifts else ""
-    return Drift(verdict="warn" if drifts else "ok", reason=reason, statistic=statistic, p_value=p_value, effect=change)
 
 
 def correct(found: Mapping[str, Drift], *, level: float = LEVEL) -> dict[str, Drift]:

@@ -1,7 +1,7 @@
 """The busiest pages of each day, from all 24 hours of another team's table."""
 
 from dedp_assets.graph.declare import About, Gates, Job, Reads, Runs, Step, Target, finished, lake_table
-from dedp_assets.partitions import DAILY
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns import Column, TableSpec, WriteResult, overwrite_partition, plan_by_markers
 from dedp_assets.reporting.defs.contracts import EVERY_HOUR_OF_A_DAY, PRODUCER
 

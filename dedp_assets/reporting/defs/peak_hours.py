@@ -1,7 +1,7 @@
 """The peak hour of each day, in a job that the producer of the hours starts itself."""
 
 from dedp_assets.graph.declare import About, Gates, Job, OnRequest, Reads, Runs, Step, Target, finished, lake_table
-from dedp_assets.partitions import DAILY
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns import Column, TableSpec, WriteResult, overwrite_partition
 from dedp_assets.reporting.defs.contracts import AFTER_THE_LAST_HOUR, PRODUCER
 

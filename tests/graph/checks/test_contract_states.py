@@ -11,7 +11,7 @@ from dedp_assets.graph.catalogue.contracts import ContractFolder
 from dedp_assets.graph.checks.contract_states import contract_states, judge_contract_states
 from dedp_assets.graph.checks.contracts import declared_contract
 from dedp_assets.graph.declare import About, Pinned, Reads, Runs, Target, lake_table, same
-from dedp_assets.partitions import DAILY
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Ledger

@@ -31,7 +31,7 @@ from dedp_assets.graph.declare import (
     lake_table,
     same,
 )
-from dedp_assets.partitions import DAILY
+from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.column_lineage import ColumnLineage, Influence
 from dedp_assets.patterns.core.errors import ConfigError

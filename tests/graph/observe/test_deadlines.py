@@ -10,14 +10,14 @@ import dagster as dg
 import pytest
 
 from dedp_assets.graph.declare import About, Branch, Follow, Pinned, Reads, Runs, lake_table, same
-from dedp_assets.graph.observe.deadlines import batch_times, recent_records, records_of, timed_runs
+from dedp_assets.graph.observe.deadlines import recent_records, records_of, timed_runs
 from dedp_assets.graph.run.feeds import aligned, hour_to_day
 from dedp_assets.patterns.core.activity import Activity, Arrival, PartitionSize
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Table, Target
 from dedp_assets.patterns.flow.exclusive_choice import Router, Rule
-from dedp_assets.patterns.observability.sla_misses_detector import BatchTimes, Due, detect_sla_misses
+from dedp_assets.patterns.observability.sla_misses_detector import Due, detect_sla_misses
 from dedp_assets.resources.clock import Clock
 from tests.hand_written import daily, declare
 
@@ -240,19 +240,6 @@ def test_a_table_without_partitions_by_time_is_refused():
     whole = replace(TABLE, runs=Runs(dg.StaticPartitionsDefinition(["x"]), Follow()))
     with pytest.raises(ConfigError, match="due must be the promise of a table with partitions by time"):
         timed(log(LONG_AGO), table=whole)
-
-
-def test_micro_batches_are_timed_by_their_commits():
-    """From the start of the write, and from the newest event; what is older, or of unknown duration, is left out."""
-    stated = [(at(11), 5.0, at(10)), (at(11, 30), None, None), (at(11, 40), 2.0, None), (at(11, day=9), 1.0, None)]
-    arrivals = [
-        Arrival(version=n, at=when, rows=1, seconds=seconds, newest_event=newest)
-        for n, (when, seconds, newest) in enumerate(stated)
-    ]
-    assert batch_times(log(arrivals=arrivals), NOW, hours=2) == [
-        BatchTimes(event_at=at(10), started_at=at(11) - timedelta(seconds=5), written_at=at(11)),
-        BatchTimes(event_at=None, started_at=at(11, 40) - timedelta(seconds=2), written_at=at(11, 40)),
-    ]
 
 
 def test_runs_of_all_tables_are_read_at_once_and_divided_by_table():

@@ -76,12 +76,12 @@ class Platform:
         engine = SparkEngine()
         lake = Lake(root=str(self.root), lineage=options.pop("lineage", str(self.home)), engine=engine)
         resources = {"lake": lake, "clock": Clock(fixed=NOW.isoformat()), "engine": engine}
-        with dg.DagsterInstance.ephemeral() as instance:
+        with dg.DagsterInstance.ephemeral() as own:
             return dg.materialize(
                 [self.table().definition()],
                 partition_key=key,
                 resources=resources,
-                instance=instance,
+                instance=options.pop("instance", own),
                 raise_on_error=False,
                 **options,
             )

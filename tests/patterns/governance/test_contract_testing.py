@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from itertools import product
 
 import pytest
 
+from dedp_assets.patterns.core.conversion import MISFITS, convert_json
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.governance._contracts import Contract, Quality, Sla
@@ -153,7 +156,7 @@ WRONG = {
     "no time": ({**GOOD, "at": 5}, "at must be TIMESTAMP"),
     "field missing": ({**GOOD, "ship": {"weight": Decimal(1)}}, "a struct without to"),
     "field unknown": ({**GOOD, "ship": {"to": "x", "by": 1}}, "a struct with by"),
-    "field of another type": ({**GOOD, "ship": {"to": "x", "weight": "1"}}, "'1' in weight"),
+    "field of another type": ({**GOOD, "ship": {"to": "x", "weight": "1,5"}}, "'1,5' in weight"),
     "too many digits": ({**GOOD, "ship": {"to": "x", "weight": Decimal("0.001")}}, "in weight"),
     "no struct": ({**GOOD, "ship": "x"}, "ship must be STRUCT"),
     "no list": ({**GOOD, "tags": "ab"}, "tags must be ARRAY<STRING>, not 'ab'"),
@@ -173,6 +176,33 @@ def test_each_class_of_fault_is_found_in_a_sample(case):
     assert found.note.startswith("silver/orders 1.2.0: ")
     assert said in found.note
     assert "(1 of 2 records, first 1)" in found.note
+
+
+@pytest.mark.parametrize(("text", "passes"), [("12345", True), ("123456", False), ("12\U0001f600", True)])
+def test_a_text_is_no_longer_than_its_column(text, passes):
+    """In characters, as Delta counts them; whatever the spelling of the type."""
+    for kind in ("VARCHAR(5)", "varchar ( 5 )", "CHAR(5)"):
+        found = verify_producer(changed("code", Column(kind)), [{**GOOD, "code": text}])
+        assert found.passed == passes
+        assert passes or f"code must be {kind}, not '123456'" in found.note
+
+
+def test_case_is_no_difference_of_names():
+    """Of columns, fields, keys and records, for producer and consumer: Spark and Delta tell no names apart by it."""
+    record = {name.upper(): value for name, value in {**GOOD, "ship": {"TO": "Ada", "Weight": 1}}.items()}
+    assert verify_producer(ORDERS, [record]).passed
+    assert "AMOUNT is not in the contract" in verify_producer(ORDERS, [{**GOOD, "AMOUNT": 3}]).note
+    upper = {name.upper(): kind.upper() for name, kind in REVENUE.columns.items()}
+    assert verify_consumer(ORDERS, replace(REVENUE, columns=upper, partition_by=["Day"])).passed
+    known = replace(REVENUE, columns=upper, known_values={"Status": ["pending"]})
+    assert "STATUS may be shipped, which is not handled" in verify_consumer(ORDERS, known).note
+
+
+def test_a_type_that_only_spark_can_read_is_named_as_not_verified():
+    """Nothing is passed in silence."""
+    found = verify_producer(changed("wait", Column("INTERVAL DAY")), [{**GOOD, "wait": "soon"}])
+    assert found.passed
+    assert found.figures["not_verified"] == ["positive", "wait is INTERVAL DAY"]
 
 
 def test_several_faults_of_several_records_are_all_named():
@@ -207,3 +237,31 @@ def test_an_expectation_about_columns_that_are_not_read_is_refused():
     """By the name of the option."""
     with pytest.raises(ConfigError, match="expected_values must name columns that are read, not nope"):
         replace(REVENUE, expected_values={"nope": ["x"]})
+
+
+KINDS = [
+    "TINYINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(4,2)", "BOOLEAN", "STRING", "DATE", "TIMESTAMP",
+    "TIMESTAMP_NTZ", "BINARY", "ARRAY<INT>", "STRUCT<a: INT, b: STRING>",
+]  # fmt: skip
+VALUES = [
+    0, 127, 128, -129, 2**31, 2**63, -(2**63), 10**40, 0.0, 1.0, 0.1, 1e300, 1e-300, True, False, "", "a", "1", "1.5",
+    "true", "99.99", "99.999", "100", "-0.01", "1e2", "NaN", "2026-01-05", "20260105", "2026-1-5", "2026-02-30",
+    "0000-01-01", "2026-01-05T10:00:00", "2026-01-05 10:00:00", "2026-01-05T10:00:00Z", "2026-01-05T10:00:00+01:00",
+    "2026-01-05T10", "2026-01-05T10:00:00.1234567Z", "2026-01-05T24:00:00Z", "2026-W02-1", "AP8=", "AP8", "\u00e9",
+    [], [1],
+    [1, None], [1.0], ["1"], {}, {"a": 1}, {"A": 1, "B": "x"}, {"a": "1"}, {"c": 1}, {"a": None, "b": ""},
+]  # fmt: skip
+
+
+@pytest.mark.spark
+def test_a_sample_that_passes_is_one_that_the_table_takes(spark):
+    """Each value as each type; the table takes more spellings, of which a producer is not told."""
+    columns = {f"c{number}": Column(kind) for number, kind in enumerate(KINDS)}
+    contract = Contract(name="silver/x", version="1.0.0", owner="team:x", columns=columns)
+    texts = [(n, json.dumps(dict.fromkeys(columns, value))) for n, value in enumerate(VALUES)]
+    rows = spark.createDataFrame(texts, "n INT, record STRING")
+    found = convert_json(rows, "record", {name: column.type for name, column in columns.items()})
+    refused = {row["n"]: " ".join(row[MISFITS] or ()) for row in found.collect()}
+    for (number, value), (name, column) in product(enumerate(VALUES), columns.items()):
+        passes = verify_producer(contract, [{name: value}]).passed
+        assert not passes or f"{name} is not" not in refused[number], (column.type, value)

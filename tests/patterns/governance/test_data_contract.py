@@ -160,12 +160,23 @@ CHANGES = {
     "notice lengthened": (replace(OLD, notice_days=60), "P"),
     "table renamed": (replace(OLD, name="silver/purchases"), "C"),
     "owner": (replace(OLD, owner="team:shop"), ""),
+    "only another case of names": (
+        replace(OLD, columns={n.upper(): c for n, c in COLUMNS.items()}, partition_by=["DAY"], key=["Order_Id"]),
+        "",
+    ),
+    "another case of a field": (column("ship", type=SHIP.replace("by: ", "BY: ")), ""),
     "meaning of a row in other words": (replace(OLD, comment="An order."), ""),
     "consumers": (replace(OLD, consumers=[]), ""),
     "nothing": (OLD, ""),
 }
-WORDS = ("description", "owner", "meaning of a row in other words")
-SAME = ("nothing", "consumers", "check only laid out differently", "type only spelt differently")
+WORDS = ("description", "owner", "only another case of names", "meaning of a row in other words")
+SAME = (
+    "nothing",
+    "another case of a field",
+    "consumers",
+    "check only laid out differently",
+    "type only spelt differently",
+)
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -429,7 +440,7 @@ def test_allowed_values_of_a_whole_number_are_numbers_in_the_document():
 def test_the_time_of_a_publication_is_read_as_utc(stated):
     """As a text of the standard, or as YAML reads an unquoted one."""
     assert read_contract({**contract_document(OLD), "contractCreatedTs": stated}).published_at == NOW
-    with pytest.raises(ConfigError, match="Invalid isoformat"):
+    with pytest.raises(ConfigError, match=r"contractCreatedTs must be a time like .*, not 'yesterday'"):
         read_contract({**contract_document(OLD), "contractCreatedTs": "yesterday"})
 
 
@@ -502,7 +513,7 @@ def test_the_schema_refuses_what_is_no_contract():
 def test_there_and_back_exchanges_the_sides(names):
     """What is looser one way is tighter the other way, for every pair of contracts of the matrix."""
     one, other = (CHANGES[name][0] for name in names)
-    there, back = ({e.path: e.breaks for e in differences(*pair)} for pair in ((one, other), (other, one)))
+    there, back = ({e.path.lower(): e.breaks for e in differences(*pair)} for pair in ((one, other), (other, one)))
     assert there.keys() == back.keys()
     assert bool(there) == (one != replace(other, consumers=one.consumers)) or {*names} & {*SAME}
 

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from dedp_assets.local import postgres as server
 from dedp_assets.patterns.connectors import postgres
-from dedp_assets.patterns.connectors.postgres import PostgresTable
+from dedp_assets.patterns.connectors.postgres import PostgresTable, slots
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady, SchemaMismatch
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import StagedWrite
@@ -757,7 +757,7 @@ def test_a_user_without_the_right_to_replicate_is_told_whom_to_ask(begun):
 
 def test_a_database_that_is_restarted_in_mid_read_loses_and_doubles_nothing(begun, own_postgres, monkeypatch):
     """The capture says that the source does not answer; the next one goes on from the slot."""
-    start, real = begun.position(), postgres.decode
+    start, real = begun.position(), slots.decode
     for number in range(3, 6):
         begun.sql(f"INSERT INTO users VALUES ({number}, 'n', NULL)")
     port = begun.address.port
@@ -773,7 +773,7 @@ def test_a_database_that_is_restarted_in_mid_read_loses_and_doubles_nothing(begu
             yield transaction
 
     with monkeypatch.context() as patched:
-        patched.setattr(postgres, "decode", interrupted)
+        patched.setattr(slots, "decode", interrupted)
         with pytest.raises(NotReady, match=r"public\.users.*does not answer.*nothing is lost"):
             begun.capture()
     begun.sql("DELETE FROM users WHERE user_id = 1")

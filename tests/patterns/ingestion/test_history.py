@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from dedp_assets.patterns.connectors.pgoutput import Change, Relation, Transaction
+from dedp_assets.patterns.connectors.postgres.pgoutput import Change, Relation, Transaction
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.ingestion import _history
 

@@ -90,8 +90,7 @@ READINGS = {
         "",
     ),
     "SELECT device.* FROM users": ("os: =users.device.os; hw: =users.device.hw", ""),
-    # A field whose name has a blank: less, and not another field.
-    "SELECT device.hw.`a b` AS n FROM users": ("n: ~users.device.hw", ""),
+    "SELECT device.hw.`a b` AS n FROM users": ("n: =users.device.hw.a b", ""),
     "SELECT s.n, s FROM (SELECT named_struct('n', first_name, 'c', country) AS s FROM users)": (
         "n: =users.first_name; s: ~users.first_name ~users.country",
         "",
@@ -103,7 +102,7 @@ READINGS = {
     ),
     "SELECT id, explode(tags) AS tag FROM users": ("id: =users.id; tag: ~users.tags", ""),
     "SELECT order_id, item.sku, pos FROM orders LATERAL VIEW OUTER posexplode(items) AS pos, item": (
-        "order_id: =orders.order_id; sku: ~orders.items; pos: ~orders.items",
+        "order_id: =orders.order_id; sku: ~orders.items.sku; pos: ~orders.items",
         "",
     ),
     "SELECT item.sku FROM orders LATERAL VIEW explode(items) AS item": ("sku: ~orders.items.sku", ""),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.observability._plan_tree import parsed
 from dedp_assets.patterns.observability._plans import CUT, lineage_of
+from dedp_assets.patterns.observability._plans.tree import parsed
 
 PLAN = """== Parsed Logical Plan ==
 'Project [*]

@@ -10,11 +10,12 @@ import re
 from collections.abc import Mapping, Sequence
 
 from dedp_assets.patterns.core.column_lineage import ColumnInput, ColumnLineage, ColumnOrigin, Influence
-from dedp_assets.patterns.observability._plan_nodes import Walk
-from dedp_assets.patterns.observability._plan_rows import Rows
-from dedp_assets.patterns.observability._plan_texts import Unread
-from dedp_assets.patterns.observability._plan_tree import parsed
-from dedp_assets.patterns.observability._plan_values import Value, opaque
+from dedp_assets.patterns.observability._plans.nodes import Walk
+from dedp_assets.patterns.observability._plans.rows import Rows
+from dedp_assets.patterns.observability._plans.terms import WITHOUT_CODE
+from dedp_assets.patterns.observability._plans.texts import Unread
+from dedp_assets.patterns.observability._plans.tree import parsed
+from dedp_assets.patterns.observability._plans.values import Value, opaque
 
 __all__ = ["CUT", "lineage_of"]
 
@@ -40,7 +41,8 @@ def lineage_of(text: str, columns: Sequence[str], tables: Mapping[str, str]) -> 
     try:
         # The first line lists the columns with their types.
         root = parsed(analysed.partition("\n")[2])
-        rows = Walk(tables).read(root)
+        structs = frozenset(re.findall(r"#(\d+)\.[A-Za-z_]", analysed))
+        rows = Walk(tables, structs).read(root)
         return _lineage(rows, _top(root.text, columns), columns)
     except Unread as error:
         return _nothing(columns, str(error))
@@ -68,6 +70,7 @@ def _lineage(rows: Rows, ids: Sequence[str], columns: Sequence[str]) -> ColumnLi
         column = rows.columns.get(number)
         value = (column.value if column else rows.unknown or opaque("the plan does not show where it is made")).whole()
         causes |= value.indirect
+        gaps |= {reason for reason in value.unknown if not reason.endswith(WITHOUT_CODE)}
         found[name] = _origin(value)
     if any(not source[0] for source, _ in causes):
         gaps.add("rows that have no name in the plan decide, too")

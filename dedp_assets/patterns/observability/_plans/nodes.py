@@ -9,8 +9,8 @@ from types import MappingProxyType
 
 from dedp_assets.patterns.core.column_lineage import Effect
 from dedp_assets.patterns.core.names import NAMED_ROWS
-from dedp_assets.patterns.observability._plan_expressions import Column, Expressions
-from dedp_assets.patterns.observability._plan_rows import (
+from dedp_assets.patterns.observability._plans.expressions import Expressions
+from dedp_assets.patterns.observability._plans.rows import (
     LEAVES,
     Rows,
     first_value,
@@ -21,9 +21,10 @@ from dedp_assets.patterns.observability._plan_rows import (
     value_in,
     with_columns,
 )
-from dedp_assets.patterns.observability._plan_texts import Unread, columns_of, groups, pieces
-from dedp_assets.patterns.observability._plan_tree import Node
-from dedp_assets.patterns.observability._plan_values import (
+from dedp_assets.patterns.observability._plans.terms import WITHOUT_CODE, Column
+from dedp_assets.patterns.observability._plans.texts import Unread, inside, items, lists, pieces
+from dedp_assets.patterns.observability._plans.tree import Node
+from dedp_assets.patterns.observability._plans.values import (
     CONSTANT,
     Cause,
     Value,
@@ -55,9 +56,11 @@ class Walk:
 
     Attributes:
         tables: name of an input in the plan -> the table that it stands for.
+        structs: ids of the columns of which the plan takes a field.
     """
 
     tables: Mapping[str, str]
+    structs: frozenset[str] = frozenset()
     _shared: dict[str, Rows] = field(default_factory=dict)
 
     def read(self, node: Node, outer: Mapping[str, Column] = _NONE) -> Rows:
@@ -71,7 +74,7 @@ class Walk:
         inner = [self.read(each, around) for each in node.subqueries]
         rows = replace(rows, gaps=rows.gaps.union(*(each.gaps for each in inner)))
         subqueries = [(first_value(each), each.causes) for each in inner]
-        reader = Expressions(around, rows.unknown, subqueries)
+        reader = Expressions(around, rows.unknown, subqueries, self.structs)
         try:
             return self._read(name, _Reading(node.text[len(name) :].strip(), rows, below, inner, reader))
         except Unread as error:
@@ -100,7 +103,8 @@ class Walk:
         """Return the rows of a common table expression under their new ids."""
         number = re.match(r"\d+", text)
         known = self._shared.get(number[0]) if number and name == "CTERelationRef" else None
-        listed = new_columns(groups(text)[0], ", ") if "[" in text else []
+        columns = re.search(r"\[(.*)\](?:, (?:true|false))*$", text, re.DOTALL)
+        listed = new_columns(columns[1], ", ") if columns else []
         if known is None or known.ids is None or len(known.ids) != len(listed):
             why = "a recursive query goes round" if name == "UnionLoopRef" else "a WITH clause is not understood"
             return Rows(ids=None, unknown=opaque(why), gaps=frozenset([why]))
@@ -154,23 +158,25 @@ class _Reading:
 
 
 def _project(at: _Reading) -> Rows:
-    listed = columns_of(groups(at.expressions.marked(at.text))[0])
-    return at.rows.made([at.expressions.item(each) for each in listed])
+    listed = items(inside(at.expressions.marked(at.text)))
+    return at.rows.made([at.expressions.item(*each) for each in listed])
 
 
 def _aggregate(at: _Reading) -> Rows:
-    found = groups(at.expressions.marked(at.text))
-    keys, made = (found[0], found[1]) if len(found) > 1 else ("", found[0])
+    marked = at.expressions.marked(at.text)
+    keys, made = lists(marked, 2) if "], [" in marked else ("", inside(marked))
+    key = at.expressions.value(keys)
     at.expressions.keys = frozenset(re.findall(r"\ue000(\d+)\ue001", keys))
-    key = combined([at.expressions.value(each) for each in pieces(keys)])
-    rows = at.rows.made([at.expressions.item(each) for each in columns_of(made)], *influences_of(key, "GROUP_BY"))
+    rows = at.rows.made([at.expressions.item(*each) for each in items(made)], *influences_of(key, "GROUP_BY"))
     return replace(rows, gaps=rows.gaps | key.unknown)
 
 
 def _window(at: _Reading) -> Rows:
-    made, *_ = groups(at.expressions.marked(at.text))
+    made = inside(at.expressions.marked(at.text))
+    # Behind the windows, their keys and orders stand once more.
+    made = re.split(r"(?<=\d)L?\], \[", made)[0] if "], [" in made else made
     at.expressions.keys = frozenset(at.expressions.columns)
-    found = [at.expressions.item(each) for each in columns_of(made)]
+    found = [at.expressions.item(*each) for each in items(made)]
     return with_columns(at.rows, found)
 
 
@@ -181,15 +187,24 @@ def _generate(at: _Reading) -> Rows:
         raise Unread("a generator has no columns")
     made = new_columns(marked[head.end() : -1], ", ")
     call = re.fullmatch(r"(\w+)\((.*)\)", head[1], re.DOTALL)
-    arguments = pieces(call[2]) if call else []
     values = [at.expressions.value(head[1]).changed("TRANSFORMATION")] * len(made)
     if call and call[1] == "stack":
-        values = _stacked(at, arguments[1:], len(made))
-    elif call and call[1] == "explode" and len(made) == 1 and len(arguments) == 1:
-        array = at.expressions.value(arguments[0])
-        changed = array.changed("TRANSFORMATION")
-        values = [replace(changed, plain=array.plain)]
+        values = _stacked(at, pieces(call[2])[1:], len(made))
+    elif call and call[1] in ("explode", "posexplode"):
+        # Of an array: its elements, after their numbers; of a map: its keys, then its values.
+        values[-1] = at.expressions.value(call[2]).kept("TRANSFORMATION")
+    elif call and call[1] == "inline":
+        values = _fields(at.expressions.value(call[2]), len(made))
     return with_columns(at.rows, [(n, Column((name,), v)) for (name, n), v in zip(made, values, strict=True)])
+
+
+def _fields(array: Value, width: int) -> list[Value]:
+    """Return the origins of the fields of an array's structs, which may have other names."""
+    element = array.kept("TRANSFORMATION")
+    only = element.choices[0] if len(element.choices) == 1 else element
+    if only.fields is not None and len(only.fields) == width and not only.base:
+        return [each.changed("TRANSFORMATION") for each in only.fields.values()]
+    return [combined([element.changed("TRANSFORMATION"), opaque("inline may give fields other names")])] * width
 
 
 def _stacked(at: _Reading, arguments: Sequence[str], width: int) -> list[Value]:
@@ -199,9 +214,9 @@ def _stacked(at: _Reading, arguments: Sequence[str], width: int) -> list[Value]:
 
 
 def _expand(at: _Reading) -> Rows:
-    projections, outputs = groups(at.expressions.marked(at.text))
-    rows = [pieces(each) for each in groups(projections)]
-    made = [_named_id(each, at) for each in columns_of(outputs)]
+    projections, _, outputs = inside(at.expressions.marked(at.text)).rpartition("], [")
+    rows = [pieces(each) for each in projections[1:-1].split("], [")]
+    made = [_named_id(each, at) for each, _ in items(outputs)]
     if any(len(each) != len(made) for each in rows):
         raise Unread("an expansion has other columns than values")
     values = [positional([at.expressions.value(each[n]) for each in rows]) for n in range(len(made))]
@@ -261,13 +276,12 @@ def _distinct(at: _Reading) -> Rows:
 def _code(at: _Reading) -> Rows:
     """Return the columns that a Python function makes of whole rows: each may come from all."""
     marked = at.expressions.marked(at.text)
-    listed = groups(marked)
-    made = new_columns(listed[-1], ", ")
+    made = new_columns(marked.rpartition("[")[2].rpartition("]")[0], ", ")
     call = next(iter(re.findall(r"([^\s(,]+)\(", marked)), "a function")
     inputs = combined(
         [each.value.changed("TRANSFORMATION") for n, each in at.rows.columns.items() if f"\ue000{n}\ue001" in marked]
     )
-    reason = opaque(f"{call} is a function whose code no plan shows")
+    reason = opaque(f"{call} {WITHOUT_CODE}")
     value = combined([inputs, reason])
     return at.rows.made([(number, Column((name,), value)) for name, number in made])
 
@@ -286,9 +300,9 @@ _HANDLERS: Mapping[str, Callable[[_Reading], Rows]] = {
     "LateralJoin": _lateral,
     "Distinct": _distinct,
     "Filter": lambda at: at.decided(at.text, "FILTER"),
-    "Sort": lambda at: at.decided(groups(at.text)[0], "SORT"),
-    "Deduplicate": lambda at: at.decided(groups(at.text)[0], "GROUP_BY"),
-    "DeduplicateWithinWatermark": lambda at: at.decided(groups(at.text)[0], "GROUP_BY"),
+    "Sort": lambda at: at.decided(inside(at.text), "SORT"),
+    "Deduplicate": lambda at: at.decided(inside(at.text), "GROUP_BY"),
+    "DeduplicateWithinWatermark": lambda at: at.decided(inside(at.text), "GROUP_BY"),
     "CTERelationDef": lambda at: at.rows,
     "WithCTE": lambda at: at.below[-1],
     **dict.fromkeys(_PASSING, lambda at: replace(at.below[0], leaf=False)),

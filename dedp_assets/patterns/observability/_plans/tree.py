@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from dedp_assets.patterns.observability._plan_texts import Unread
+from dedp_assets.patterns.observability._plans.texts import Unread
 
 __all__ = ["Node", "parsed"]
 

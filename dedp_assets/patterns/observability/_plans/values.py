@@ -29,7 +29,9 @@ class Value:
         plain: whether a field of the value is the same field of the one input.
         fields: name of a field in lower case -> its origin, of a struct that is made of values.
         base: struct that has the other fields.
+        choices: values of which the value is one, so that its fields are theirs.
         others: origins of the same value in further branches of a union, by position.
+        blurred: why the origin of a field cannot be told, though the struct has it.
     """
 
     direct: Mapping[Source, Transformation] = field(default_factory=dict)
@@ -38,21 +40,35 @@ class Value:
     plain: bool = False
     fields: Mapping[str, Value] | None = None
     base: Value | None = None
+    choices: tuple[Value, ...] = ()
     others: tuple[Value, ...] = ()
+    blurred: str = ""
 
     def field(self, name: str) -> Value:
         """Return the origin of a field of a struct; where that is not known, of the whole value."""
         if self.others:
             # Branches of a union meet by position: only of the first one does the name say which field it is.
-            return combined([replace(self, others=()).field(name), *(_coarse(each) for each in self.others)])
+            return combined([replace(self, others=()).field(name), *(each._blurred_field() for each in self.others)])
+        if self.choices:
+            found = combined([each.field(name).changed("TRANSFORMATION") for each in self.choices])
+            return replace(found, indirect=found.indirect | self.indirect, unknown=found.unknown | self.unknown)
         if self.fields is not None:
-            if found := self.fields.get(name.lower()):
-                return found
+            if made := self.fields.get(name.lower()):
+                return made
             return self.base.field(name) if self.base else self.changed("TRANSFORMATION")
         if self.plain and len(self.direct) == 1:
             (((table, path), kind),) = self.direct.items()
             return replace(self, direct={(table, (*path, name)): kind})
-        return self.changed("TRANSFORMATION")
+        flat = self.changed("TRANSFORMATION")
+        return replace(flat, unknown=flat.unknown | {self.blurred}) if self.blurred else flat
+
+    def _blurred_field(self) -> Value:
+        """Return the origin of some field of a value: the whole value, and that nobody knows which part."""
+        flat = self.changed("TRANSFORMATION")
+        is_struct = self.plain or self.fields is not None or self.choices or self.blurred
+        return (
+            replace(flat, unknown=flat.unknown | {"a union may have the field in another place"}) if is_struct else flat
+        )
 
     def whole(self) -> Value:
         """Return the origin with the inputs of all branches, without the structure."""
@@ -69,18 +85,28 @@ class Value:
             all_of_it.unknown,
         )
 
-    def chosen_by(self, causes: frozenset[Cause]) -> Value:
-        """Return the origin of a value chosen from a group of rows, field by field."""
-        flat = self.changed("AGGREGATION")
+    def kept(self, kind: Transformation, causes: frozenset[Cause] = frozenset()) -> Value:
+        """Return the origin of a value that is this one, of some row or element: field by field."""
+        flat = self.changed(kind)
         found = replace(flat, indirect=flat.indirect | causes)
         if self.others:
-            return found
+            return replace(found, blurred="a union may have the field in another place")
         return replace(
             found,
             plain=self.plain,
-            fields=self.fields and {name: each.chosen_by(causes) for name, each in self.fields.items()},
-            base=self.base and self.base.chosen_by(causes),
+            fields=self.fields and {name: each.kept(kind, causes) for name, each in self.fields.items()},
+            base=self.base and self.base.kept(kind, causes),
+            choices=tuple(each.kept(kind, causes) for each in self.choices),
+            blurred=self.blurred,
         )
+
+    def renamed(self, names: Iterable[str]) -> Value:
+        """Return the origin of a struct with other names of fields, by position."""
+        flat, wanted = self.changed("TRANSFORMATION"), [each.lower() for each in names]
+        if self.fields is None or self.base or len(self.fields) != len(wanted):
+            return replace(flat, blurred="a cast may give fields other names")
+        held = [each.changed("TRANSFORMATION") for each in self.fields.values()]
+        return replace(flat, fields=dict(zip(wanted, held, strict=True)))
 
 
 CONSTANT = Value()
@@ -123,11 +149,6 @@ def influences_of(value: Value, effect: Effect) -> frozenset[Cause]:
     """Return the influence of a value on rows: inputs, and influences on the value."""
     whole = value.whole()
     return frozenset((source, effect) for source in (*whole.direct, *(cause[0] for cause in whole.indirect)))
-
-
-def _coarse(value: Value) -> Value:
-    """Return the origin of some field of a value: the whole column."""
-    return value.changed("TRANSFORMATION")
 
 
 def _stronger(one: Transformation, other: Transformation) -> Transformation:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dedp_assets.patterns.observability._plan_expressions import Column
-from dedp_assets.patterns.observability._plan_texts import Unread
-from dedp_assets.patterns.observability._plan_values import CONSTANT, Cause, Value, combined, opaque
+from dedp_assets.patterns.observability._plans.terms import Column
+from dedp_assets.patterns.observability._plans.texts import Unread
+from dedp_assets.patterns.observability._plans.values import CONSTANT, Cause, Value, combined, opaque
 
 __all__ = [
     "LEAVES", "Rows", "first_value", "leaf_rows", "new_columns", "not_understood", "side_by_side", "value_in",
