@@ -152,10 +152,6 @@ def _nulls(share: float) -> Draw:
     return _coded(np.array([share, 1 - share]))
 
 
-def _ids(random: Any, n: int) -> Numbers:  # noqa: ANN401 - a generator of numpy
-    return random.integers(0, 2**62, n)
-
-
 def _counted(sample: Numbers) -> dict[Hashable, float]:
     names, counts = np.unique(sample, return_counts=True)
     return dict(zip(names.tolist(), counts.tolist(), strict=True))

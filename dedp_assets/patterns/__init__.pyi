@@ -11,6 +11,7 @@ from dedp_assets.patterns.core.errors import PatternError as PatternError
 from dedp_assets.patterns.core.errors import SchemaMismatch as SchemaMismatch
 from dedp_assets.patterns.core.errors import TransactionReused as TransactionReused
 from dedp_assets.patterns.core.errors import error_line as error_line
+from dedp_assets.patterns.core.errors import printable as printable
 from dedp_assets.patterns.core.records import Approval as Approval
 from dedp_assets.patterns.core.records import Provenance as Provenance
 from dedp_assets.patterns.core.results import Access as Access

@@ -188,4 +188,4 @@ def test_schemas_and_their_ids_survive_the_end_of_the_server(home):
     with pytest.raises(NotReady, match=r"DEDP_REGISTRY is own, and no registry runs in .*: start `dedp up`"):
         client(apart)
     with served(apart) as second:
-        assert json.loads(schema_by_id(SchemaRegistry(second), number).text) == json.loads(V2)
+        assert json.loads(find_schema(SchemaRegistry(second), number).text) == json.loads(V2)
