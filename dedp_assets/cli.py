@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dedp_assets.local import engine
+from dedp_assets.patterns.core.disks import refused_write
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.extras import extra_of, needs
 from dedp_assets.resources.engine import EngineError
@@ -33,7 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _join(settings(), computes=chosen.command in _COMPUTING or _compares(chosen))
         return _COMMANDS[chosen.command](chosen)
     except (EngineError, PatternError, ValueError, OSError) as error:
-        print(f"dedp {chosen.command}: {shown(str(error))}", file=sys.stderr)  # noqa: T201
+        place = getattr(error, "filename", None)
+        known = refused_write(str(place), error) if place else None
+        print(f"dedp {chosen.command}: {shown(str(known or error))}", file=sys.stderr)  # noqa: T201
         return 1
     except ModuleNotFoundError as error:
         if not extra_of(error.name):
