@@ -21,6 +21,7 @@ from types import ModuleType
 
 from dedp_assets import commands
 from dedp_assets.commands._output import note
+from dedp_assets.patterns.core.disks import refused_write
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.extras import extra_of, needs
 from dedp_assets.resources.engine import EngineError
@@ -141,7 +142,9 @@ def _failed(name: str, error: Exception) -> int:
     if not isinstance(error, EngineError | PatternError | ValueError | OSError):
         note(shown("".join(traceback.format_exception(error))))
         return _FAILED
-    note(f"dedp {name}: {shown(str(error))}")
+    place = getattr(error, "filename", None)
+    known = refused_write(str(place), error) if place else None
+    note(f"dedp {name}: {shown(str(known or error))}")
     return _WRONG if isinstance(error, ValueError) else _FAILED
 
 

@@ -18,7 +18,11 @@ _PASSWORD = re.compile(r"//[^:/@]*:(.*)@|[?&]password=([^&]*)", re.DOTALL)
 
 def shown(text: str) -> str:
     """Mask a text that leaves the platform: secrets of the settings, and likely secrets of anybody."""
-    return masked(text, known_secrets(settings()))
+    try:
+        known = known_secrets(settings())
+    except ValueError:  # which may be the text: no settings can be read
+        known = frozenset()
+    return masked(text, known)
 
 
 def known_secrets(chosen: Settings) -> frozenset[str]:

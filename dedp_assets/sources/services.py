@@ -1,8 +1,9 @@
 """HTTP services of the case study in one application, from every module with ``routes``.
 
 A service is the first part of a path, ``locations`` in ``/locations``. ``PUT /behaviour/locations`` with
-``{"name": "down", "times": 2}`` says how its next two requests are answered; a name that is not one of
-:data:`FAILURES` is for the service itself to follow. ``GET /behaviour/locations`` tells how many requests it got.
+``{"name": "down", "times": 2}`` says how its next two requests are answered: ``down`` (503), ``busy`` (429 with
+``Retry-After``), ``slow`` (after so many seconds), ``garbled`` (no JSON); another name is for the service itself to
+follow. ``GET /behaviour/locations`` tells how many requests it got.
 """
 
 from __future__ import annotations
@@ -22,10 +23,7 @@ from starlette.routing import BaseRoute, Route
 
 import dedp_assets.sources
 
-__all__ = ["FAILURES", "application", "behaviour"]
-
-FAILURES = ("down", "busy", "slow", "garbled")
-"""What every service can be told: 503, 429 with ``Retry-After``, an answer after so many seconds, one without JSON."""
+__all__ = ["application", "behaviour"]
 
 _WELL = "well"
 _CONTROL = "behaviour"

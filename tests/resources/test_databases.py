@@ -10,7 +10,7 @@ import pytest
 from dedp_assets.patterns.core.errors import ConfigError, PatternError
 from dedp_assets.resources.databases import Database, TableColumn
 
-pytestmark = pytest.mark.budget(30, "a PostgreSQL")
+pytestmark = pytest.mark.budget(30, "a PostgreSQL is started for it")
 SECRET = "sesame-4711"  # noqa: S105 - of no server
 
 

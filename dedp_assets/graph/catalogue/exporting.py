@@ -95,7 +95,7 @@ def _dataset(
 
 
 def _origin(declared: Sequence[str], observed: ColumnOrigin | None) -> dict[str, Any]:
-    """Return the origins of a column: the observed ones, or the declared ones of a column without known inputs."""
+    """Return the origins of a column: observed, or declared where no input is known."""
     if observed is None:
         return {"from": list(declared)}
     how = {str(each): each.transformation for each in observed.inputs}

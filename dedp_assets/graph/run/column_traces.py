@@ -96,7 +96,7 @@ def traced_last(store: Store) -> ColumnLineage | None:
 
 
 def traced_tables(lake: Lake, names: Iterable[str]) -> dict[str, ColumnLineage]:
-    """Return the stored lineage of tables, of those with one.
+    """Return the stored lineage of tables; tables without lineage are left out.
 
     Args:
         lake: where the tables are.

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame
 from dedp_assets.patterns.connectors.deliveries import MARKER
 from dedp_assets.patterns.connectors.editions import current, next_edition, replacing
 from dedp_assets.patterns.connectors.parts import calling
+from dedp_assets.patterns.core.disks import writing_to
 from dedp_assets.patterns.core.errors import ConfigError, Conflict
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import require_types
@@ -167,7 +168,8 @@ class CsvFolder:
     def _write(self, rows: DataFrame, folder: LocalStore, batch: Batch) -> None:
         """Write files into an edition, and the marker last."""
         options = {**_DIALECT, "header": str(self.header).lower(), "sep": self.separator}
-        rows.write.mode("append").options(**options).csv(folder.address)
+        with writing_to(folder.address):
+            rows.write.mode("append").options(**options).csv(folder.address)
         entries = folder.files(deep=False)
         for entry in entries:
             if entry.path.startswith("."):  # the engine's checksums, which no reader of plain files knows

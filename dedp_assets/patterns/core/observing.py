@@ -8,7 +8,8 @@ may be those of some of the rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
@@ -22,12 +23,13 @@ from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.sql_options import reason_of
 
-__all__ = ["SPARK_ERRORS", "Unmeasured", "Watch", "is_data_fault"]
+__all__ = ["SPARK_ERRORS", "Unmeasured", "Watch", "computing", "is_data_fault"]
 
 SPARK_ERRORS = (PySparkException, Py4JError)
 """What a Spark action may raise: an embedded session does not translate every error of the JVM."""
 
 _ROWS = f"{RESERVED}watched"
+_OF_VALUES = re.compile("SQLSTATE: (22|P0001)")
 _COUNTED = {_ROWS: "count(1)"}
 _SURE = re.compile(r"\s*(count|count_if|min|max|bool_and|bool_or|bit_xor|histogram_numeric)\(", re.IGNORECASE)
 
@@ -118,8 +120,27 @@ class Watch:
 
 
 def is_data_fault(error: Exception) -> bool:
-    """Return whether a Spark error is a data exception of a value, such as an overflow."""
-    return isinstance(error, SPARK_ERRORS) and "SQLSTATE: 22" in str(error)
+    """Return whether a Spark error is about a value: an overflow, a failed cast, ``raise_error``."""
+    return isinstance(error, SPARK_ERRORS) and bool(_OF_VALUES.search(str(error)))
+
+
+@contextmanager
+def computing(what: str, remedy: str) -> Iterator[None]:
+    """Raise Spark's error about a value that cannot be computed as an error of the library.
+
+    Args:
+        what: the table, and the expression that is computed for each row.
+        remedy: advice for the reader of the error.
+
+    Raises:
+        ContractError: names both, and Spark's reason.
+    """
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        if not is_data_fault(error):
+            raise
+        raise ContractError(f"{what} cannot be computed for every row: {reason_of(error)}: {remedy}") from error
 
 
 def _is_sure(sql: str) -> bool:

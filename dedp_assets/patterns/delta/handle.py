@@ -8,6 +8,7 @@ from contextlib import suppress
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from dedp_assets.patterns.core.disks import writing_to
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError
 from dedp_assets.patterns.core.names import NAMED_ROWS
 from dedp_assets.patterns.core.opening import note_opened
@@ -181,7 +182,7 @@ class TableHandle(Located):
             return
         require_lock(self.store)
         try:
-            with private(self.session, {}) as own:
+            with writing_to(self.store.address), private(self.session, {}) as own:
                 for statement in found:
                     own.sql(statement)
         except PySparkException as error:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.observing import computing
 from dedp_assets.patterns.delta.snapshots.definition import constraints
 from dedp_assets.patterns.delta.tables import Table
 
@@ -22,12 +23,17 @@ def broken_rules(table: Table, partitions: Sequence[Mapping[str, str]] = ()) -> 
 
     Returns:
         Constraint -> rows that break it, without those that hold; and how many rows were looked at.
+
+    Raises:
+        ContractError: if a constraint cannot be computed for a stored row.
     """
     state = table.ledger.state()
     rules = constraints(table.name, state)
     rows = table.read(*partitions, version=state.version)
     broken = [f"count_if(NOT coalesce({rule}, false))" for rule in rules.values()]
-    (seen,) = rows.agg(*(F.expr(sql).alias(f"{RESERVED}{n}") for n, sql in enumerate(["count(1)", *broken]))).collect()
+    counts = [F.expr(sql).alias(f"{RESERVED}{n}") for n, sql in enumerate(["count(1)", *broken])]
+    with computing(f"{table.name}: one of {', '.join(rules)}", "correct the rows, or the constraint"):
+        (seen,) = rows.agg(*counts).collect()
     return {name: count for name, count in zip(rules, seen[1:], strict=True) if count}, seen[0]
 
 

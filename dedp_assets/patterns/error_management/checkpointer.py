@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.connectors.streaming import run_available
 from dedp_assets.patterns.core.demands import demanding
+from dedp_assets.patterns.core.disks import writing_to
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.options import typed
@@ -169,7 +170,8 @@ def checkpoint_rows(rows: DataFrame, *, checkpoint: str, identity: str) -> Kept:
     reused = bool(found) and found["files"] == _sizes(store)
     if not reused:
         store.delete_folder("")
-        rows.write.parquet(f"{store.address}/data")
+        with writing_to(store.address):
+            rows.write.parquet(f"{store.address}/data")
         store.put("kept.json", json.dumps({**expected, "files": _sizes(store)}).encode())
     return Kept(rows.sparkSession.read.schema(rows.schema).parquet(f"{store.address}/data"), reused)
 

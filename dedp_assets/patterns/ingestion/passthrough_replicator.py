@@ -2,8 +2,8 @@
 
 Problem: a dataset cannot be built again elsewhere, because its source answers differently at each call.
 Solution: copy what was built, uninterpreted: a table with its log up to a pinned version, a folder with its layout, a
-    topic with keys, headers and order (connectors.mirroring). The copy of a table or folder is verified beside the
-    replica that readers use, then swapped in by one rename. The source is asked once (connectors.providers).
+    topic with keys, headers and order (`copy_topic`). The copy of a table or folder is verified beside the
+    replica that readers use, then swapped in by one rename. The source is asked once (`keep_answer`).
 Consequences: the replica follows deletions, too, and is read-only: what others write to it is gone with the next copy.
     The owner of the data pushes it: who runs this reads the source and writes the target, never the other way round.
 Choose instead: Transformation Replicator, if anything in it may not leave its environment.

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.audits import Audit, not_empty
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict
 from dedp_assets.patterns.core.names import OUTCOME
+from dedp_assets.patterns.core.observing import computing
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import counted, quoted
@@ -150,6 +151,7 @@ def add_constraint(table: Table, *, name: str, check: str) -> WriteResult:
     Raises:
         AuditFailed: names the number of rows that break it, with samples; the table is as it was.
         ConfigError: for a predicate that cannot be evaluated, or says something else each time.
+        ContractError: for a predicate that cannot be computed for a stored row; the table is as it was.
         SchemaMismatch: if the table has another constraint of that name.
 
     Example:
@@ -162,7 +164,11 @@ def add_constraint(table: Table, *, name: str, check: str) -> WriteResult:
     """
     before = table.ledger.state().version
     stored = table.read(version=before)
-    with naming_options(stored, "constraint", {name: check}):
+    uncomputed = f"{table.name}: {name} was not added: {check}"
+    with (
+        naming_options(stored, "constraint", {name: check}),
+        computing(uncomputed, "write it for all values (try_divide)"),
+    ):
         require_repeatable(stored, "constraint", {name: check})
         refused = stored.filter(f"NOT {truth(check)}").select("*", F.array(F.lit(name)).alias("violations"))
         offenders = counted(refused)

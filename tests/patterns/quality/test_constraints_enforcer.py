@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import date, timedelta
 from itertools import product
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -15,7 +17,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, ContractError, SchemaMismatch
 from dedp_assets.patterns.core.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Table
+from dedp_assets.patterns.delta import Table, broken_rules
 from dedp_assets.patterns.quality.constraints_enforcer import (
     VIOLATION,
     References,
@@ -352,6 +354,43 @@ def test_an_audit_may_bound_the_orphans_that_a_policy_lets_pass(visits, suspects
 
 
 # --- constraints stay
+
+
+UNCOMPUTABLE = (
+    "1 % (page - page) = 0",
+    "CAST(concat('a', page) AS INT) > 0",
+    "array(1)[id + 7] = 1",
+    "raise_error('x') IS NULL",
+    "CAST(id * 1e300 AS INT) > 0",
+    "make_date(page, 99, 1) > '2026-01-05'",
+    "(id + 1) * 9223372036854775807 > 0",
+)
+
+
+def test_a_constraint_that_cannot_be_computed_for_a_row_is_refused_in_a_sentence(visits):
+    """With Spark's reason; the table is as it was."""
+    publish(visits, GOOD)
+    before = visits.ledger.version()
+    for check in UNCOMPUTABLE:
+        with pytest.raises(ContractError, match=r"was not added: .* cannot be computed for every row: .*try_divide"):
+            add_constraint(visits, name="odd", check=check)
+    assert visits.ledger.version() == before
+
+
+def test_a_stored_constraint_that_cannot_be_computed_is_named(visits):
+    """Where rows of a writer that held no constraint are looked at again."""
+    publish(visits, GOOD, (2, 0, "x", 1))
+    log = Path(visits.location) / "_delta_log"
+    (meta,) = (
+        json.loads(line)
+        for file in sorted(log.glob("*.json"))[:1]
+        for line in file.read_text().splitlines()
+        if "metaData" in line
+    )
+    meta["metaData"]["configuration"]["delta.constraints.page_divides"] = "60 % page = 0"
+    (log / f"{visits.ledger.version() + 1:020}.json").write_text(json.dumps(meta))
+    with pytest.raises(ContractError, match=r"one of .*page_divides.* cannot be computed for every row"):
+        broken_rules(visits)
 
 
 def test_a_constraint_is_added_only_to_rows_that_satisfy_it(visits, batch):

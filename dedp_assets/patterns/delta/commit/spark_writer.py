@@ -6,6 +6,7 @@ import re
 
 from pyspark.sql import DataFrame
 
+from dedp_assets.patterns.core.disks import writing_to
 from dedp_assets.patterns.core.errors import ConfigError, Conflict
 from dedp_assets.patterns.core.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.partitions import equals
@@ -47,7 +48,8 @@ def commit_by_spark(
         # Of all rows too: an overwrite without a predicate takes a table's clustering away.
         writer = writer.option("replaceWhere", predicate or "true")
     writer = writer.option("txnAppId", decision.app_id).option("txnVersion", decision.sequence)
-    writer.option("userMetadata", record.to_json()).save(location)
+    with writing_to(location):
+        writer.option("userMetadata", record.to_json()).save(location)
 
 
 def counted(state: TableState) -> list[str]:

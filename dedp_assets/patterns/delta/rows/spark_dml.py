@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
+from dedp_assets.patterns.core.disks import writing_to
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.records import CommitRecord
@@ -78,7 +79,8 @@ def run(
     stage = new_stage(table.store)
     try:
         if source is not None:
-            meter.jobs(source.sparkSession)(source.write.parquet)(stage.store.address)
+            with writing_to(stage.store.address):
+                meter.jobs(source.sparkSession)(source.write.parquet)(stage.store.address)
         written = [(file.path, file.size_bytes) for file in stage.store.files() if file.path.endswith(".parquet")]
         with meter.waiting(table_lock(table.store)):
             for last in meter.trying(AGAIN.tries()):
@@ -133,7 +135,7 @@ def _ran(
 ) -> bool:
     """Run the statement; return whether no conflict with another writer occurred."""
     try:
-        with private(table.session, settings) as session:
+        with writing_to(table.store.address), private(table.session, settings) as session:
             statement(session, None if source is None else session.read.schema(source.schema).parquet(folder))
     except SPARK_ERRORS as error:
         if broken := spark_writer.violation(error):

@@ -9,11 +9,12 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from deltalake.transaction import AddAction
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
+from dedp_assets.patterns.core.disks import refused_write
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, PatternError
 from dedp_assets.patterns.core.meeting import is_held, with_types
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, select_list, unused
@@ -179,8 +180,8 @@ def _write(rows: DataFrame, folders: Sequence[str], stage: Stage) -> None:
         # A shredded VARIANT asks for a feature of its own, and without it is read by Spark alone.
         writer = rows.write.option("spark.sql.variant.inferShreddingSchema", "false")
         writer.partitionBy(*folders).parquet(stage.store.address)
-    except PySparkException as error:
-        if original := relayed(str(error)):
+    except SPARK_ERRORS as error:
+        if original := relayed(str(error)) or refused_write(stage.store.address, error):
             raise original from error
         raise
 

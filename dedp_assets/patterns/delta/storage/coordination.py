@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import TypeVar
 
 from dedp_assets.patterns.core.backoff import Backoff
+from dedp_assets.patterns.core.disks import refused_write
 from dedp_assets.patterns.core.errors import ConfigError, Conflict
 from dedp_assets.patterns.delta.storage.store import Store, require
 
@@ -68,7 +69,8 @@ def table_lock(store: Store, *, timeout_seconds: float = 600) -> Iterator[None]:
             message = f"{store.name} is being written by another process for more than {timeout_seconds:g} s"
             raise Conflict(f"{message} ({store.address})") from None
         except OSError as error:
-            raise ConfigError(f"{store.name} cannot be written: its lock cannot be taken ({error})") from error
+            lock = ConfigError(f"{store.name} cannot be written: its lock cannot be taken ({error})")
+            raise (refused_write(f"{store.name} ({store.address})", error) or lock) from error
         yield
 
 

@@ -18,6 +18,7 @@ from urllib.parse import quote
 import pyarrow as pa
 from filelock import FileLock, Timeout
 
+from dedp_assets.patterns.core.disks import writing_to
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta.storage.store import Ability, Claim, Entry, Tree
 
@@ -137,12 +138,12 @@ class LocalStore:
 
     def put(self, path: str, content: bytes) -> None:
         """Write a file, replacing an existing file."""
-        with self._draft(path, content) as draft:
+        with writing_to(self._at(path)), self._draft(path, content) as draft:
             os.replace(draft, self._at(path))
 
     def put_if_absent(self, path: str, content: bytes) -> None:
         """Write a new file; fail if the file exists."""
-        with self._draft(path, content) as draft:
+        with writing_to(self._at(path)), self._draft(path, content) as draft:
             os.link(draft, self._at(path))
 
     def delete(self, path: str, *, tidy: bool = False) -> None:
@@ -169,9 +170,10 @@ class LocalStore:
 
     def claim(self, path: str) -> Claim:
         """Claim a path: lock the file of that name."""
-        os.makedirs(os.path.dirname(self._at(path)), exist_ok=True)
         held = FileLock(self._at(path), thread_local=False)
-        held.acquire(timeout=0)
+        with writing_to(self._at(path)):
+            os.makedirs(os.path.dirname(self._at(path)), exist_ok=True)
+            held.acquire(timeout=0)
         return held
 
     def is_claimed(self, path: str) -> bool:
@@ -204,12 +206,14 @@ class LocalStore:
 
     def make_folder(self, folder: str) -> None:
         """Make a folder that may stay empty."""
-        os.makedirs(self._at(folder), exist_ok=True)
+        with writing_to(self._at(folder)):
+            os.makedirs(self._at(folder), exist_ok=True)
 
     def create(self, path: str) -> BinaryIO:
         """Open a new file for writing; readers see partial content."""
-        os.makedirs(os.path.dirname(self._at(path)), exist_ok=True)
-        return open(self._at(path), "xb")
+        with writing_to(self._at(path)):
+            os.makedirs(os.path.dirname(self._at(path)), exist_ok=True)
+            return open(self._at(path), "xb")
 
     def copy_times(self, path: str, source: LocalStore) -> None:
         """Give a file the times and the mode that the file of the same path has in ``source``."""
@@ -217,8 +221,9 @@ class LocalStore:
 
     def share(self, path: str, source: LocalStore) -> None:
         """Hard-link the file of the same path in ``source``."""
-        os.makedirs(os.path.dirname(self._at(path)), exist_ok=True)
-        os.link(source._at(path), self._at(path))
+        with writing_to(self._at(path)):
+            os.makedirs(os.path.dirname(self._at(path)), exist_ok=True)
+            os.link(source._at(path), self._at(path))
 
     def shown(self, name: str) -> str | None:
         """Return the target of the link ``name``; ``None`` if ``name`` is no link."""
@@ -230,8 +235,9 @@ class LocalStore:
         A crash may leave a draft of the link beside ``folder``.
         """
         draft = self._at(f"{os.path.dirname(folder)}/.{uuid.uuid4().hex}.tmp")
-        os.symlink(folder, draft)
-        os.replace(draft, self._at(name))
+        with writing_to(self._at(name)):
+            os.symlink(folder, draft)
+            os.replace(draft, self._at(name))
 
     def _at(self, path: str) -> str:
         if not path:

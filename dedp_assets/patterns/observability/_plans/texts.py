@@ -37,7 +37,7 @@ class Unread(ValueError):
 
 
 class Ambiguous(Unread):
-    """A text of a plan that means one of several things, however its brackets are read."""
+    """A text of a plan with several meanings, however the brackets are read."""
 
 
 def items(text: str) -> list[tuple[str, bool]]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings
 
 from dedp_assets.patterns.observability.fine_grained_tracker import trace_columns
-from tests.patterns.observability.written_queries import ODD, PLAIN, TABLES, query
+from tests.patterns.observability.plans.written_queries import ODD, PLAIN, TABLES, query
 
 pytestmark = [pytest.mark.spark, pytest.mark.budget(40, "the plans of a hundred wide queries")]
 COUNT = settings().max_examples // 2
