@@ -22,8 +22,9 @@ _LEAST = 4
 _LEAST_KNOWN = 6
 """Characters of the shortest known value that is masked in texts of others: a shorter one is part of ordinary words."""
 _URL = re.compile(
-    # Of a password, which is no port, any characters; of all else those of a URL, without a full stop behind it.
-    r"""(?:\b[a-z][a-z0-9+.-]*:)?//(?:[^\s/?#:@"']*:(?!\d+(?:[^\w@]|$))\S*@)?[^\s"'<>`|\\^]*[^\s"'<>`|\\^.,;:)\]]""",
+    # Of a password any characters: of HTTP unless they are a port; of all else those of a URL, without a full stop behind.
+    r"""(?:\b(?!https?:)[a-z][a-z0-9+.-]*://(?:[^\s/?#:@"']*:\S*@)?|(?:\bhttps?:)?//(?:[^\s/?#:@"']*:(?!\d+(?:[/?#]|$))\S*@)?)"""
+    r"""[^\s"'<>`|\\^]*[^\s"'<>`|\\^.,;:)\]]""",
     re.IGNORECASE,
 )
 _EXAMPLE = "user:password"
