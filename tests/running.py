@@ -28,8 +28,8 @@ _OF_DAGSTER = ("BetaWarning", "PreviewWarning", "SupersessionWarning")
 
 WITH_DAEMONS = frozenset([
     "tests/assets/test_daemon.py", "tests/assets/test_fan_in_daemon.py", "tests/assets/test_locations.py",
-    "tests/assets/test_runners.py", "tests/local/test_processes.py", "tests/ui/test_status_page.py",
-    "tests/ui/test_ui.py",
+    "tests/assets/test_runners.py", "tests/local/test_first_hour.py", "tests/local/test_processes.py",
+    "tests/ui/test_status_page.py", "tests/ui/test_ui.py",
 ])  # fmt: skip
 """Files that start daemons and servers. One process runs them one after the other: at once they would starve each other
 on two cores, and wait in vain."""

@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 
-from dedp_assets.resources.environments import CHECKOUT, child_environment, settings
+from dedp_assets.resources.environments import CHECKOUT
+from tests.wheel import built_wheel
 
 pytestmark = pytest.mark.budget(60, "builds the wheel, and runs the tests of a project that was made with it")
 
-UV = Path(sys.executable).parent / "uv"
-HIDING = """
-import sys
-HIDDEN = {hidden}
-class Hiding:
-    def __init__(self, finder):
-        self.finder = finder
-    def find_spec(self, name, *more):
-        return None if name.partition(".")[0] in HIDDEN else self.finder.find_spec(name, *more)
-    def __getattr__(self, name):
-        return getattr(self.finder, name)
-sys.meta_path[:] = map(Hiding, sys.meta_path)
-"""
 EXTRAS = (
     *("dagster", "dagster_deltalake", "dagster_pyspark", "dagster_shared", "dagster_webserver", "docstring_parser"),
     *(
@@ -108,37 +93,8 @@ print(*sorted(sensor.name for sensor in project().definitions().get_repository_d
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """Runs code with the wheel and the decoys before everything else on the path."""
-    folder = tmp_path_factory.mktemp("wheel")
-    for offline in (["--offline"], []):
-        command = [UV, "build", *offline, "--quiet", "--wheel", "--out-dir", folder, CHECKOUT]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode == 0:
-            break
-    (wheel,) = folder.glob("*.whl")
-    with zipfile.ZipFile(wheel) as packed:
-        packed.extractall(folder / "site")
-    for name in ("resources", "sensors"):
-        (folder / "decoys" / name).mkdir(parents=True)
-        (folder / "decoys" / name / "__init__.py").write_text("raise SystemError('this is somebody else\\'s')\n")
-
-    def run(code, *arguments, without=(), cwd=folder):
-        environment = child_environment(
-            {"PYTHONPATH": f"{folder / 'decoys'}:{folder / 'site'}", "DEDP_CACHE": str(settings().cache)},
-            without=("DEDP_HOME", "DAGSTER_HOME"),
-        )
-        text = (HIDING.format(hidden=without) if without else "") + code
-        return subprocess.run(
-            [sys.executable, "-c", text, *arguments],
-            cwd=cwd,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    run.site = folder / "site"
-    return run
+    """The wheel and the decoys before everything else on the path."""
+    return built_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 def test_the_wheel_is_one_package_with_all_that_its_code_reads(installed):
@@ -171,7 +127,7 @@ def test_a_library_says_ranges_and_the_lock_says_versions(installed):
 
 def test_every_pattern_imports_with_the_core_alone(installed):
     """Without Dagster, Kafka, PostgreSQL, a web framework, a supervisor and a Java of a wheel."""
-    done = installed(LIBRARY, without=EXTRAS)
+    done = installed.run(LIBRARY, without=EXTRAS)
     assert done.returncode == 0, done.stderr
     number, where = done.stdout.split()
     assert int(number) > 150
@@ -180,14 +136,14 @@ def test_every_pattern_imports_with_the_core_alone(installed):
 
 def test_help_needs_the_core_and_each_other_command_names_its_extra(installed):
     """One line and the exit code of what is missing, not a traceback."""
-    done = installed("from dedp_assets.cli import main; main(['--help'])", without=EXTRAS)
+    done = installed.run("from dedp_assets.cli import main; main(['--help'])", without=EXTRAS)
     assert (done.returncode, done.stderr) == (0, "")
     said = " ".join(done.stdout.split())
     for extra, commands in NEEDS.items():
         names = [command.split()[0] for command in commands]
         assert f"{', '.join(sorted(names))}: pip install 'dedp[{extra}]'" in said
     every = [command for commands in NEEDS.values() for command in commands]
-    done = installed(COMMANDS, *every, without=EXTRAS)
+    done = installed.run(COMMANDS, *every, without=EXTRAS)
     assert done.returncode == 0, done.stderr
     for line in done.stdout.splitlines():
         name, code, error = line.split(" | ")
@@ -198,7 +154,7 @@ def test_help_needs_the_core_and_each_other_command_names_its_extra(installed):
 
 def test_a_new_project_is_right_and_loads(installed, tmp_path):
     """Its declarations have no fault, and its location has the tables, beside packages called resources and sensors."""
-    done = installed(PROJECT, cwd=tmp_path)
+    done = installed.run(PROJECT, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     *_, tables, sensors = done.stdout.splitlines()
     assert {"bronze/orders", "silver/orders", "gold/sales_by_day"} <= set(tables.split())
@@ -207,7 +163,7 @@ def test_a_new_project_is_right_and_loads(installed, tmp_path):
 
 def test_a_project_is_made_and_a_table_adopted_with_the_core_alone(installed, tmp_path):
     """Neither asks for Dagster; an editor's schema comes with the extra for tables in YAML."""
-    done = installed(COMMANDS, "new river", f"adopt {tmp_path / 'nowhere'}", without=EXTRAS, cwd=tmp_path)
+    done = installed.run(COMMANDS, "new river", f"adopt {tmp_path / 'nowhere'}", without=EXTRAS, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     new, adopt = (line.split(" | ") for line in done.stdout.splitlines() if " | " in line)
     assert new[1:] == ["0", ""]
@@ -221,14 +177,14 @@ def test_a_project_is_made_and_a_table_adopted_with_the_core_alone(installed, tm
 @pytest.mark.spark
 def test_the_test_of_a_new_project_passes(installed, tmp_path):
     """The sample goes from the landing zone to gold by one command, as a stranger's first test has it."""
-    done = installed(TESTED, cwd=tmp_path)
+    done = installed.run(TESTED, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 passed" in done.stdout
 
 
 def test_without_a_project_commands_say_so(installed, tmp_path):
     """In the folder of a stranger who has not made one."""
-    done = installed(COMMANDS, "run gold/x 2026-01-05", "demo", cwd=tmp_path)
+    done = installed.run(COMMANDS, "run gold/x 2026-01-05", "demo", cwd=tmp_path)
     sentence = f"there is no project in {tmp_path} or above: go to the folder of one, or make one by `dedp new my_lake`"
     lines = [f"{name} | 2 | dedp {name}: {sentence}" for name in ("run", "demo")]
     assert done.stdout.splitlines() == lines, done.stderr

@@ -11,16 +11,12 @@ import sys
 import tempfile
 import threading
 import urllib.request
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import partial
 from pathlib import Path
 
 import dagster as dg
-import psutil
 import pytest
 from dagster._core.events import EngineEventData  # noqa: TID251 - what the daemon's runs write of themselves
 from deltalake import DeltaTable
@@ -38,12 +34,12 @@ from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import child_environment, settings
 from dedp_assets.sources import visits
 from tests.assets.test_locations import produce
-from tests.faults.processes import command, descendants, kill, living, wait_until
+from tests.faults.processes import command, living, wait_until
 from tests.helpers import free_pair
+from tests.platforms import DEDP, platform_up
 
 pytestmark = pytest.mark.budget(290, "platforms of several processes, which are killed")
 
-DEDP = str(Path(sys.executable).parent / "dedp")
 DAY, VISITS = date(2026, 1, 5), 300
 SERVERS = {
     "engine": "SparkConnectServer",
@@ -143,69 +139,15 @@ def test_topics_go_through_the_registry_that_is_named_or_its_own(here, monkeypat
     assert {made[name].variables.get("DEDP_REGISTRY") for name in ("code", "web", "daemon")} == {own}
 
 
-@contextmanager
-def platform_up(folder):
-    """`dedp up` in a session of its own; yields it once its page is there, with what it said, and leaves nothing."""
-    single = {name: free_port() for name in ONES}
-    ports = {**single, "--kafka-port": free_pair()}
-    said = folder / "said"
-    with said.open("wb") as output:
-        up = subprocess.Popen(
-            [DEDP, "up", *[str(word) for pair in ports.items() for word in pair]],
-            env=environment(folder / "home", DEDP_TICK_SECONDS="2", DEDP_REGISTRY="own"),
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    tree, everything = psutil.Process(up.pid), set()
-    try:
-        yield Up(up, tree, folder / "home", ports, said.read_text, everything)
-    finally:
-        kill({*everything, *descendants(tree), tree})
-        up.wait(timeout=60)
-
-
-@dataclass(frozen=True)
-class Up:
-    """A platform that runs: its process, where it works, what it says, and every process that was seen of it."""
-
-    process: subprocess.Popen
-    tree: psutil.Process
-    home: Path
-    ports: dict
-    said: Callable[[], str]
-    everything: set
-
-    def says(self, words, *, times=1, seconds=300):
-        """Whether it said something, so many times."""
-
-        def found():
-            self.see()
-            return self.process.poll() is not None or self.said().count(words) >= times
-
-        return wait_until(found, seconds=seconds) and self.said().count(words) >= times
-
-    def see(self):
-        """Add the processes that run now to every process that was seen."""
-        self.everything.update({self.tree, *descendants(self.tree)})
-
-    def find(self, words):
-        """The server whose command line has these words, once it has begun its program."""
-
-        def found():
-            return [each for each in descendants(self.tree) if words in command(each)]
-
-        assert wait_until(found, seconds=60), words
-        return min(found(), key=lambda each: each.pid)
-
-
 @pytest.fixture(scope="module")
 def platform():
     """A platform that has one day of visits to load; the tests tell one story, and the last one ends it."""
     # Not in pytest's folder, which every other pytest that starts closes to PostgreSQL's user.
     with tempfile.TemporaryDirectory(prefix="dedp-") as folder:
         visits.deliver(Path(folder) / "home/landing/visits", DAY, visits.visits_of(DAY, count=VISITS))
-        with platform_up(Path(folder)) as up:
+        home, ports = Path(folder) / "home", {**{name: free_port() for name in ONES}, "--kafka-port": free_pair()}
+        variables = environment(home, DEDP_TICK_SECONDS="2", DEDP_REGISTRY="own")
+        with platform_up(home, ports, variables, said=Path(folder) / "said") as up:
             yield up
 
 
