@@ -20,6 +20,7 @@ from dedp_assets.patterns.observability._plans.texts import (
     Ambiguous,
     Unread,
     closing,
+    is_readable,
     readings,
     short,
 )
@@ -83,7 +84,7 @@ class Expressions:
             return named[2], Column((named[1],), self.unknown)
         *inner, last = places
         # Unless its brackets match before it, the word is one of a text.
-        places = [*(place for place in inner if next(readings(named[1][:place]), None) is not None), last]
+        places = [*(place for place in inner if is_readable(named[1][:place])), last]
         names = tuple(MARK.sub("", named[1][place + 4 :]) for place in places)
         between = named[1][places[0] : places[-1]]
         values = [self.value(named[1][:place]) for place in places]
@@ -95,13 +96,16 @@ class Expressions:
     def value(self, text: str) -> Value:
         """Return the origin of an expression's value; opaque, with all columns, if nothing else is certain."""
         found, why = list[Value](), f"the brackets of {short(text)} do not match"
-        for reading in readings(text):
-            try:
-                found.append(self._terms().read(reading))
-            except Ambiguous as error:
-                return self._guessed(text, str(error))
-            except Unread as error:
-                why = str(error)
+        try:
+            for reading in readings(text):
+                try:
+                    found.append(self._terms().read(reading))
+                except Ambiguous:
+                    raise
+                except Unread as error:
+                    why = str(error)
+        except Ambiguous as error:
+            return self._guessed(text, str(error))
         if not found:
             return self._guessed(text, why)
         plain = [each.changed("TRANSFORMATION") for each in found]

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from itertools import combinations, pairwise
 
 __all__ = [
-    "ID", "MARK", "SUBQUERY", "Ambiguous", "Unread", "closing", "flat", "inside", "items", "lists", "pieces",
-    "readings", "short",
+    "ID", "MARK", "SUBQUERY", "Ambiguous", "Unread", "closing", "flat", "inside", "is_readable", "items", "lists",
+    "pieces", "readings", "short",
 ]  # fmt: skip
 
 ID = re.compile(r"#(\d+)L?(?:-T\d+ms)?")
@@ -25,7 +25,7 @@ SUBQUERY = re.compile(r"\ue002(\d+)\ue003")
 _HIDDEN, _DROPPED = "\0", "\ue004"
 _OPEN, _CLOSE = "([", ")]"
 _SHOWN = 60
-_MOST_ODD, _MOST_READINGS = 6, 400
+_MOST_ODD, _MOST_WAYS, _MOST_READINGS = 6, 1_500, 400
 _ID = r"#\d+L?(?:-T\d+ms)?(?=, |$)"
 _ITEM = re.compile(rf"\ue000\d+\ue001(?=, |$)|(?:(?! AS |[(\[]).)*?{_ID}|.*? AS (?:(?! AS ).)*?{_ID}", re.DOTALL)
 """A column, or an expression with a name; only behind an id does a comma separate two, as names and texts have some."""
@@ -126,22 +126,35 @@ def readings(text: str) -> Iterator[str]:
     """Yield the readings of a text with matching brackets: whole, and without brackets of literals.
 
     Brackets that stand where Spark puts none are left out in every way. If that is not enough, any one or two are.
+
+    Raises:
+        Ambiguous: if there are too many ways, as of a text with a long regular expression.
     """
     odd = [place for place in range(len(text)) if _is_odd(text, place)]
-    found = False
-    for count in range(min(len(odd), _MOST_ODD) + 1):
+    counts, found = range(min(len(odd), _MOST_ODD) + 1), False
+    # Of a part of all ways, those that agree say nothing; and of 60 such brackets there are 56 million.
+    if sum(math.comb(len(odd), count) for count in counts) > _MOST_WAYS:
+        raise Ambiguous(f"{short(text)} has too many brackets that may be of a text")
+    for count in counts:
         for places in combinations(odd, count):
             if _matches(reading := _without(text, places)):
                 found = True
                 yield reading
     brackets = [place for place, each in enumerate(text) if each in _OPEN + _CLOSE]
     for count in (1, 2):
-        # Of a part of all ways, those that agree say nothing.
         if not found and math.comb(len(brackets), count) <= _MOST_READINGS:
             for places in combinations(brackets, count):
                 if _matches(reading := _without(text, places)):
                     found = True
                     yield reading
+
+
+def is_readable(text: str) -> bool:
+    """Return whether brackets match in one reading at least, or in too many ways to be looked at."""
+    try:
+        return next(readings(text), None) is not None
+    except Ambiguous:
+        return True
 
 
 def short(text: str) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dedp_assets.patterns.core.exact import exact
 from dedp_assets.patterns.observability._plans import CUT, lineage_of
 from dedp_assets.patterns.observability._plans.tree import parsed
 
@@ -132,3 +134,14 @@ def test_any_expression_has_an_answer(text):
     """Also within a plan that is sound otherwise."""
     lineage = lineage_of(SHOWN.replace("upper(first_name#1)", text.replace("\ue000", "")), COLUMNS, {})
     assert [*lineage.columns] == COLUMNS
+
+
+@pytest.mark.parametrize("kind", ["TIMESTAMP", "DATE", "DECIMAL(10,2)", "BINARY", "BIGINT"])
+@pytest.mark.parametrize("brackets", [1, 2, 30])
+def test_a_long_regular_expression_is_answered_and_keeps_its_inputs(kind, brackets):
+    """Of a landed value's dozens of brackets there are more readings than anybody can look at: then it is opaque."""
+    text = exact("first_name#1", kind) + ")]".join(["first_name#1"] * brackets)
+    lineage = lineage_of(SHOWN.replace("upper(first_name#1)", text), COLUMNS, {})
+    assert [str(each) for each in lineage.columns["n"].inputs] == ["bronze/users.first_name"]
+    assert lineage.columns["n"].opaque or kind not in ("TIMESTAMP", "DECIMAL(10,2)")
+    assert not lineage.columns["total"].opaque
