@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, pairwise
 
 __all__ = [
@@ -135,18 +135,23 @@ def readings(text: str) -> Iterator[str]:
     # Of a part of all ways, those that agree say nothing; and of 60 such brackets there are 56 million.
     if sum(math.comb(len(odd), count) for count in counts) > _MOST_WAYS:
         raise Ambiguous(f"{short(text)} has too many brackets that may be of a text")
-    for count in counts:
-        for places in combinations(odd, count):
-            if _matches(reading := _without(text, places)):
-                found = True
-                yield reading
+    for reading in _matching(text, odd, counts):
+        found = True
+        yield reading
     brackets = [place for place, each in enumerate(text) if each in _OPEN + _CLOSE]
     for count in (1, 2):
         if not found and math.comb(len(brackets), count) <= _MOST_READINGS:
-            for places in combinations(brackets, count):
-                if _matches(reading := _without(text, places)):
-                    found = True
-                    yield reading
+            for reading in _matching(text, brackets, [count]):
+                found = True
+                yield reading
+
+
+def _matching(text: str, places: Sequence[int], counts: Iterable[int]) -> Iterator[str]:
+    """Yield the readings without so many brackets of some places, as far as the others match."""
+    for count in counts:
+        for chosen in combinations(places, count):
+            if _matches(reading := _without(text, chosen)):
+                yield reading
 
 
 def is_readable(text: str) -> bool:
