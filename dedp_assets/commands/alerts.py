@@ -47,7 +47,9 @@ def run(settings: Settings, chosen: argparse.Namespace) -> int:
     terminal.print(f"Channels: {', '.join(map(_called, channels))}" if channels else _NONE)
     print_troubles(terminal, replace(page, troubles=page.open))
     if page.unannounced:
-        say(f"{page.unannounced} of them no alert has announced yet: the sensor alerts of `dedp up` does.")
+        # Without a channel, a project of somebody's own has no such sensor.
+        who = ": the sensor alerts of `dedp up` does" if channels else ""
+        say(f"{page.unannounced} of them no alert has announced yet{who}.")
     if pending := outbox_of(settings).pending(channels, page.made_at):
         terminal.print(_owed(pending))
     return 0 if page.verdict == "ok" else 1
