@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -18,6 +19,8 @@ from dedp_assets.resources.environments import child_environment, child_path
 __all__ = ["Reloading"]
 
 _SECONDS = 120
+_FAULT = re.compile(r"^.+\.ya?ml:\d+:\d+: .+", re.MULTILINE)
+"""A fault of a declaration in YAML, as loading prints it: the code loads without the table."""
 
 
 class Reloading:
@@ -69,13 +72,16 @@ class Reloading:
         if process.poll() is None:
             return
         self._loading = None
+        said = self._log.read_text(errors="replace")
         if process.returncode:
-            said = last_lines(self._log.read_text(errors="replace"), 1)
-            self._say("notice", f"the changed code does not load, so the code before goes on: {said} (`dedp check`)")
+            why = last_lines(said, 1)
+            self._say("notice", f"the changed code does not load, so the code before goes on: {why} (`dedp check`)")
             return
         faults = [reason for each in self._code.locations if (reason := self._reload(each.name))]
         self._restart()
-        self._say("reloaded", "; ".join(faults) or "the changed declarations are in force")
+        bad = _FAULT.search(said)
+        but = f", without what has faults (`dedp check`): {bad[0]}" if bad else ""
+        self._say("reloaded", f"{'; '.join(faults) or 'the changed declarations are in force'}{but}")
 
     def _reload(self, location: str) -> str:
         """Reload a code location; return the fault, empty without one."""

@@ -60,6 +60,8 @@ attributes:
     partition_by: [event_date]
   reads: {tables: {silver/trips: {same: {column: event_date}}}}
   runs: {partitions: {daily: {start: 2026-01-05}}}
+  gates:
+    audits: [{name: every_trip_is_counted, of: trips, sql: sum(trips), per: read, fail_below: 1, fail_above: 1}]
   about: {owner: "team:data"}
   code_version: "1"
   steps:
@@ -303,6 +305,7 @@ def test_a_fault_of_a_declaration_is_known_to_everybody(hour):
     heard = hour.agree("unknown", faulty=True)
     for name in ("dedp check", "dedp status", "dedp alerts", "/"):
         assert "picked_upp" in heard[name].text, heard[name].text
+    assert "picked_upp" in hour.up.said()
     hour.write("trips", defs=LANDING)
     hour.agree()
 

@@ -101,6 +101,17 @@ def test_changed_files_that_do_not_load_leave_everything_as_it_is(followed):
     assert followed.change((2, 6), LOADS)[0] == "reloaded"
 
 
+def test_a_fault_of_a_declaration_is_said_with_the_reload(followed):
+    """The others are in force; nobody reads that all are."""
+    fault = "/river/defs/fares/defs.yaml:14:30: attributes.steps: trips is no column"
+    word, sentence = followed.change((2, 5), f"print({fault!r}); print('and a warning')")
+    assert (word, sentence) == (
+        "reloaded",
+        f"the changed declarations are in force, without what has faults (`dedp check`): {fault}",
+    )
+    assert followed.change((2, 6), LOADS) == ("reloaded", "the changed declarations are in force")
+
+
 def test_a_webserver_that_does_not_answer_is_said(tmp_path, monkeypatch):
     """The page has the new declarations all the same; the next change is another attempt."""
     followed = Followed(tmp_path, monkeypatch, refuses="connection refused")
