@@ -351,7 +351,7 @@ def test_a_lost_file_is_red_until_the_named_command_has_repaired_it(hour):
     columns = ("order_id", "ordered_at", "customer", "amount")
     before = hour.rows("silver/orders", *columns)
     stored = DeltaTable(str(hour.root / ".dedp/lakehouse/silver/orders"))
-    Path(stored.file_uris([("event_date", "=", day)])[0]).unlink()
+    Path(stored.file_uris(file_pruning_predicate=[("event_date", "=", day)])[0]).unlink()
     heard = hour.agree("critical", [("lost files", "silver/orders", f"event_date={day}")])
     (trouble,) = [each for each in json.loads(heard["/status.json"].text)["troubles"] if each["kind"] == "lost files"]
     (helps,) = re.findall(r"`dedp (.*?)`", trouble["reason"])
