@@ -153,7 +153,7 @@ class Hour:
         """What each command and page says of the project now; imports cost most, so one process calls the commands."""
         words = [["check"], ["status"], ["alerts"], ["status", "--json"]]
         done = self.wheel.run(COMMANDS, json.dumps(words), cwd=self.root)
-        self.outputs += [done.stdout, done.stderr]
+        self.outputs.extend([done.stdout, done.stderr])
         assert done.returncode == 0, done.stderr
         check, status, alerts, document = json.loads(done.stdout)
         served, page = self.get("/status.json"), self.get("/")
