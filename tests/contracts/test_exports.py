@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 from dedp_assets.resources.environments import CHECKOUT
 
@@ -24,7 +25,14 @@ def exported(tree: ast.Module) -> list[str]:
 def used(tree: ast.Module) -> set[str]:
     """The names that a module reads, apart from imports that it only hands on."""
     names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-    return names | {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
+    return names | {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)} | {*found_by_name(tree)}
+
+
+def found_by_name(tree: ast.Module) -> Iterator[str]:
+    """The names that a module reads of others by ``getattr``."""
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "getattr" and isinstance(call.args[1], ast.Constant):
+            yield str(call.args[1].value)
 
 
 def registered(tree: ast.Module) -> set[str]:
