@@ -163,12 +163,7 @@ def logs(draw):
     return {
         "fields": [*fields, *by],
         "partition_by": [each["name"] for each in by],
-        "configuration": {
-            **properties,
-            **{f"delta.constraints.{k}": condition(v) for k, v in checks.items()},
-            **more,
-            **stored,
-        },
+        "configuration": {**properties, **conditions, **more, **stored},
         "description": draw(TEXTS),
         "readers": sorted(readers),
         "writers": sorted({*readers, *draw(WRITERS)}),
