@@ -1,4 +1,4 @@
-"""``dedp alerts``: troubles that need somebody, messages that channels have not taken, and a test of the channels."""
+"""``dedp alerts``: troubles that need somebody, undelivered messages, and a test of the channels."""
 
 from __future__ import annotations
 

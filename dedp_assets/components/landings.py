@@ -184,7 +184,10 @@ class Landed:
 
     @property
     def has_types(self) -> bool:
-        """``True`` if the source's own types tell values from texts: then NaN and infinities are values of a DOUBLE."""
+        """``True`` if the source has typed values: Parquet, Avro, or a topic with a schema registry.
+
+        Then NaN and infinities are values of a DOUBLE, and no texts.
+        """
         return isinstance(self.format, Parquet | Avro) or bool(self.stated.topic and self.stated.topic.registry)
 
     @property

@@ -159,7 +159,10 @@ class Collector:
                 self._troubles_of.setdefault(trouble.table, {})[trouble.partition] = trouble
 
     def _read(self, notices: list[str], *, known: Collection[str]) -> list[str]:
-        """Read on in every log; return the stored tables. Of a known table the observation says why it is not read."""
+        """Read the new commits of every log; return the names of the stored tables.
+
+        A failed read is added to ``notices``, except for a ``known`` table: the observation has the reason.
+        """
         names: list[str] = []
         with suppress(Exception):  # the observation says why the lake cannot be listed
             names = self.lake.names(replicas=True)

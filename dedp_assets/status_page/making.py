@@ -110,7 +110,7 @@ class Maker:
         return tables
 
     def _changed(self) -> str:
-        """Return a sentence on files of the project that changed since they were loaded; empty without one."""
+        """Return a sentence on a change of the project's files since loading; empty without a change."""
         if self._stamp is None or project().stamp() == self._stamp:
             return ""
         return "The project's files have changed since the declarations of this page were loaded: `dedp check`"

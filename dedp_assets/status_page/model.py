@@ -84,7 +84,7 @@ class Affected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownTrouble(Trouble):
-    """A trouble with what it reaches; ``partition`` may be several as text.
+    """Trouble with the affected tables and consumers; ``partition`` may name several partitions.
 
     Attributes:
         affected: tables and consumers downstream.
@@ -179,7 +179,7 @@ class Page:
 
     @property
     def verdict(self) -> str:
-        """Severity of the worst open trouble; without one ``unknown`` if something could not be read, or ``ok``."""
+        """Severity of the worst open trouble; without troubles ``unknown`` after a failed read, or ``ok``."""
         known = "unknown" if self.notices else "ok"
         return max((each.severity for each in self.open), key=SEVERITIES.index, default=known)
 
@@ -346,7 +346,7 @@ def moment(at: datetime, now: datetime) -> str:
 
 
 def summary(page: Page) -> str:
-    """Return the sentence on top of a page: the number of troubles, and what is not known."""
+    """Return the sentence on top of a page: the number of troubles, and the tables without a verdict."""
     tables = {each.table for each in page.open}
     found = f"{_count(len(page.open), 'trouble')} in {_count(len(tables), 'table')}" if page.open else "No trouble"
     unknown = [each.name for each in page.tables if each.verdict == "unknown"]

@@ -1,4 +1,4 @@
-"""Observation of the platform: every trouble there is, for alerts, the terminal, the status page and programs alike."""
+"""Observation of the platform: all troubles, for alerts, the terminal, the status page and programs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ class Observation:
 
     @property
     def announced(self) -> list[Trouble]:
-        """Troubles that need somebody: the first partitions of each table and kind, and the number of the others."""
+        """Troubles that need somebody, with a limited number of partitions for each table and kind.
+
+        One more trouble has the number of the further partitions.
+        """
         together: dict[tuple[str, str], list[Trouble]] = {}
         for each in sorted(self.troubles, key=lambda each: each.partition):
             if each.needs_somebody:
@@ -135,7 +138,7 @@ class Observer:
         repository: dg.RepositoryDefinition | None,
         positions: Positions | None,
     ) -> tuple[Seen, list[str]]:
-        """Let all detectors judge; return the outcome, and sentences on what could not be read."""
+        """Let all detectors judge; return the outcome, and sentences on failures to measure."""
 
         @cache
         def records() -> Sequence[dg.RunRecord]:

@@ -114,12 +114,12 @@ class TableWatch:
 
     @property
     def version(self) -> int:
-        """The newest version that was read; -1 if there is no table."""
+        """The newest version that was read; -1 without a table."""
         return self._fold.version
 
     @property
     def identity(self) -> object:
-        """Identity of the newest commit that was read; ``None`` if there is no table."""
+        """Identity of the newest commit that was read; ``None`` without a table."""
         return self._fold.identity
 
     def poll(self, ledger: Ledger) -> News:

@@ -79,7 +79,7 @@ class _Found(NamedTuple):
 
 
 def as_records(rows: DataFrame, made: Format, naming: Naming) -> DataFrame:
-    """Add the columns :data:`RECORD`, :data:`BROKEN`, :data:`LAYOUT` and :data:`STATED` to landed rows; lazy.
+    """Add :data:`RECORD`, :data:`BROKEN`, :data:`LAYOUT` and :data:`STATED` to landed rows, lazily.
 
     Args:
         rows: landed rows with ``raw``, of CSV with ``header`` as well: the names of the columns as a JSON array.

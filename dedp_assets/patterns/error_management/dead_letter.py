@@ -49,7 +49,7 @@ _ADDED = ("reason", "error_class", "error_stage", "occurred_at", "was_dead_lette
 
 
 class _Options(TypedDict):
-    """Options of the conversion, as its functions take them."""
+    """Keyword arguments of the conversion functions."""
 
     lenient: Sequence[str]
     formats: Mapping[str, str]
