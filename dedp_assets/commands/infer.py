@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(_: Settings, chosen: argparse.Namespace) -> int:
-    """Write the columns; 1 for files that cannot be columns as they are."""
+    """Write the columns; 1 for files that no columns can be inferred from."""
     try:
         return infer(chosen.folder, again=chosen.again)
     except ContractError as error:
