@@ -192,12 +192,13 @@ def _timed() -> float:
 
 
 def refused(noted: dict[str, dict[str, tuple[float, float]]]) -> list[str]:
-    """A line for all files above the sum, and one for each that took half more than its budget, in runs of all tests."""
+    """A line for all files if they took too much, and one for each that took half more than its budget."""
     files = [(cost, budget, file, marks) for marks, files in noted.items() for file, (cost, budget) in files.items()]
     over = sorted((each for each in files if each[0] > _REFUSED_ABOVE * each[1]), reverse=True)
     lines = [f"{cost:7.1f} s of one core, budget {budget:.0f}: {file} ({marks})" for cost, budget, file, marks in over]
     total = sum(cost for cost, *_ in files)
-    return [*([f"{total:7.1f} s of one core, budget {_ALL_SECONDS:.0f}: all files"] if total > _ALL_SECONDS else []), *lines]
+    above = [f"{total:7.1f} s of one core, budget {_ALL_SECONDS:.0f}: all files"] if total > _ALL_SECONDS else []
+    return [*above, *lines]
 
 
 if __name__ == "__main__":
