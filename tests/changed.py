@@ -181,4 +181,4 @@ def _git(*words: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(sorted(touched(files_since(sys.argv[1] if len(sys.argv) > 1 else "HEAD")))))
+    print("\n".join(sorted(touched(files_since(sys.argv[1] if len(sys.argv) > 1 else "HEAD")))))  # noqa: T201
