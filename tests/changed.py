@@ -1,4 +1,4 @@
-"""Test files that a change touches, by the imports of product and tests: ``python -m tests.changed [BASE]`` prints them.
+"""Test files that a change reaches by imports: ``python -m tests.changed [BASE]`` prints the files.
 
 A test file is touched if its text, a ``conftest.py`` above it, or a module that it imports changed, over any number of
 imports. Of a helper (a module below ``tests`` without tests) only the functions that are used count, and of a package
