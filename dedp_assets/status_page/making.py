@@ -20,7 +20,7 @@ from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
 from dedp_assets.resources.spark import SparkEngine
 from dedp_assets.status_page.collect import Collector, Observed
-from dedp_assets.status_page.model import Commit, Details, Page
+from dedp_assets.status_page.model import CommitRow, Details, Page
 
 __all__ = ["Maker"]
 
@@ -80,7 +80,7 @@ class Maker:
             self._instance, self._retry_at, self._unrecorded = None, now + _RETRY, lost
         return page
 
-    def written(self, name: str) -> Mapping[str, Commit]:
+    def written(self, name: str) -> Mapping[str, CommitRow]:
         """Return the newest commit of each partition of a table, as of the last page."""
         return self._collector.written(name)
 

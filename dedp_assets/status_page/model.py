@@ -14,10 +14,10 @@ from dedp_assets.patterns.core.troubles import SEVERITIES, Trouble
 
 __all__ = [
     "Affected",
+    "CatalogueEntry",
     "Cell",
-    "Commit",
+    "CommitRow",
     "Details",
-    "Entry",
     "Page",
     "Point",
     "ShownTrouble",
@@ -46,7 +46,7 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogueEntry:
     """A declared table in the catalogue.
 
     Attributes:
@@ -202,7 +202,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
+class CommitRow:
     """A commit of a table.
 
     Attributes:
@@ -262,14 +262,14 @@ class Details:
     table: TableRow
     troubles: tuple[ShownTrouble, ...] = ()
     cells: tuple[Cell, ...] = ()
-    written: Mapping[str, Commit] = field(default_factory=dict)
+    written: Mapping[str, CommitRow] = field(default_factory=dict)
     spending: tuple[Spending, ...] = ()
-    commits: tuple[Commit, ...] = ()
+    commits: tuple[CommitRow, ...] = ()
     notices: tuple[str, ...] = ()
     web: str = ""
 
 
-def affected_by(table: str, catalogue: Mapping[str, Entry]) -> Affected:
+def affected_by(table: str, catalogue: Mapping[str, CatalogueEntry]) -> Affected:
     """Return the tables and consumers downstream of a table.
 
     Args:

@@ -15,7 +15,7 @@ from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.observe.alerting import judged
 from dedp_assets.graph.observe.deadlines import recent_records, records_of
 from dedp_assets.graph.observe.explaining import explain, upstream_of
-from dedp_assets.graph.observe.rounds import Rounds, Seen
+from dedp_assets.graph.observe.rounds import RoundResult, Rounds
 from dedp_assets.mail.alerts import without_secrets
 from dedp_assets.patterns.core.errors import ContractError, PatternError, error_line
 from dedp_assets.patterns.core.measurements import Measured, Measurement
@@ -137,7 +137,7 @@ class Observer:
         instance: dg.DagsterInstance | None,
         repository: dg.RepositoryDefinition | None,
         positions: Positions | None,
-    ) -> tuple[Seen, list[str]]:
+    ) -> tuple[RoundResult, list[str]]:
         """Let all detectors judge; return the outcome, and sentences on failures to measure."""
 
         @cache
@@ -157,7 +157,7 @@ class Observer:
                 rounds.samples = _stored(journal)
             seen = rounds.judge(lake, now, runs=runs, samples=samples)
         except Exception as error:  # a fault of a detector must not take the causes along
-            return Seen(Measured(), {}, {}), [f"Measurements cannot be made: {error_line(error)}"]
+            return RoundResult(Measured(), {}, {}), [f"Measurements cannot be made: {error_line(error)}"]
         if positions is not None:
             journal.append(seen.measured.measurements)
             if rounds.samples:

@@ -131,7 +131,7 @@ def count_lines(path: Path, *, seen: Callable[[bytes], object] = bool) -> int:
     if not size_bytes:
         return 0
     with path.open("rb") as file:
-        for text in unpacked(_Seen(file, seen), path.name, kind=kind_named(path.name)):
+        for text in unpacked(_TappedFile(file, seen), path.name, kind=kind_named(path.name)):
             first = text.find(b"\n")
             _require_short(path.name, open_line + (first if first >= 0 else len(text)), LONGEST_LINE)
             returns = returns or (lines == 0 and b"\r" in text[: first if first >= 0 else -1])
@@ -192,7 +192,7 @@ def unpacked(file: BinaryIO | io.RawIOBase, name: str, *, kind: str) -> Iterator
             first = False
 
 
-class _Seen(io.RawIOBase):
+class _TappedFile(io.RawIOBase):
     """A file that passes every byte read to a callback."""
 
     def __init__(self, file: BinaryIO, seen: Callable[[bytes], object]) -> None:
