@@ -16,7 +16,7 @@ export UV_NO_PROGRESS := 1
 # every command starts processes, and each would compile all packages anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo up status check static quick test budgets fuzz bench format freeze lock clean
+.PHONY: help demo up status check static quick test changed budgets fuzz bench format freeze lock clean
 
 help: ## what there is to run
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -62,7 +62,11 @@ test: check ## everything: embedded, then the marked subset again over Spark Con
 	@$(BIN)/pytest -q -m "spark or slow or runs" --engine shared --durations=20 --durations-min=2 $(WITH_WAITING)
 	@$(BIN)/pytest -q -m both --engine connect $(BOTH_CORES)
 
-budgets: $(VENV)/.ready ## whether a test file took half more of a core than its budget in the last `make test`
+changed: $(VENV)/.ready ## tests that reach what differs from BASE (HEAD unless stated) by imports
+	@$(BIN)/dedp setup
+	@files=$$($(BIN)/python -m tests.changed $(BASE)) && test -z "$$files" || $(BIN)/pytest -q --engine shared $$files $(BOTH_CORES)
+
+budgets: $(VENV)/.ready ## whether a test file, or all together, took too much of a core in the last `make test`
 	@$(BIN)/python -m tests.timing
 
 fuzz: $(VENV)/.ready ## the generated tests, longer and with other seeds

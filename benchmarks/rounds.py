@@ -25,7 +25,7 @@ from deltalake import DeltaTable
 from benchmarks.measure import Row, compare, interleave
 from dedp_assets.graph.declare import About, Baseline, Due, Expects, LakeTable, Reads, Runs, Step, lake_table, same
 from dedp_assets.graph.observe.deadlines import recent_records, records_of
-from dedp_assets.graph.observe.rounds import Rounds, Seen
+from dedp_assets.graph.observe.rounds import RoundResult, Rounds
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, Target
@@ -138,7 +138,7 @@ class _World:
         seen = self.rounds.judge(self.lake, self.now, runs=lambda table: records_of(self.records, table, None))
         self.require_sound(seen)
 
-    def require_sound(self, seen: Seen) -> None:
+    def require_sound(self, seen: RoundResult) -> None:
         """Refuse a round that has not judged everything."""
         judged = {(each.table, each.metric) for each in seen.measured.measurements}
         assert not seen.unjudged

@@ -1,4 +1,4 @@
-"""The command line ``dedp``: finds the modules in :mod:`dedp_assets.commands`, and calls the chosen command.
+"""Command line ``dedp``: one command for each module of :mod:`dedp_assets.commands`.
 
 A command is imported when it is called, so that the others answer at once, and without its packages.
 """

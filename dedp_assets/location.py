@@ -167,7 +167,10 @@ def lake_tables(path_within_project: Path) -> list[LakeTable[...]]:
 
 
 def lake_declarations(path_within_project: Path) -> tuple[list[LakeTable[...]], list[str]]:
-    """Return the tables that a project declares, and the faults of the declarations in YAML that are left out."""
+    """Return the declared tables of a project, and the faults of declarations in YAML.
+
+    A declaration with a fault is left out.
+    """
     tree = dg.ComponentTree.for_project(path_within_project)
     in_python = declared(tree.defs_module)
     found = checked(files_below(tree.defs_module_path), in_python)

@@ -115,7 +115,9 @@ class Project:
         return lake_tables(self.root)
 
     def declarations(self) -> tuple[list[LakeTable[...]], list[str]]:
-        """Return the tables of all code locations, and the faults of declarations in YAML, whose tables are left out.
+        """Return the tables of all code locations, and the faults of declarations in YAML.
+
+        The table of a declaration with a fault is left out.
 
         Of a further code location those in Python count, below the package of its definitions.
         """

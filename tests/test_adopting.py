@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from dedp_assets.cli import main
 from dedp_assets.commands.adopt import as_python, in_file
 from dedp_assets.components.checking import completed, drafts_of
+from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table, adoption_of
 from tests.helpers import field_of, write_protocol
@@ -130,6 +131,11 @@ WRITERS = st.sampled_from([[], ["appendOnly", "invariants"], ["rowTracking"], ["
 OF_TYPES = {"timestamp_ntz": "timestampNtz", "variant": "variantType"}
 
 
+def condition(text):
+    """A condition with any text as a literal: Delta takes no constraint that is no SQL."""
+    return f"first IS NULL OR {quoted(text)} <> ''"
+
+
 @st.composite
 def logs(draw):
     """Schema and metadata of a table of whatever tool, as they stand in its log."""
@@ -144,6 +150,7 @@ def logs(draw):
         fields.append(field_of(name, kind, sized, nullable=draw(st.booleans()), **stated))
     by = [field_of(f"by {n}", draw(PARTITIONS)) for n in range(draw(st.integers(0, 2)))]
     checks = draw(st.dictionaries(WORDS, TEXTS, max_size=2).filter(lambda d: len({k.lower() for k in d}) == len(d)))
+    conditions = {f"delta.constraints.{name}": condition(text) for name, text in checks.items()}
     ours = draw(DECLARED)
     times = [each["name"] for each in [*fields, *by] if each["type"] in ("date", "timestamp", "timestamp_ntz")]
     if times and draw(st.booleans()):
@@ -156,7 +163,7 @@ def logs(draw):
     return {
         "fields": [*fields, *by],
         "partition_by": [each["name"] for each in by],
-        "configuration": {**properties, **{f"delta.constraints.{k}": v for k, v in checks.items()}, **more, **stored},
+        "configuration": {**properties, **conditions, **more, **stored},
         "description": draw(TEXTS),
         "readers": sorted(readers),
         "writers": sorted({*readers, *draw(WRITERS)}),
@@ -406,7 +413,7 @@ attributes:
     owner: team:data
   code_version: '1'
   steps:
-  - sql: SELECT 1 AS your_query WHERE false
+  - sql: SELECT NULL AS `order_id`, NULL AS `day` WHERE raise_error('write the query of gold/orders in its steps')
   - idempotency.data_overwrite: {}
 """
     )

@@ -30,6 +30,8 @@ _BUDGET_SECONDS = 20.0
 """What a file may take of one core of the machine that the project is developed on: a hundred share one suite."""
 _REFUSED_ABOVE = 1.5
 """A file may take so many times its budget: measured again, it differs by much less."""
+_ALL_SECONDS = 3_000.0
+"""What all files together may take: a suite of half an hour on two cores."""
 _NOTED = "dedp/charges"
 """Where pytest's cache has the charges: the marks of a run -> file -> seconds and budget."""
 _REFERENCE_SECONDS = 0.0060
@@ -190,10 +192,13 @@ def _timed() -> float:
 
 
 def refused(noted: dict[str, dict[str, tuple[float, float]]]) -> list[str]:
-    """A line for each file that took half more than its budget in a run of all tests."""
+    """A line for all files if they took too much, and one for each that took half more than its budget."""
     files = [(cost, budget, file, marks) for marks, files in noted.items() for file, (cost, budget) in files.items()]
     over = sorted((each for each in files if each[0] > _REFUSED_ABOVE * each[1]), reverse=True)
-    return [f"{cost:7.1f} s of one core, budget {budget:.0f}: {file} ({marks})" for cost, budget, file, marks in over]
+    lines = [f"{cost:7.1f} s of one core, budget {budget:.0f}: {file} ({marks})" for cost, budget, file, marks in over]
+    total = sum(cost for cost, *_ in files)
+    above = [f"{total:7.1f} s of one core, budget {_ALL_SECONDS:.0f}: all files"] if total > _ALL_SECONDS else []
+    return [*above, *lines]
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ _WIDTH = 150
 
 
 class _Console(Console):
-    """A console that leaves a closed output to its caller."""
+    """Console whose caller handles a closed output."""
 
     def on_broken_pipe(self) -> None:
         """Raise the error again."""

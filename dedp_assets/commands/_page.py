@@ -31,7 +31,7 @@ def collect(settings: Settings) -> tuple[Maker, Page]:
 
 
 def print_troubles(terminal: Console, page: Page, table: str = "") -> None:
-    """Print the summary, what could not be read, the troubles, and the partitions under way.
+    """Print the summary, the notices of failed reads, the troubles, and the partitions under way.
 
     Args:
         terminal: where.

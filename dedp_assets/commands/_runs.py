@@ -33,7 +33,7 @@ def require_computable(name: str, *, audited: bool = False) -> None:
 
 
 def compute(platform: Platform, table: str, partition: str, tags: Mapping[str, str]) -> int:
-    """Compute a partition, then the partitions that follow from it; return the exit code.
+    """Compute a partition, then the partitions that the run makes stale; return the exit code.
 
     Args:
         platform: what runs it.

@@ -1,4 +1,4 @@
-"""Tables that commands know: stored tables, and those that the project declares."""
+"""Tables that commands know: stored tables, and declared tables of the project."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ __all__ = ["declared_names", "require_known"]
 
 
 def declared_names() -> list[str]:
-    """List the tables that the project declares; empty without a project, or for a project that does not load."""
+    """List the names of the project's declared tables.
+
+    The list is empty without a project, and for a project that does not load.
+    """
     try:
         return [spec.name for table in project().tables() for spec in table.tables]
     except Exception:  # the code of a project may fail in any way, which other commands report

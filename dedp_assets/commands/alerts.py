@@ -1,4 +1,4 @@
-"""``dedp alerts``: troubles that need somebody, messages that channels have not taken, and a test of the channels."""
+"""``dedp alerts``: troubles that need somebody, undelivered messages, and a test of the channels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.table import Table as Grid
 from dedp_assets.commands._output import console, say
 from dedp_assets.commands._page import collect, print_troubles
 from dedp_assets.mail.alert_outbox import Pending
-from dedp_assets.mail.alerts import Channel, Message
+from dedp_assets.mail.alerts import AlertChannel, Message
 from dedp_assets.mail.outbox import attempt
 from dedp_assets.patterns.core.troubles import Trouble
 from dedp_assets.resources.alerting import channels_of, outbox_of
@@ -55,7 +55,7 @@ def run(settings: Settings, chosen: argparse.Namespace) -> int:
     return 0 if page.verdict == "ok" else 1
 
 
-def _test(channels: Sequence[Channel], now: datetime) -> int:
+def _test(channels: Sequence[AlertChannel], now: datetime) -> int:
     """Send a marked alert through each channel, and print the answers; silent hours hold no test back."""
     reason = "a test of the channels by `dedp alerts --test`; nothing is wrong"
     alert = Trouble(kind="test", table="platform", severity="info", reason=reason, command="dedp alerts")
@@ -77,5 +77,5 @@ def _owed(pending: Sequence[Pending]) -> Grid:
     return owed
 
 
-def _called(channel: Channel) -> str:
+def _called(channel: AlertChannel) -> str:
     return f"{channel.name} ({channel.address})" if channel.address else channel.name

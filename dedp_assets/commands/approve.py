@@ -32,7 +32,10 @@ def computes(_: argparse.Namespace) -> bool:
 
 
 def run(settings: Settings, chosen: argparse.Namespace) -> int:
-    """Compute the partition under the approval; 1 if it, or a partition that follows from it, is refused."""
+    """Compute the partition under the approval, then the partitions that the run makes stale.
+
+    The exit code is 1 if one of these partitions is refused or fails.
+    """
     Approval(chosen.by, chosen.because)  # refuses an empty name or reason
     require_computable(chosen.table, audited=True)
     platform = Platform(settings)

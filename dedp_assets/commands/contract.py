@@ -62,7 +62,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(settings: Settings, chosen: argparse.Namespace) -> int:
-    """Do what the action says."""
+    """Run the action of the command: show, diff, check, publish, announce or acknowledge."""
     named = getattr(chosen, "table", [])
     for table in [named] if isinstance(named, str) else named:
         require_table(table, [spec.name for each in project().tables() for spec in each.tables])

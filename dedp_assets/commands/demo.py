@@ -59,7 +59,7 @@ def computes(_: argparse.Namespace) -> bool:
 
 
 def run(settings: Settings, chosen: argparse.Namespace) -> int:
-    """Run the demo, or its migration."""
+    """Run the demo, or the demo's migration."""
     if chosen.migrate:
         return migrate(settings) if chosen.migrate == "all" else deploy(settings, console())
     return demo(settings, logs=chosen.log, first=chosen.first)

@@ -1,4 +1,4 @@
-"""``dedp history``: place and size of the run history; or a copy of it at another place."""
+"""``dedp history``: place and size of the run history, or a copy at another place."""
 
 from __future__ import annotations
 

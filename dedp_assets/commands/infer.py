@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from dedp_assets.commands._output import note
 from dedp_assets.components.inferring import infer
+from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.resources.environments import Settings
+from dedp_assets.resources.masking import shown
 
 __all__ = ["arguments", "run"]
 
@@ -20,5 +23,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(_: Settings, chosen: argparse.Namespace) -> int:
-    """Write the columns."""
-    return infer(chosen.folder, again=chosen.again)
+    """Write the columns; 1 for files that no columns can be inferred from."""
+    try:
+        return infer(chosen.folder, again=chosen.again)
+    except ContractError as error:
+        note(f"dedp infer: {shown(str(error))}")
+        return 1

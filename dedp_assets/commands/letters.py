@@ -1,4 +1,4 @@
-"""``dedp letters``: dead letters of every table by status and class, and of refused partitions, without Spark."""
+"""``dedp letters``: dead letters by table, status and class, and of refused partitions, without Spark."""
 
 from __future__ import annotations
 

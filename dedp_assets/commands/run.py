@@ -1,4 +1,4 @@
-"""``dedp run``: one partition of a table, and the partitions that follow from it."""
+"""``dedp run``: one partition of a table, then the partitions that the run makes stale."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def computes(_: argparse.Namespace) -> bool:
 
 
 def run(settings: Settings, chosen: argparse.Namespace) -> int:
-    """Compute the partition; 1 if it, or a partition that follows from it, is refused."""
+    """Compute the partition, then the partitions that the run makes stale.
+
+    The exit code is 1 if one of these partitions is refused or fails.
+    """
     require_computable(chosen.table)
     platform = Platform(settings)
     platform.require_partition(chosen.table, chosen.partition)

@@ -1,4 +1,4 @@
-"""``dedp setup``: jars of the Spark engine, and its class-data archive, made ready once."""
+"""``dedp setup``: jars and class-data archive of the Spark engine, made ready once."""
 
 from __future__ import annotations
 

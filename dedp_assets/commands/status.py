@@ -81,6 +81,6 @@ def _grid(maker: Maker, name: str) -> Grid:
     grid.add_column("rebuilt because of")
     for key, commit in sorted(maker.written(name).items()):
         counts = [str(count) for count in commit.counts.values()] or [""] * (len(_COUNTS) - 1)
-        said = (commit.verdict or commit.operation, ", ".join(commit.rebuilt))
-        grid.add_row(key or "all", str(commit.version), *counts, *said)
+        texts = (commit.verdict or commit.operation, ", ".join(commit.rebuilt))
+        grid.add_row(key or "all", str(commit.version), *counts, *texts)
     return grid

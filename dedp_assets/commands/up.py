@@ -1,4 +1,4 @@
-"""``dedp up``: servers of the project (Spark engine, Dagster, status page ...), until Ctrl-C ends them."""
+"""``dedp up``: servers of the project (Spark engine, Dagster, status page ...), until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(settings: Settings, chosen: argparse.Namespace) -> int:
-    """Start the servers, and keep them running."""
+    """Start the project's servers, and supervise the processes until Ctrl-C."""
     say(f"dedp up: the servers' code is loaded; everything is written to {settings.home}")
     # Seconds of imports.
     from dedp_assets.local.processes import Ports, up  # noqa: PLC0415
@@ -50,7 +50,7 @@ def run(settings: Settings, chosen: argparse.Namespace) -> int:
 
 
 def _more() -> dict[str, tuple[str, str, int]]:
-    """Return the servers of the case study, or those that the settings ask for."""
+    """Return the additional servers: all of the case study, otherwise a database if the settings want one."""
     if project().is_case_study:
         return {**_DATABASE, **_SOURCES}
     return _DATABASE if settings().history == "own" else {}

@@ -1,4 +1,4 @@
-"""``dedp verify``: faults of tables, held against their logs, and of a captured table against its source."""
+"""``dedp verify``: comparison of tables with their logs, and of captured tables with their source."""
 
 from __future__ import annotations
 

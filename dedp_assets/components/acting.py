@@ -16,7 +16,7 @@ from dedp_assets.components.drafts import ROOT, Draft, faults_of_name
 from dedp_assets.components.faults import Fault, Misfit
 from dedp_assets.components.making import made, object_named, parameters_of
 from dedp_assets.components.model import Options, PythonName, create, field_of, help_of, options_of
-from dedp_assets.components.operations import Operation, operations
+from dedp_assets.components.operations import StepOperation, operations
 from dedp_assets.components.upkeep import FACTS, Action, OnPlan, Upkeep
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_options
@@ -43,12 +43,12 @@ def attributes() -> type[Options]:
 
 
 @cache
-def actions() -> Mapping[str, Operation]:
+def actions() -> Mapping[str, StepOperation]:
     """Return the operations by name that take a table, a log or arguments of the user, and no rows."""
     return {name: each for name, each in operations().items() if _is_action(each)}
 
 
-def _is_action(operation: Operation) -> bool:
+def _is_action(operation: StepOperation) -> bool:
     """Return whether an operation needs neither rows to write nor the result of a step."""
     if operation.kind == "transform":
         return False
@@ -74,7 +74,7 @@ def action_model() -> type[Options]:
 
 
 @cache
-def _model(operation: Operation, *, partly: bool) -> type[Options]:
+def _model(operation: StepOperation, *, partly: bool) -> type[Options]:
     """Return the model of the options of an action; ``partly`` for options that a function may give."""
     parameters, helps = inspect.signature(operation.function).parameters, help_of(operation.function)
     data = [name for name, role in operation.over.items() if role in ("object", "earlier")]

@@ -12,6 +12,8 @@ from dedp_assets.components.kinds import TABLE
 from dedp_assets.graph.declare import Inputs, Request
 from dedp_assets.patterns.core.digests import as_plain
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.delta import Adoption
 
 __all__ = ["as_yaml", "no_inputs"]
@@ -19,7 +21,8 @@ __all__ = ["as_yaml", "no_inputs"]
 _WIDTH = 120
 _FIRST_LINE = "# yaml-language-server: $schema=../../../../.dedp/schema.json\n"
 """The schema of the project, from the folder of a table in its definitions."""
-_QUERY = "SELECT 1 AS your_query WHERE false"
+_NO_QUERY = "write the query of {name} in its steps"
+"""Error of a run before somebody did: nothing replaces the rows that are there."""
 _KEY = re.compile(r"[\w-]+")
 
 
@@ -29,7 +32,7 @@ def no_inputs(request: Request) -> Inputs:  # noqa: ARG001 - of every function t
 
 
 def as_yaml(adoption: Adoption, *, ascii_only: bool = False) -> str:
-    """Write a declaration as a document, whose query is a placeholder without rows.
+    """Write a declaration as a document, whose query is a placeholder that fails.
 
     Args:
         adoption: the table.
@@ -71,14 +74,23 @@ class _Dumper(yaml.SafeDumper):  # type: ignore[misc]
 
 
 def _attributes(adoption: Adoption) -> dict[str, Any]:
+    writer = "idempotency.data_overwrite" if adoption.spec.partition_by else "ingestion.full_loader"
     return {
         "table": as_plain(adoption.spec),
         "reads": {"inputs": f"{__name__}:{no_inputs.__name__}"},
         "runs": {**_partitions(adoption), "when": {"on_request": {}}},
         "about": {"owner": "team:data"},
         "code_version": "1",
-        "steps": [{"sql": _QUERY}, {"idempotency.data_overwrite": {}}],
+        "steps": [{"sql": _query(adoption)}, {writer: {}}],
     }
+
+
+def _query(adoption: Adoption) -> str:
+    """Write a query with the columns of the table that fails until somebody replaces the query."""
+    error = _NO_QUERY.format(name=adoption.spec.name)
+    columns = ", ".join(f"NULL AS {identifier(column)}" for column in adoption.spec.columns)
+    query = f"SELECT {columns} WHERE raise_error({quoted(error)})"
+    return query.replace("{", "{{").replace("}", "}}")  # a name in braces is an input
 
 
 def _partitions(adoption: Adoption) -> dict[str, Any]:

@@ -12,12 +12,12 @@ from pyspark.sql import DataFrame
 from dedp_assets.components.documents import Document, Path
 from dedp_assets.components.drafts import ROOT, Draft
 from dedp_assets.components.faults import Fault, Misfit, faults_of
-from dedp_assets.components.known import Known
+from dedp_assets.components.known import StepScope
 from dedp_assets.components.making import made, object_named, parameters_of
 from dedp_assets.components.model import inside, models_in
-from dedp_assets.components.operations import Beside, Earlier, Operation, operations
+from dedp_assets.components.operations import Beside, Earlier, StepOperation, operations
 from dedp_assets.components.sql_rules import of_options
-from dedp_assets.components.steps import ROWS, Step, fields_of
+from dedp_assets.components.steps import ROWS, ChainStep, fields_of
 from dedp_assets.patterns.core.demands import demands_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import SUBSTITUTED
@@ -69,7 +69,9 @@ def begin(found: Draft, model: type[BaseModel], options: str) -> Any:  # noqa: A
     return raw
 
 
-def steps_of(raw: Sequence[Any], document: Document, path: Path, known: Known) -> tuple[list[Step], list[Fault]]:
+def steps_of(
+    raw: Sequence[Any], document: Document, path: Path, known: StepScope
+) -> tuple[list[ChainStep], list[Fault]]:
     """Return the steps of a chain, and the faults."""
     steps, faults = [], list[Fault]()
     for number, each in enumerate(raw):
@@ -88,7 +90,7 @@ def steps_of(raw: Sequence[Any], document: Document, path: Path, known: Known) -
     return steps, faults
 
 
-def _step(raw: Any, document: Document, path: Path, known: Known) -> tuple[Step | None, list[Fault]]:  # noqa: ANN401
+def _step(raw: Any, document: Document, path: Path, known: StepScope) -> tuple[ChainStep | None, list[Fault]]:  # noqa: ANN401
     keys = [key for key in raw if key not in _BESIDE]
     if len(keys) != 1:
         if misspelt := [key for key in keys if key not in ("sql", "python", *operations())]:
@@ -97,7 +99,7 @@ def _step(raw: Any, document: Document, path: Path, known: Known) -> tuple[Step 
         return None, [Fault.at(document, path, sentence)]
     try:
         takes, result = (_text(raw, name, path) for name in ("from", "as"))
-        step = Step(path, takes=takes, result=result)
+        step = ChainStep(path, takes=takes, result=result)
         if keys[0] == "sql":
             return _in_sql(step, _text(raw, "sql", path), known), []
         if keys[0] == "python":
@@ -118,7 +120,7 @@ def _text(raw: Mapping[str, Any], name: str, path: Path) -> str:
     return value
 
 
-def _in_sql(step: Step, sql: str, known: Known) -> Step:
+def _in_sql(step: ChainStep, sql: str, known: StepScope) -> ChainStep:
     path = (*step.path, "sql")
     if SUBSTITUTED in sql:
         raise Misfit(path, f"sql must be a text without {SUBSTITUTED}, which Spark replaces")
@@ -134,10 +136,10 @@ def _in_sql(step: Step, sql: str, known: Known) -> Step:
             raise Misfit(path, f"{{{name}}} is a split: put a tally before it, to keep the valid rows")
     if why := query_fault(sql, known.tables(step.takes)):
         raise Misfit(path, f"sql {why}")
-    return Step(step.path, sql=sql, takes=step.takes, result=step.result)
+    return ChainStep(step.path, sql=sql, takes=step.takes, result=step.result)
 
 
-def _in_python(step: Step, name: str, known: Known) -> Step:
+def _in_python(step: ChainStep, name: str, known: StepScope) -> ChainStep:
     path = (*step.path, "python")
     if ":" not in name:
         raise Misfit(path, f"python must be package.module:name, not {name!r}")
@@ -150,16 +152,16 @@ def _in_python(step: Step, name: str, known: Known) -> Step:
         if parameter.default is parameter.empty and parameter.name not in names and not known.unsure:
             sentence = f"{name} takes {parameter.name}, which is no name here{suggestion(parameter.name, names)}"
             raise Misfit(path, sentence)
-    return Step(step.path, function=function, takes=step.takes, result=step.result)
+    return ChainStep(step.path, function=function, takes=step.takes, result=step.result)
 
 
 def _of_library(
-    step: Step,
+    step: ChainStep,
     name: str,
     raw: Any,  # noqa: ANN401 - any part of a document
     document: Document,
-    known: Known,
-) -> tuple[Step | None, list[Fault]]:
+    known: StepScope,
+) -> tuple[ChainStep | None, list[Fault]]:
     path = (*step.path, name)
     if (operation := operations().get(name)) is None:
         raise Misfit(path, _unknown(name), key=True)
@@ -169,7 +171,7 @@ def _of_library(
     if options is None:  # also of a value that YAML reads as another one, which is a fault of the document
         return None, faults
     given = made(options, path, {})
-    found = Step(step.path, operation=operation, options=given, takes=step.takes, result=step.result)
+    found = ChainStep(step.path, operation=operation, options=given, takes=step.takes, result=step.result)
     try:
         require_options(operation.function, {key: value for key, value in given.items() if key in operation.options})
         if "into" in operation.data.values():
@@ -181,7 +183,7 @@ def _of_library(
     return found, list(_of_names(found, operation, document, known))
 
 
-def _require_source(step: Step, known: Known, *, optional: bool) -> None:
+def _require_source(step: ChainStep, known: StepScope, *, optional: bool) -> None:
     """Refuse a step without rows to take, or with rows of a wrong kind."""
     path = (*step.path, "from")
     over_table = bool(step.operation) and "table" in (step.operation.data.values() if step.operation else ())
@@ -199,7 +201,7 @@ def _require_source(step: Step, known: Known, *, optional: bool) -> None:
         raise Misfit(step.path, f"from must name the rows that {step.name} takes{suggestion('', names)}")
 
 
-def _of_names(step: Step, operation: Operation, document: Document, known: Known) -> Iterator[Fault]:
+def _of_names(step: ChainStep, operation: StepOperation, document: Document, known: StepScope) -> Iterator[Fault]:
     """Yield the faults of an operation's names: of tables, of results, and of columns that are known."""
     path = (*step.path, operation.name)
     for name, value in step.options.items():
@@ -221,7 +223,7 @@ def _of_names(step: Step, operation: Operation, document: Document, known: Known
     yield from _of_columns(step, operation, document, known)
 
 
-def _of_columns(step: Step, operation: Operation, document: Document, known: Known) -> Iterator[Fault]:
+def _of_columns(step: ChainStep, operation: StepOperation, document: Document, known: StepScope) -> Iterator[Fault]:
     """Yield the faults of columns that the rows of a transform, or the table of a write, do not have."""
     writes = operation.kind == "write"
     if not {"rows", "table"} & set(operation.data.values()):
@@ -242,7 +244,7 @@ def _of_columns(step: Step, operation: Operation, document: Document, known: Kno
                 yield Fault.at(document, path, unknown("column", column, columns or ()))
 
 
-def _go_on(step: Step, known: Known, *, last: bool) -> None:
+def _go_on(step: ChainStep, known: StepScope, *, last: bool) -> None:
     """Note the names for the next step; refuse a chain with no write at the end, or an earlier write."""
     kind = step.operation.kind if step.operation else ""
     returned = step.operation.returns if step.operation else None
@@ -267,7 +269,7 @@ def _go_on(step: Step, known: Known, *, last: bool) -> None:
     known.columns = _columns_after(step, known)
 
 
-def _columns_after(step: Step, known: Known) -> Mapping[str, Any] | None:
+def _columns_after(step: ChainStep, known: StepScope) -> Mapping[str, Any] | None:
     """Return the columns of a step's rows; ``None`` for columns that only a run knows."""
     if step.sql:
         return query_columns(step.sql, known.tables(step.takes))

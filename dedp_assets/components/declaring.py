@@ -12,12 +12,12 @@ from dedp_assets.components.chaining import begin, steps_of, validated
 from dedp_assets.components.documents import Document, Path
 from dedp_assets.components.drafts import ROOT, Draft, fault_of_rule
 from dedp_assets.components.faults import Fault, Misfit
-from dedp_assets.components.known import Known
+from dedp_assets.components.known import StepScope
 from dedp_assets.components.making import made
 from dedp_assets.components.model import Options, create
 from dedp_assets.components.operations import operations
 from dedp_assets.components.sql_rules import of_audits, of_table
-from dedp_assets.components.steps import PREVIOUS, Chain, Step, computing, names_of
+from dedp_assets.components.steps import PREVIOUS, Chain, ChainStep, computing, names_of
 from dedp_assets.graph.declare import Gates, LakeTable, Reads, Runs, lake_table
 from dedp_assets.patterns.core.digests import as_plain, digest_of
 from dedp_assets.patterns.core.errors import ConfigError
@@ -127,7 +127,7 @@ def _faults_of_steps(found: Draft) -> list[Fault]:
     steps = raw.get("steps") if isinstance(raw, dict) else None
     if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
         return []
-    known = Known(found.tables[0] if found.tables else TableSpec("unknown", {}), {}, {}, rows=True, unsure=True)
+    known = StepScope(found.tables[0] if found.tables else TableSpec("unknown", {}), {}, {}, rows=True, unsure=True)
     return steps_of(steps, found.document, (*ROOT, "steps"), known)[1]
 
 
@@ -136,7 +136,7 @@ def _chain(found: Draft, records: Mapping[str, Any]) -> tuple[Chain | None, list
     upstream, beside = names_of(reads.upstream), found.tables[1:]
     if runs.order and runs.order.hands_over:
         upstream[PREVIOUS] = runs.order.hands_over
-    known = Known(found.tables[0], upstream, {spec.name: spec for spec in beside})
+    known = StepScope(found.tables[0], upstream, {spec.name: spec for spec in beside})
     # `tables` alone is what a chain begins with: references are looked up.
     if len(reads.tables) == 1:
         known.rows, known.columns = True, next(iter(reads.tables)).columns
@@ -149,7 +149,7 @@ def _chain(found: Draft, records: Mapping[str, Any]) -> tuple[Chain | None, list
     return Chain(found.tables[0].name, steps, upstream, beside, checks, first=len(reads.tables) == 1), []
 
 
-def _of_sql(found: Draft, gates: Gates, known: Known, steps: Sequence[Step]) -> Iterator[Misfit]:
+def _of_sql(found: Draft, gates: Gates, known: StepScope, steps: Sequence[ChainStep]) -> Iterator[Misfit]:
     """Yield the faults of SQL in the tables and in the gates."""
     for path, table in zip(_places(found.attributes), found.tables, strict=True):
         yield from of_table(path, table)

@@ -18,7 +18,7 @@ from dedp_assets.components.faults import Fault, Misfit
 from dedp_assets.components.landed_columns import LandedColumn
 from dedp_assets.components.landed_sources import misfits
 from dedp_assets.components.landed_tables import tables_of
-from dedp_assets.components.landings import ADDED, COLUMNS, Landed, Landing
+from dedp_assets.components.landings import ADDED, COLUMNS, Landed, LandingSpec
 from dedp_assets.components.making import made
 from dedp_assets.components.model import Options, create, model_of
 from dedp_assets.components.sql_rules import of_rules
@@ -69,7 +69,7 @@ class LandingDraft(Draft):
 @cache
 def attributes() -> type[Options]:
     """Return the model of a landing's attributes."""
-    return model_of(Landing)
+    return model_of(LandingSpec)
 
 
 @cache

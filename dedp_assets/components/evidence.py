@@ -11,7 +11,7 @@ from typing import Any
 
 from dedp_assets.components.inferred_columns import InferredColumn, name_for
 from dedp_assets.patterns.connectors.formats import Csv
-from dedp_assets.patterns.connectors.inferred import Seen
+from dedp_assets.patterns.connectors.inferred import ColumnValues
 from dedp_assets.patterns.core.errors import ContractError
 
 __all__ = ["Evidence", "other_delimiter"]
@@ -39,7 +39,7 @@ class Evidence:
     example: str = ""
     spoilt: int = 0
     lengths: Counter[int] = field(default_factory=Counter)
-    _seen: dict[str, Seen] = field(default_factory=dict)
+    _seen: dict[str, ColumnValues] = field(default_factory=dict)
     _within: dict[str, int] = field(default_factory=dict)
 
     def add_json(self, text: str, whence: str = "") -> None:
@@ -55,7 +55,9 @@ class Evidence:
             if value is not None:
                 column.add_text(made_of.pointed(value) if _NUMBER.fullmatch(value) else value)
 
-    def _columns_of(self, record: Mapping[str, Any] | None, text: str, whence: str) -> Iterator[tuple[Seen, Any]]:
+    def _columns_of(
+        self, record: Mapping[str, Any] | None, text: str, whence: str
+    ) -> Iterator[tuple[ColumnValues, Any]]:
         """Count a record; yield the evidence of each column with the record's value."""
         self.records += record is not None
         self.strange += record is None
@@ -64,7 +66,7 @@ class Evidence:
             self.example = f"{text.strip()[:_SHOWN]!r}{f' in {whence}' if whence else ''}"
         for name, value in (record or {}).items():
             self._within[name] = self._within.get(name, 0) + 1
-            yield self._seen.setdefault(name, Seen()), value
+            yield self._seen.setdefault(name, ColumnValues()), value
 
     def columns(self) -> Mapping[str, InferredColumn]:
         """Return the columns by name."""

@@ -16,7 +16,7 @@ from dedp_assets.components.faults import Fault
 from dedp_assets.components.inferred_columns import InferredColumn, name_for, text_of_columns
 from dedp_assets.components.kinds import LANDING
 from dedp_assets.components.landed_sources import misfits
-from dedp_assets.components.landings import Landing
+from dedp_assets.components.landings import LandingSpec
 from dedp_assets.components.making import made
 from dedp_assets.components.topic_source import TopicSource
 from dedp_assets.components.typed_files import columns_of_typed
@@ -88,7 +88,7 @@ def _infer(document: Document, *, again: bool) -> int:
     return 0 if columns else 1
 
 
-def _seen(landing: Landing) -> tuple[str, Mapping[str, InferredColumn], str]:
+def _seen(landing: LandingSpec) -> tuple[str, Mapping[str, InferredColumn], str]:
     """Return the name of a source, the columns of the records, and a sentence about the sample."""
     if landing.database:
         return landing.database.table, *columns_of_table(landing.database)
@@ -112,7 +112,7 @@ def columns_of_topic(source: TopicSource) -> tuple[Mapping[str, InferredColumn],
     return evidence.columns(), evidence.besides(f"the {evidence.records} oldest records")
 
 
-def _columns_of_folder(landing: Landing) -> tuple[Mapping[str, InferredColumn], str]:
+def _columns_of_folder(landing: LandingSpec) -> tuple[Mapping[str, InferredColumn], str]:
     """Return the columns of the files in a folder, and a sentence about the sample or the missing files."""
     there = settings().landing / landing.folder
     pattern = there.name.replace(PARTITION, "*")

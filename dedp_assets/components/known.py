@@ -9,11 +9,11 @@ from typing import Any
 from dedp_assets.components.steps import INTO, ROWS
 from dedp_assets.patterns.core.schema import TableSpec
 
-__all__ = ["Known"]
+__all__ = ["StepScope"]
 
 
 @dataclass
-class Known:
+class StepScope:
     """Names that a step may use, and known facts of the rows at the step.
 
     Attributes:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import dagster as dg
 
-from dedp_assets.components.landed_loads import GROWTH, ON_TIME, Load, begin_of, first_of, in_file, job_of
+from dedp_assets.components.landed_loads import GROWTH, ON_TIME, DeliveryLoad, begin_of, first_of, in_file, job_of
 from dedp_assets.components.landings import Landed
 from dedp_assets.graph.declare import (
     About,
@@ -52,7 +52,7 @@ _DATED = Audit(name="every_row_has_its_time", of="without_time", fail_above=0, a
 
 
 @dataclass(frozen=True)
-class TableLoad(Load):
+class TableLoad(DeliveryLoad):
     """The load of a table's rows, with every row as a record."""
 
     @property

@@ -51,7 +51,7 @@ __all__ = [
     "ALLOWED_LATENESS_SECONDS",
     "GROWTH",
     "ON_TIME",
-    "Load",
+    "DeliveryLoad",
     "begin_of",
     "first_of",
     "in_file",
@@ -86,7 +86,7 @@ def in_file(function: Any) -> Any:  # noqa: ANN401 - a function
 
 
 @dataclass(frozen=True)
-class Load:
+class DeliveryLoad:
     """The load of a delivery, with every record as landed."""
 
     landed: Landed

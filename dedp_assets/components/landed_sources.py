@@ -10,21 +10,21 @@ import dagster as dg
 from dedp_assets.components.documents import Path
 from dedp_assets.components.faults import Misfit
 from dedp_assets.components.landed_databases import TableLoad
-from dedp_assets.components.landed_loads import Load
+from dedp_assets.components.landed_loads import DeliveryLoad
 from dedp_assets.components.landed_topics import TopicLoad
-from dedp_assets.components.landings import Landed, Landing
+from dedp_assets.components.landings import Landed, LandingSpec
 from dedp_assets.patterns.core.schema import TableSpec
 
 __all__ = ["SOURCES", "loader_of", "misfits", "source_of"]
 
-SOURCES: Mapping[str, type[Any]] = {"folder": Load, "database": TableLoad, "topic": TopicLoad}
+SOURCES: Mapping[str, type[Any]] = {"folder": DeliveryLoad, "database": TableLoad, "topic": TopicLoad}
 """Option that names a source -> class of the loader of the records as landed."""
 _OWN = {"folder": ("format", "marker", "settled_minutes", "exclude"), "database": (), "topic": ()}
 """Option that names a source -> further options of that source alone."""
 _NEEDED = {"folder": ("format",)}
 
 
-def source_of(stated: Landing) -> str:
+def source_of(stated: LandingSpec) -> str:
     """Return the kind of a landing's source: ``folder``, ``database`` or ``topic``."""
     return next((name for name in SOURCES if getattr(stated, name)), "folder")
 
@@ -34,7 +34,7 @@ def loader_of(landed: Landed, bronze: TableSpec) -> Any:  # noqa: ANN401 - a cla
     return SOURCES[source_of(landed.stated)](landed, bronze)
 
 
-def misfits(stated: Landing, root: Path, written: Collection[str]) -> Iterator[Misfit]:
+def misfits(stated: LandingSpec, root: Path, written: Collection[str]) -> Iterator[Misfit]:
     """Yield the faults of the choice: no source, two, or an option of another source.
 
     Args:
@@ -56,7 +56,7 @@ def misfits(stated: Landing, root: Path, written: Collection[str]) -> Iterator[M
     yield from (*_of_windows(stated, (*root, "database", "column")), *_of_topic(stated, root))
 
 
-def _of_windows(stated: Landing, path: Path) -> Iterator[Misfit]:
+def _of_windows(stated: LandingSpec, path: Path) -> Iterator[Misfit]:
     """Yield the fault of windows without a column, and of a column without windows."""
     if stated.database is None:
         return
@@ -67,7 +67,7 @@ def _of_windows(stated: Landing, path: Path) -> Iterator[Misfit]:
         yield Misfit(path, "column must be left out without partitions, as each load reads all rows then")
 
 
-def _of_topic(stated: Landing, root: Path) -> Iterator[Misfit]:
+def _of_topic(stated: LandingSpec, root: Path) -> Iterator[Misfit]:
     """Yield the faults of a topic without days, or without the time by which late records are found."""
     if stated.topic is None:
         return

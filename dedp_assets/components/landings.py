@@ -22,7 +22,7 @@ from dedp_assets.patterns.core.schema import TAGS, Column, TableSpec
 from dedp_assets.patterns.error_management.dead_letter import LETTER
 from dedp_assets.resources.databases import Database
 
-__all__ = ["ADDED", "COLUMNS", "Landed", "Landing"]
+__all__ = ["ADDED", "COLUMNS", "Landed", "LandingSpec"]
 
 COLUMNS = "columns.yaml"
 """Default name of the columns' file, in the folder of the declaration."""
@@ -50,7 +50,7 @@ ADDED = frozenset([
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Landing:
+class LandingSpec:
     """A folder, a database table or a topic as three tables: landed and valid records, and dead letters.
 
     Attributes:
@@ -117,7 +117,7 @@ class Landed:
         columns: columns of the records.
     """
 
-    stated: Landing
+    stated: LandingSpec
     columns: Mapping[str, LandedColumn]
 
     @property
@@ -184,7 +184,10 @@ class Landed:
 
     @property
     def has_types(self) -> bool:
-        """``True`` if the source's own types tell values from texts: then NaN and infinities are values of a DOUBLE."""
+        """``True`` if the source has typed values: Parquet, Avro, or a topic with a schema registry.
+
+        Then NaN and infinities are values of a DOUBLE, and no texts.
+        """
         return isinstance(self.format, Parquet | Avro) or bool(self.stated.topic and self.stated.topic.registry)
 
     @property

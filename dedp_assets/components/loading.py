@@ -22,7 +22,7 @@ from dedp_assets.components.kinds import KINDS
 from dedp_assets.components.reading import handed_on
 from dedp_assets.graph.declare import LakeTable, declared
 
-__all__ = ["Loaded", "component_in", "component_of", "load"]
+__all__ = ["FolderDefinitions", "component_in", "component_of", "load"]
 
 Parts = tuple[Any, dg.Definitions]
 """Declaration of a document (``None`` for a faulty one), and Dagster's definitions of tables or faults."""
@@ -32,7 +32,7 @@ _LOG = logging.getLogger("dagster")
 
 
 @dataclass(frozen=True)
-class Loaded:
+class FolderDefinitions:
     """Contents of a folder of definitions, apart from tables in Python.
 
     Attributes:
@@ -46,7 +46,7 @@ class Loaded:
     faults: Sequence[Fault]
 
 
-def load(path_within_project: Path) -> Loaded:
+def load(path_within_project: Path) -> FolderDefinitions:
     """Load a project's folder of definitions, as ``dg.load_from_defs_folder`` does, without bad files.
 
     A file that Dagster cannot load takes the location down there. Here the folders are then loaded one by one: what
@@ -66,7 +66,7 @@ def load(path_within_project: Path) -> Loaded:
             definitions = _whole(tree, found) or _piecewise(tree, found, files)
     finally:
         _CHECKED.reset(token)
-    return Loaded(definitions, found.tables, found.faults)
+    return FolderDefinitions(definitions, found.tables, found.faults)
 
 
 def component_in(file: str, line: int, context: dg.ComponentLoadContext) -> Parts:

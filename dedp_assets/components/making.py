@@ -10,7 +10,7 @@ from typing import Any
 
 from dedp_assets.components.documents import Path
 from dedp_assets.components.faults import Misfit
-from dedp_assets.components.model import Choice, Options, PythonName, TableName
+from dedp_assets.components.model import OneOf, Options, PythonName, TableName
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.suggestions import unknown
@@ -33,7 +33,7 @@ def made(value: Any, path: Path, specs: Mapping[str, TableSpec | None]) -> Any: 
         return _spec_of(value, path, specs)
     if isinstance(value, PythonName):
         return object_named(value, path)
-    if isinstance(value, Choice):
+    if isinstance(value, OneOf):
         (name,) = value.model_fields_set
         return made(getattr(value, name), (*path, name), specs)
     if isinstance(value, Options):

@@ -23,7 +23,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Discriminator, Field,
 from pydantic_core import PydanticCustomError, core_schema
 
 __all__ = [
-    "Choice", "Name", "Options", "PythonName", "TableName", "choice", "create", "field_of", "help_of", "inside",
+    "Name", "OneOf", "Options", "PythonName", "TableName", "choice", "create", "field_of", "help_of", "inside",
     "model_of", "models_in", "options_of", "stands_for", "type_of",
 ]  # fmt: skip
 
@@ -46,7 +46,7 @@ class Options(BaseModel):
         return schema
 
 
-class Choice(BaseModel):
+class OneOf(BaseModel):
     """A mapping with one key, which names one of several alternatives."""
 
     model_config = ConfigDict(
@@ -54,7 +54,7 @@ class Choice(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _is_one(self) -> Choice:
+    def _is_one(self) -> OneOf:
         if len(self.model_fields_set) != 1:
             named = ", ".join(sorted(self.model_fields_set)) or "nothing"
             sentence = "must have one of {known}, not {named}"
@@ -139,7 +139,7 @@ def field_of(kind: Any, default: Any, text: str) -> tuple[Any, Any]:  # noqa: AN
     return type_of(kind), Field(description=text or None, **stated)
 
 
-def choice(title: str, alternatives: Mapping[str, Any], text: str = "") -> type[Choice]:
+def choice(title: str, alternatives: Mapping[str, Any], text: str = "") -> type[OneOf]:
     """Return the model of a mapping with one key out of several.
 
     Args:
@@ -148,7 +148,7 @@ def choice(title: str, alternatives: Mapping[str, Any], text: str = "") -> type[
         text: description of the choice.
     """
     fields: dict[str, Any] = {name: (kind, Field(default_factory=lambda: None)) for name, kind in alternatives.items()}
-    return _created(title, Choice, text, fields)  # type: ignore[no-any-return]
+    return _created(title, OneOf, text, fields)  # type: ignore[no-any-return]
 
 
 def type_of(kind: Any) -> Any:  # noqa: ANN401 - types

@@ -23,7 +23,7 @@ from dedp_assets.patterns.core.rows import tally
 from dedp_assets.patterns.delta import Ledger, Table, Target
 from dedp_assets.patterns.flow._branches import BranchState
 
-__all__ = ["Beside", "Earlier", "Operation", "account", "operations"]
+__all__ = ["Beside", "Earlier", "StepOperation", "account", "operations"]
 
 Role = Literal["rows", "table", "upstream", "branches", "into", "ledger", "beside", "earlier", "frames", "object"]
 """Argument of a positional parameter: the rows of the step before, an upstream table, all upstream tables by name, the
@@ -56,7 +56,7 @@ stands_for(Access, lambda: Earlier)
 
 
 @dataclass(frozen=True)
-class Operation:
+class StepOperation:
     """A function that may stand in a step.
 
     Attributes:
@@ -152,21 +152,21 @@ def account(upstream: Mapping[str, Pinned], *, read: str = "", represented: str 
 
 
 @cache
-def operations() -> Mapping[str, Operation]:
+def operations() -> Mapping[str, StepOperation]:
     """Return every operation by name."""
     found = {each.name: each for pattern in patterns() for each in _of_pattern(pattern)}
-    found["tally"] = Operation("tally", tally, "transform", (tally.__doc__ or "").splitlines()[0])
-    found["account"] = Operation("account", account, "transform", (account.__doc__ or "").splitlines()[0])
+    found["tally"] = StepOperation("tally", tally, "transform", (tally.__doc__ or "").splitlines()[0])
+    found["account"] = StepOperation("account", account, "transform", (account.__doc__ or "").splitlines()[0])
     return found
 
 
-def _of_pattern(pattern: Pattern) -> Iterator[Operation]:
-    yield Operation(pattern.id, pattern.function, pattern.kind, pattern.summary)
+def _of_pattern(pattern: Pattern) -> Iterator[StepOperation]:
+    yield StepOperation(pattern.id, pattern.function, pattern.kind, pattern.summary)
     for name in pattern.module.__all__:
         function = getattr(pattern.module, name)
         if inspect.isfunction(function) and function is not pattern.function and (kind := _kind(function)):
             summary = (inspect.getdoc(function) or "").splitlines()[0]
-            yield Operation(f"{pattern.id}.{name}", function, kind, summary)
+            yield StepOperation(f"{pattern.id}.{name}", function, kind, summary)
 
 
 def _kind(function: Callable[..., Any]) -> str:

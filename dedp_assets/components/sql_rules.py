@@ -8,7 +8,7 @@ from typing import Any
 
 from dedp_assets.components.documents import Path
 from dedp_assets.components.faults import Fault, Misfit
-from dedp_assets.components.steps import Step
+from dedp_assets.components.steps import ChainStep
 from dedp_assets.graph.declare import LakeTable
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.schema import TableSpec
@@ -61,7 +61,7 @@ def of_audits(path: Path, audits: Sequence[Audit], columns: Collection[str] | No
                 yield from _misfit((*path, number, option), option, expression_fault(sql, columns, kind))
 
 
-def of_options(step: Step, columns: Collection[str] | None) -> Iterator[Misfit]:
+def of_options(step: ChainStep, columns: Collection[str] | None) -> Iterator[Misfit]:
     """Yield the faults of the SQL in a step's options, over the rows of the step before."""
     for option, kind in _OPTIONS.items() if step.name not in _OWN_WORDS else ():
         stated: Any = step.options.get(option)

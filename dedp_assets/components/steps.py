@@ -14,7 +14,7 @@ from string import Formatter
 from typing import Any
 
 from dedp_assets.components.documents import Path
-from dedp_assets.components.operations import Beside, Earlier, Operation
+from dedp_assets.components.operations import Beside, Earlier, StepOperation
 from dedp_assets.graph.catalogue.specs import IN_FILE
 from dedp_assets.graph.declare import Pinned, Target
 from dedp_assets.patterns.core.errors import ConfigError
@@ -22,7 +22,7 @@ from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.rows import Tally
 from dedp_assets.patterns.core.schema import TableSpec
 
-__all__ = ["INTO", "PREVIOUS", "ROWS", "Chain", "Step", "computing", "fields_of", "names_of"]
+__all__ = ["INTO", "PREVIOUS", "ROWS", "Chain", "ChainStep", "computing", "fields_of", "names_of"]
 
 _FORMATTER, _FIRST = Formatter(), re.compile(r"[.\[]")
 ROWS, INTO = "rows", "into"
@@ -32,7 +32,7 @@ PREVIOUS = "previous"
 
 
 @dataclass(frozen=True)
-class Step:
+class ChainStep:
     """One operation of a chain.
 
     Attributes:
@@ -48,7 +48,7 @@ class Step:
     path: Path
     sql: str = ""
     function: Callable[..., Any] | None = None
-    operation: Operation | None = None
+    operation: StepOperation | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     takes: str = ""
     result: str = ""
@@ -78,7 +78,7 @@ class Chain:
     """
 
     table: str
-    steps: Sequence[Step]
+    steps: Sequence[ChainStep]
     upstream: Mapping[str, TableSpec]
     beside: Sequence[TableSpec] = ()
     checks: frozenset[str] = frozenset()
@@ -159,7 +159,7 @@ class _Run:
     def _first(self) -> Any:  # noqa: ANN401 - rows, or nothing
         return next(iter(self._pinned.values())).rows() if self._chain.first else None
 
-    def _step(self, step: Step, rows: Any) -> Any:  # noqa: ANN401 - whatever steps return
+    def _step(self, step: ChainStep, rows: Any) -> Any:  # noqa: ANN401 - whatever steps return
         if step.sql:
             result = self._query(step.sql, rows)
         elif step.function:
@@ -197,7 +197,7 @@ class _Run:
                 given[name] = self._value(name, rows)
         return function(**given)
 
-    def _call(self, step: Step, operation: Operation, rows: Any) -> Any:  # noqa: ANN401 - as the operation
+    def _call(self, step: ChainStep, operation: StepOperation, rows: Any) -> Any:  # noqa: ANN401 - as the operation
         options = {name: self._filled(value) for name, value in step.options.items()}
         data: dict[str, Any] = {}
         for name, role in operation.data.items():
@@ -219,7 +219,7 @@ class _Run:
                 data[name] = options.pop(name, {} if role == "frames" else None)
         return operation.function(*data.values(), **options)
 
-    def _upstream(self, step: Step) -> Pinned:
+    def _upstream(self, step: ChainStep) -> Pinned:
         return self._pinned[step.takes] if step.takes else next(iter(self._pinned.values()))
 
     def _filled(self, value: Any) -> Any:  # noqa: ANN401 - any option
@@ -257,7 +257,7 @@ def fields_of(sql: str) -> list[str]:
     return list(dict.fromkeys(_FIRST.split(name)[0] for name in found))
 
 
-def _snapshot(pinned: Pinned, operation: Operation) -> dict[str, Any]:
+def _snapshot(pinned: Pinned, operation: StepOperation) -> dict[str, Any]:
     """Return the options by which an operation over a table reads the pinned snapshot and no later one."""
     pins = {"version": pinned.version, "partitions": pinned.partitions}
     return {name: value for name, value in pins.items() if name in operation.options}

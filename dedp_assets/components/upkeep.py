@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from dedp_assets.components.documents import Path
-from dedp_assets.components.operations import Operation
+from dedp_assets.components.operations import StepOperation
 from dedp_assets.graph.declare.runs import Every, OnRequest, Polls
 from dedp_assets.patterns.core.errors import TRANSIENT, ConfigError, PatternError
 from dedp_assets.patterns.core.records import Provenance
@@ -75,7 +75,7 @@ class Action:
     """
 
     path: Path
-    operation: Operation
+    operation: StepOperation
     options: Mapping[str, Any]
     given: Callable[..., Mapping[str, Any]] | None = None
 

@@ -331,7 +331,7 @@ class Platform:
 
 
 def _described(partitions: dg.PartitionsDefinition[str]) -> str:
-    """Describe the keys of partitions by the first, and by the last that is there."""
+    """Describe the keys of a partitions definition: kind and range of times, or the first keys."""
     keys = partitions.get_partition_keys()
     if not keys:
         return "there is none yet"

@@ -202,7 +202,7 @@ class _Platform:
         return ""
 
     def _report_answers(self, now: datetime) -> None:
-        """Report the servers that answer now, and those that are waited for."""
+        """Report the servers that begin to answer, and after some time the servers that do not."""
         for name in sorted(self.waiting):
             if text := self._answers[name]():
                 _say("ready", f"{name}: {text}")

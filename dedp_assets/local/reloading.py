@@ -54,7 +54,7 @@ class Reloading:
         self._loading: subprocess.Popen[bytes] | None = None
 
     def poll(self) -> None:
-        """Take the next step: wait until the files rest, try them, take them."""
+        """Take the next step: wait until files stop changing, load the code in a process, then reload servers."""
         if self._loading:
             self._end(self._loading)
             return
@@ -62,20 +62,20 @@ class Reloading:
         if before == self._seen != self._loaded:
             self._loaded = self._seen
             environment = child_environment({"PYTHONPATH": child_path(self._code.paths)})
-            with self._log.open("wb") as said:
+            with self._log.open("wb") as output:
                 self._loading = subprocess.Popen(
-                    self._trial, stdout=said, stderr=subprocess.STDOUT, env=environment, cwd=self._code.root
+                    self._trial, stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=self._code.root
                 )
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
-        """Take the code that was tried, or print why it does not load."""
+        """Reload the platform if the code loaded in the process, or print why the code does not load."""
         if process.poll() is None:
             return
         self._loading = None
         said = self._log.read_text(errors="replace")
         if process.returncode:
-            why = last_lines(said, 1)
-            self._say("notice", f"the changed code does not load, so the code before goes on: {why} (`dedp check`)")
+            reason = last_lines(said, 1)
+            self._say("notice", f"the changed code does not load, so the code before goes on: {reason} (`dedp check`)")
             return
         faults = [reason for each in self._code.locations if (reason := self._reload(each.name))]
         self._restart()

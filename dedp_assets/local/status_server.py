@@ -47,7 +47,7 @@ _HEADERS = {
 }
 
 
-class Source(Protocol):
+class PageMaker(Protocol):
     """Maker of pages."""
 
     def page(self, now: datetime) -> Page:
@@ -66,9 +66,11 @@ class Pages:
         kept: age up to which a page is shown again.
     """
 
-    def __init__(self, load: Callable[[], Source], clock: Callable[[], datetime], *, kept: timedelta = _KEPT) -> None:
+    def __init__(
+        self, load: Callable[[], PageMaker], clock: Callable[[], datetime], *, kept: timedelta = _KEPT
+    ) -> None:
         self._load, self._clock, self._kept = load, clock, kept
-        self._source: Source | None = None
+        self._source: PageMaker | None = None
         self._page: Page | None = None
         self._lock = Lock()
 
@@ -164,7 +166,7 @@ def _text(document: str) -> bytes:
     return document.encode("utf-8", errors="replace")
 
 
-def _load() -> Source:
+def _load() -> PageMaker:
     # Dagster and the project, which take seconds: the port answers meanwhile.
     from dedp_assets.resources.environments import settings  # noqa: PLC0415
     from dedp_assets.status_page.making import Maker  # noqa: PLC0415

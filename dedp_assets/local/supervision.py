@@ -146,7 +146,7 @@ class Supervision:
         return next(filter(None, [self._poll_one(one["name"], one["statename"], one["stop"]) for one in found]), "")
 
     def restart(self, name: str) -> None:
-        """Restart a server, which is no death of it."""
+        """Restart a server without counting a death."""
         interface: Any = ServerProxy("http://localhost", SupervisorTransport(None, None, self._socket))
         with suppress(*_UNANSWERED, Fault):  # a server that is only starting loads the newest files anyway
             self._restarted.add(name)

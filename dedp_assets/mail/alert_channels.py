@@ -18,7 +18,7 @@ from urllib.request import Request
 
 from dedp_assets.mail.alerts import Message
 from dedp_assets.mail.json_lines import append_lines
-from dedp_assets.patterns.connectors.parts import Bounds, exchanged, require_address
+from dedp_assets.patterns.connectors.parts import ResponseLimits, exchanged, require_address
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.extras import optional
 
@@ -134,7 +134,7 @@ class Webhook:
         body = json.dumps(record).encode()
         request = Request(self.url, data=body, headers=headers, method="POST")  # noqa: S310 - the scheme was checked
         try:
-            status = exchanged(request, Bounds(self.timeout_seconds, self.total_seconds, _MOST_BYTES)).status
+            status = exchanged(request, ResponseLimits(self.timeout_seconds, self.total_seconds, _MOST_BYTES)).status
         except ContractError:  # only the body of a success is judged, and nobody reads the body
             return "acknowledged"
         except (OSError, HTTPException) as error:

@@ -15,7 +15,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
-from dedp_assets.mail.alerts import Channel, Message, without_secrets
+from dedp_assets.mail.alerts import AlertChannel, Message, without_secrets
 from dedp_assets.mail.episodes import (
     Episode,
     acknowledge,
@@ -122,7 +122,7 @@ class AlertOutbox(FileOutbox[Message]):
         """List the episodes that last, the oldest first."""
         return [episode for episode in self.episodes() if episode.ended is None]
 
-    def pending(self, channels: Sequence[Channel], now: datetime) -> list[Pending]:
+    def pending(self, channels: Sequence[AlertChannel], now: datetime) -> list[Pending]:
         """List the messages that the channels have not taken, with the reasons.
 
         Args:

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 from dedp_assets.patterns.core.secret import masked
 from dedp_assets.patterns.core.troubles import Trouble
 
-__all__ = ["Channel", "Event", "Message", "without_secrets"]
+__all__ = ["AlertChannel", "Event", "Message", "without_secrets"]
 
 Event = Literal["raised", "escalated", "reminder", "cleared", "raised and cleared", "test"]
 
@@ -68,7 +68,7 @@ class Message:
         return {"id": self.id, "event": self.event, "episode": self.episode, **alert, **times, "text": self.text}
 
 
-class Channel(Protocol):
+class AlertChannel(Protocol):
     """A receiver of alerts, under a name that stays the same over restarts."""
 
     @property

@@ -21,7 +21,7 @@ from dedp_assets.patterns.core.partitions import NO_VALUE
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import Column
 
-__all__ = ["Attempt", "ColumnInput", "Touched", "complete_event", "fail_event", "observed_run", "start_event"]
+__all__ = ["Attempt", "InputField", "Touched", "complete_event", "fail_event", "observed_run", "start_event"]
 
 _SPEC = "https://openlineage.io/spec"
 _SCHEMA = f"{_SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent"
@@ -96,7 +96,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnInput:
+class InputField:
     """A column that another one is computed from, or that decides on rows.
 
     Attributes:
@@ -163,8 +163,8 @@ class Touched:
     size: int | None = None
     files: int | None = None
     findings: Sequence[Finding] = ()
-    origins: Mapping[str, Sequence[ColumnInput]] = field(default_factory=dict)
-    influences: Sequence[ColumnInput] = ()
+    origins: Mapping[str, Sequence[InputField]] = field(default_factory=dict)
+    influences: Sequence[InputField] = ()
     owner: str = ""
 
 

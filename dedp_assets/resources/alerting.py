@@ -18,7 +18,7 @@ from dedp_assets.mail.alert_channels import (
     Webhook,
 )
 from dedp_assets.mail.alert_outbox import AlertOutbox
-from dedp_assets.mail.alerts import Channel
+from dedp_assets.mail.alerts import AlertChannel
 from dedp_assets.mail.silence import Manner, SilentHours
 from dedp_assets.patterns.core.calendars import QuietHours
 from dedp_assets.patterns.core.errors import ConfigError
@@ -133,10 +133,10 @@ def outbox_of(chosen: Settings) -> AlertOutbox:
     return AlertOutbox(store, known_secrets(chosen), manner=_manner_of(chosen))
 
 
-def channels_of(chosen: Settings) -> list[Channel]:
+def channels_of(chosen: Settings) -> list[AlertChannel]:
     """List the configured channels, including channels with wrong settings, which answer with the fault."""
     alerts = chosen.alerts
-    found: dict[str, list[Channel]] = {
+    found: dict[str, list[AlertChannel]] = {
         "log": [LogChannel()],
         "file": [FileChannel(chosen.home / _FILE)],
         "webhook": [_webhook(alerts.webhook)] if "webhook" in alerts.channels else [],
@@ -168,7 +168,7 @@ def command_for(table: str, reason: str = "") -> str:
     return (found[1] or found[2]) if found else status_command(table)
 
 
-def _webhook(url: str) -> Channel:
+def _webhook(url: str) -> AlertChannel:
     if not url:
         return BrokenChannel("webhook", "DEDP_ALERTS names webhook: set DEDP_ALERTS_WEBHOOK to its URL")
     try:

@@ -16,7 +16,7 @@ from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.reconciling import Tried
 from dedp_assets.graph.run.run_tags import CAUSE, REQUEST, TRIGGER, refusals
 from dedp_assets.graph.run.upstream_runs import ENDED_BADLY
-from dedp_assets.patterns.connectors.events import Arrival, Channel, Inbox
+from dedp_assets.patterns.connectors.events import Arrival, EventChannel, Inbox
 from dedp_assets.patterns.ingestion.external_trigger import Start, plan_triggers, starts_of
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import settings
@@ -75,7 +75,7 @@ def trigger(name: str, *, pipelines: Filters, jobs: Sequence[Any], description: 
 
 
 def _react(
-    instance: dg.DagsterInstance, channel: Channel, pipelines: Filters, now: datetime
+    instance: dg.DagsterInstance, channel: EventChannel, pipelines: Filters, now: datetime
 ) -> dg.SensorResult | dg.SkipReason:
     """Acknowledge the finished events and request the runs still wanted."""
     arrivals = channel.arrivals(limit=_PENDING)
@@ -141,7 +141,7 @@ def _never_launched(run: dg.DagsterRun, run_key: str) -> bool:
     return run.status is dg.DagsterRunStatus.NOT_STARTED and run.tags.get("dagster/run_key") == run_key
 
 
-def _acknowledge(channel: Channel, arrival: Arrival, progress: Sequence[_Progress]) -> None:
+def _acknowledge(channel: EventChannel, arrival: Arrival, progress: Sequence[_Progress]) -> None:
     """Remove an event from the channel once no start of the event is wanted or under way."""
     states = {made.state for made in progress}
     if states == {"done"}:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
 from dedp_assets.sources.log_files import files_of, lines_of
-from dedp_assets.sources.log_formats import FORMATS, Lines, Noise, Request, moment_in, shape_of
+from dedp_assets.sources.log_formats import FORMATS, LoggedRequest, LogParser, Noise, moment_in, shape_of
 
 __all__ = ["Log", "land_logs"]
 
@@ -50,7 +50,7 @@ class Log:
     path: Path
     format: str = ""
     name: str = ""
-    days: dict[date, list[tuple[int, bytes | Request]]] = field(default_factory=dict)
+    days: dict[date, list[tuple[int, bytes | LoggedRequest]]] = field(default_factory=dict)
     requests: int = 0
     noise: list[bytes] = field(default_factory=list)
     unread: int = 0
@@ -113,7 +113,7 @@ def land_logs(places: Sequence[Path], folder: Path) -> list[Log]:
     return logs
 
 
-def _visit(request: Request, number: int, log: str) -> str:
+def _visit(request: LoggedRequest, number: int, log: str) -> str:
     """Return a visit event as JSON, with an id by second and line, and a user by hash.
 
     The user is a digest of host and agent.
@@ -139,9 +139,9 @@ def _read(path: Path) -> Log:
     Raises:
         ContractError: if it is damaged.
     """
-    log, lines, digest = Log(path), Lines(), hashlib.sha256()
+    log, lines, digest = Log(path), LogParser(), hashlib.sha256()
     formats, marks = Counter[str](), bytearray()
-    read: list[tuple[bytes, str, Request | Noise | None]] = []
+    read: list[tuple[bytes, str, LoggedRequest | Noise | None]] = []
     try:
         raws = enumerate(lines_of(path), start=1)
     except ValueError as error:
@@ -150,7 +150,7 @@ def _read(path: Path) -> Log:
     for number, raw in raws:
         found = lines.read(raw.decode("utf-8", "backslashreplace"))
         read.append((raw, *found))
-        formats[found[0]] += isinstance(found[1], Request)
+        formats[found[0]] += isinstance(found[1], LoggedRequest)
         digest.update(raw.rstrip(b"\r\n") + b"\n")
         if raw.endswith(b"\n") or number == 1:  # the last line may not be whole yet
             marks += digest.digest()[:_MARK]
@@ -160,21 +160,21 @@ def _read(path: Path) -> Log:
     return log
 
 
-def _sort_out(log: Log, read: Sequence[tuple[bytes, str, Request | Noise | None]]) -> None:
+def _sort_out(log: Log, read: Sequence[tuple[bytes, str, LoggedRequest | Noise | None]]) -> None:
     """Assign lines to days: requests by time, unreadable lines to the day around, noise apart."""
     day: date | None = None
-    waiting: list[tuple[int, bytes | Request]] = []
+    waiting: list[tuple[int, bytes | LoggedRequest]] = []
     first_unread = 0
     for number, (raw, kind, found) in enumerate(read, start=1):
         torn = "common" in kind and any(of in log.format for of in _COMBINED)
         if isinstance(found, Noise) and not torn:
             log.noise.append(raw.rstrip(b"\r\n") + b"\n")
             continue
-        landed = found if isinstance(found, Request) and not torn else raw.rstrip(b"\r\n") + b"\n"
-        moment = landed.moment if isinstance(landed, Request) else moment_in(raw.decode("utf-8", "replace"))
+        landed = found if isinstance(found, LoggedRequest) and not torn else raw.rstrip(b"\r\n") + b"\n"
+        moment = landed.moment if isinstance(landed, LoggedRequest) else moment_in(raw.decode("utf-8", "replace"))
         day = moment.date() if moment else day
-        log.requests += isinstance(landed, Request)
-        if not isinstance(landed, Request):
+        log.requests += isinstance(landed, LoggedRequest)
+        if not isinstance(landed, LoggedRequest):
             log.unread += 1
             first_unread = first_unread or number
         waiting.append((number, landed))
@@ -185,7 +185,7 @@ def _sort_out(log: Log, read: Sequence[tuple[bytes, str, Request | Noise | None]
         log.refusal = _refusal(log, read, first_unread)
 
 
-def _refusal(log: Log, read: Sequence[tuple[bytes, str, Request | Noise | None]], number: int) -> str:
+def _refusal(log: Log, read: Sequence[tuple[bytes, str, LoggedRequest | Noise | None]], number: int) -> str:
     """Return the reason why a log is unreadable, with the first unreadable line."""
     if not read:
         return f"{log.path} has no line with a date: it is empty"
@@ -232,7 +232,7 @@ def _land(logs: Mapping[str, Log], folder: Path) -> None:
                     (target / name).write_bytes(content)
 
 
-def _content(name: str, lines: Iterable[tuple[int, bytes | Request]]) -> bytes:
+def _content(name: str, lines: Iterable[tuple[int, bytes | LoggedRequest]]) -> bytes:
     return b"".join(
         line if isinstance(line, bytes) else f"{_visit(line, number, name)}\n".encode() for number, line in lines
     )

@@ -16,7 +16,7 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import unquote
 
-__all__ = ["FORMATS", "Lines", "Noise", "Request", "moment_in", "shape_of"]
+__all__ = ["FORMATS", "LogParser", "LoggedRequest", "Noise", "moment_in", "shape_of"]
 
 FORMATS = "common, combined, vhost_combined, nginx main, forwarded addresses in front or behind, W3C, JSON lines"
 _QUOTED = r'"((?:[^"\\]|\\.)*)"'
@@ -48,7 +48,7 @@ _MILLIS = 10**11
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class LoggedRequest:
     """Fields of a logged request: time, client, method, page, status, bytes, referrer, user agent.
 
     A field that the log holds a dash for is ``None``.
@@ -75,13 +75,13 @@ class Noise:
     moment: datetime | None = None
 
 
-class Lines:
+class LogParser:
     """A stateful parser of a log's lines; a W3C line depends on the ``#Fields`` line before."""
 
     def __init__(self) -> None:
         self._fields: Sequence[str] = ()
 
-    def read(self, line: str) -> tuple[str, Request | Noise | None]:
+    def read(self, line: str) -> tuple[str, LoggedRequest | Noise | None]:
         """Parse a line into format name and content; the content is ``None`` if unreadable."""
         if not line.strip():
             return "", Noise()
@@ -117,7 +117,7 @@ def shape_of(line: str) -> str:
     return repr(shape if len(shape) <= 100 else f"{shape[:100]}...")[1:-1]
 
 
-def _classic(line: str) -> tuple[str, Request | Noise | None]:
+def _classic(line: str) -> tuple[str, LoggedRequest | Noise | None]:
     """Parse a line of Apache or nginx into format name and request; ``None`` if unreadable."""
     found = _LINE.fullmatch(line.rstrip())
     moment = moment_in(found["time"]) if found and _TIME.fullmatch(found["time"]) else None
@@ -139,7 +139,7 @@ def _classic(line: str) -> tuple[str, Request | Noise | None]:
     if request is None or not _is_request(request):
         return kind, Noise(moment)
     referrer, agent = quoted[:2] if quoted else (None, None)
-    return kind, Request(
+    return kind, LoggedRequest(
         moment,
         forwarded or host,
         request["method"],
@@ -227,7 +227,7 @@ def _unescaped(text: str) -> str:
     return b"".join(pieces).decode("utf-8", "backslashreplace")
 
 
-def _of_w3c(line: str, fields: Sequence[str]) -> Request | None:
+def _of_w3c(line: str, fields: Sequence[str]) -> LoggedRequest | None:
     values = line.rstrip("\r\n").split("\t") if "\t" in line else line.split()
     if len(values) != len(fields):
         return None
@@ -236,7 +236,7 @@ def _of_w3c(line: str, fields: Sequence[str]) -> Request | None:
         moment = datetime.strptime(f"{entries['date']} {entries['time'][:8]} +0000", "%Y-%m-%d %H:%M:%S %z")
         query = f"?{entries['cs-uri-query']}" if "cs-uri-query" in entries else ""
         agent = entries.get("cs(user-agent)")
-        return Request(
+        return LoggedRequest(
             moment,
             _client(entries.get("x-forwarded-for", "").split(",")) or entries.get("c-ip", ""),
             entries.get("cs-method", "GET"),
@@ -250,7 +250,7 @@ def _of_w3c(line: str, fields: Sequence[str]) -> Request | None:
         return None
 
 
-def _of_json(line: str) -> Request | Noise | None:
+def _of_json(line: str) -> LoggedRequest | Noise | None:
     try:
         members = json.loads(line)
         if isinstance(nested := members.get("request"), dict):  # as Caddy writes it
@@ -267,7 +267,7 @@ def _of_json(line: str) -> Request | Noise | None:
         return None
 
 
-def _of_fields(fields: Mapping[str, Any]) -> Request | Noise | None:
+def _of_fields(fields: Mapping[str, Any]) -> LoggedRequest | Noise | None:
     moment = _moment(fields["time"])
     if moment is None or not (fields["line"] or fields["page"]):
         return None
@@ -280,7 +280,7 @@ def _of_fields(fields: Mapping[str, Any]) -> Request | Noise | None:
     referrer, agent = (None if fields[name] in (None, "", "-") else str(fields[name]) for name in ("referrer", "agent"))
     status, size = (None if fields[name] in (None, "", "-") else int(fields[name]) for name in ("status", "bytes"))
     host = _client(str(fields["forwarded"] or "").split(",")) or str(fields["host"] or "")
-    return Request(moment, host, method, page, status, size, referrer, agent)
+    return LoggedRequest(moment, host, method, page, status, size, referrer, agent)
 
 
 def _moment(value: Any) -> datetime | None:  # noqa: ANN401 - of JSON

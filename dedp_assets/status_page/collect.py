@@ -22,10 +22,10 @@ from dedp_assets.resources.masking import shown
 from dedp_assets.status_page.history import History
 from dedp_assets.status_page.model import (
     Affected,
+    CatalogueEntry,
     Cell,
-    Commit,
+    CommitRow,
     Details,
-    Entry,
     Page,
     Point,
     ShownTrouble,
@@ -84,7 +84,7 @@ class Collector:
     _calendars: dict[tuple[object, str], list[str]] = field(default_factory=dict)
     _troubles_of: dict[str, dict[str, Trouble]] = field(default_factory=dict)
     _observer: Observer = field(init=False)
-    _catalogue: Mapping[str, Entry] = field(init=False)
+    _catalogue: Mapping[str, CatalogueEntry] = field(init=False)
     _declared: Mapping[str, LakeTable[...]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -116,7 +116,7 @@ class Collector:
         notices += seen.unread
         return Page(now, troubles, rows, tuple(dict.fromkeys(map(shown, notices))), observed.web, unannounced)
 
-    def written(self, name: str) -> Mapping[str, Commit]:
+    def written(self, name: str) -> Mapping[str, CommitRow]:
         """Return the newest commit of each partition of a table, by partition key."""
         return self._histories.get(name, History()).written
 
@@ -159,7 +159,10 @@ class Collector:
                 self._troubles_of.setdefault(trouble.table, {})[trouble.partition] = trouble
 
     def _read(self, notices: list[str], *, known: Collection[str]) -> list[str]:
-        """Read on in every log; return the stored tables. Of a known table the observation says why it is not read."""
+        """Read the new commits of every log; return the names of the stored tables.
+
+        A failed read is added to ``notices``, except for a ``known`` table: the observation has the reason.
+        """
         names: list[str] = []
         with suppress(Exception):  # the observation says why the lake cannot be listed
             names = self.lake.names(replicas=True)
@@ -183,7 +186,7 @@ class Collector:
         return self._histories[name]
 
     def _row(self, name: str, now: datetime) -> TableRow:
-        entry, history = self._catalogue.get(name, Entry(name)), self._histories.get(name, History())
+        entry, history = self._catalogue.get(name, CatalogueEntry(name)), self._histories.get(name, History())
         strip = self._strip(name, now, _STRIP)
         by_partition = tuple(Point(cell.key, cell.rows) for cell in strip if cell.rows is not None)
         last = list(history.commits)[-_STRIP:]
@@ -222,10 +225,10 @@ class Collector:
         return self._calendars[known]
 
 
-def catalogue_of(tables: Iterable[LakeTable[...]]) -> dict[str, Entry]:
+def catalogue_of(tables: Iterable[LakeTable[...]]) -> dict[str, CatalogueEntry]:
     """Return the catalogue entry of each declared table, by name."""
     return {
-        spec.name: Entry(
+        spec.name: CatalogueEntry(
             spec.name,
             table.about.owner,
             table.about.used_by if spec == table.spec else "",

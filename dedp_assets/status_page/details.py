@@ -7,7 +7,7 @@ from datetime import datetime
 
 from dedp_assets.status_page.drawing import STATES, legend, number, strip
 from dedp_assets.status_page.markup import Markup, h, joined, quoted
-from dedp_assets.status_page.model import Cell, Commit, Details, TableRow, age, moment
+from dedp_assets.status_page.model import Cell, CommitRow, Details, TableRow, age, moment
 from dedp_assets.status_page.pieces import badge_words, document, footer, header, notices, table_link, trouble_list
 
 __all__ = ["render_details"]
@@ -83,7 +83,7 @@ def _partitions(details: Details) -> Markup:
     )
 
 
-def _partition(cell: Cell, commit: Commit | None, details: Details) -> Markup:
+def _partition(cell: Cell, commit: CommitRow | None, details: Details) -> Markup:
     key = h("{key}", key=cell.key)
     if details.web:
         asset, partition = quoted(details.table.name, safe="/"), quoted(cell.key)
@@ -124,7 +124,7 @@ def _spending(details: Details) -> Markup:
     )
 
 
-def _commits(commits: Sequence[Commit], details: Details) -> Markup:
+def _commits(commits: Sequence[CommitRow], details: Details) -> Markup:
     rows = joined(
         h(
             '<tr><td class="n">{version}</td><td class="nowrap">{at}</td><td>{partition}</td><td>{verdict}</td>'

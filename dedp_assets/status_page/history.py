@@ -11,7 +11,7 @@ from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.records import CommitRecord
 from dedp_assets.patterns.delta import Commit as Logged
 from dedp_assets.patterns.delta import Ledger, LogFold
-from dedp_assets.status_page.model import Commit, Point, Spending
+from dedp_assets.status_page.model import CommitRow, Point, Spending
 
 __all__ = ["History"]
 
@@ -35,8 +35,8 @@ class History:
     column: str = ""
     executed: bool = False
     rows: dict[str, int | None] = field(default_factory=dict)
-    written: dict[str, Commit] = field(default_factory=dict)
-    commits: deque[Commit] = field(default_factory=lambda: deque(maxlen=_COMMITS))
+    written: dict[str, CommitRow] = field(default_factory=dict)
+    commits: deque[CommitRow] = field(default_factory=lambda: deque(maxlen=_COMMITS))
     costs: dict[date, tuple[int, Cost]] = field(default_factory=dict)
     _by: str = ""
     _fold: LogFold[Logged] = field(init=False)
@@ -114,13 +114,15 @@ class History:
             self.written[each] = replace(commit, rebuilt=(*earlier, *again))
 
 
-def _commit(logged: Logged, record: CommitRecord | None, key: str) -> Commit:
+def _commit(logged: Logged, record: CommitRecord | None, key: str) -> CommitRow:
     if record is None:
-        return Commit(version=logged.version, at=logged.timestamp, operation=logged.operation, rows=logged.rows_added)
+        return CommitRow(
+            version=logged.version, at=logged.timestamp, operation=logged.operation, rows=logged.rows_added
+        )
     counted = record.rows.get("represented", record.rows.get("written"))
     dead, twice = record.rows.get("dead", 0), record.rows.get("duplicates", 0)
     counts = {"read": record.rows.get("read", 0), "kept": counted or 0, "dead": dead, "duplicates": twice}
-    return Commit(
+    return CommitRow(
         version=logged.version,
         at=logged.timestamp,
         partition=key,

@@ -20,7 +20,7 @@ from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
 from dedp_assets.resources.spark import SparkEngine
 from dedp_assets.status_page.collect import Collector, Observed
-from dedp_assets.status_page.model import Commit, Details, Page
+from dedp_assets.status_page.model import CommitRow, Details, Page
 
 __all__ = ["Maker"]
 
@@ -80,7 +80,7 @@ class Maker:
             self._instance, self._retry_at, self._unrecorded = None, now + _RETRY, lost
         return page
 
-    def written(self, name: str) -> Mapping[str, Commit]:
+    def written(self, name: str) -> Mapping[str, CommitRow]:
         """Return the newest commit of each partition of a table, as of the last page."""
         return self._collector.written(name)
 
@@ -110,7 +110,7 @@ class Maker:
         return tables
 
     def _changed(self) -> str:
-        """Return a sentence on files of the project that changed since they were loaded; empty without one."""
+        """Return a sentence on a change of the project's files since loading; empty without a change."""
         if self._stamp is None or project().stamp() == self._stamp:
             return ""
         return "The project's files have changed since the declarations of this page were loaded: `dedp check`"

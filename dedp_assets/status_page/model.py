@@ -14,10 +14,10 @@ from dedp_assets.patterns.core.troubles import SEVERITIES, Trouble
 
 __all__ = [
     "Affected",
+    "CatalogueEntry",
     "Cell",
-    "Commit",
+    "CommitRow",
     "Details",
-    "Entry",
     "Page",
     "Point",
     "ShownTrouble",
@@ -46,7 +46,7 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogueEntry:
     """A declared table in the catalogue.
 
     Attributes:
@@ -84,7 +84,7 @@ class Affected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownTrouble(Trouble):
-    """A trouble with what it reaches; ``partition`` may be several as text.
+    """Trouble with the affected tables and consumers; ``partition`` may name several partitions.
 
     Attributes:
         affected: tables and consumers downstream.
@@ -179,7 +179,7 @@ class Page:
 
     @property
     def verdict(self) -> str:
-        """Severity of the worst open trouble; without one ``unknown`` if something could not be read, or ``ok``."""
+        """Severity of the worst open trouble; without troubles ``unknown`` after a failed read, or ``ok``."""
         known = "unknown" if self.notices else "ok"
         return max((each.severity for each in self.open), key=SEVERITIES.index, default=known)
 
@@ -202,7 +202,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
+class CommitRow:
     """A commit of a table.
 
     Attributes:
@@ -262,14 +262,14 @@ class Details:
     table: TableRow
     troubles: tuple[ShownTrouble, ...] = ()
     cells: tuple[Cell, ...] = ()
-    written: Mapping[str, Commit] = field(default_factory=dict)
+    written: Mapping[str, CommitRow] = field(default_factory=dict)
     spending: tuple[Spending, ...] = ()
-    commits: tuple[Commit, ...] = ()
+    commits: tuple[CommitRow, ...] = ()
     notices: tuple[str, ...] = ()
     web: str = ""
 
 
-def affected_by(table: str, catalogue: Mapping[str, Entry]) -> Affected:
+def affected_by(table: str, catalogue: Mapping[str, CatalogueEntry]) -> Affected:
     """Return the tables and consumers downstream of a table.
 
     Args:
@@ -346,7 +346,7 @@ def moment(at: datetime, now: datetime) -> str:
 
 
 def summary(page: Page) -> str:
-    """Return the sentence on top of a page: the number of troubles, and what is not known."""
+    """Return the sentence on top of a page: the number of troubles, and the tables without a verdict."""
     tables = {each.table for each in page.open}
     found = f"{_count(len(page.open), 'trouble')} in {_count(len(tables), 'table')}" if page.open else "No trouble"
     unknown = [each.name for each in page.tables if each.verdict == "unknown"]

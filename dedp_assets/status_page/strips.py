@@ -42,7 +42,7 @@ def strip_of(
 
 
 def is_state(kind: str) -> bool:
-    """Return whether a kind of trouble is the state of a partition: whether and from what it was written."""
+    """Return whether a kind of trouble is the state of a partition, such as ``missing`` or ``behind``."""
     return kind in _STATES
 
 

@@ -1,4 +1,4 @@
-"""Troubles of the status page: those that are found now, those that are announced, and the verdicts of the tables."""
+"""Troubles of the status page: current and announced troubles, and the verdicts of the tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SEEN_NOW = frozenset({"given up", "lost files", "refused", "stale", "unreadable
 
 
 def with_episodes(seen: Observation, episodes: Iterable[Episode]) -> list[Trouble]:
-    """Return the troubles that are found now, each with its announced beginning, and the announced ones that last.
+    """Return the current troubles since their announced beginning, and the announced troubles that last.
 
     Args:
         seen: what was found now.
@@ -29,7 +29,7 @@ def with_episodes(seen: Observation, episodes: Iterable[Episode]) -> list[Troubl
 
 
 def _lasts(announced: Trouble, seen: Observation) -> bool:
-    """Return whether an announced trouble lasts although the observation does not show it."""
+    """Return whether an announced trouble lasts although the observation does not show the trouble."""
     judged = announced.kind.partition(",")[0] in _SEEN_NOW and announced.table not in seen.unjudged and not seen.unread
     return announced.source == "code" or announced.key in seen.undecided or not judged
 

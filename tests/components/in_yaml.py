@@ -14,9 +14,9 @@ import yaml
 from dedp_assets.components import acting
 from dedp_assets.components.chaining import steps_of
 from dedp_assets.components.documents import documents
-from dedp_assets.components.known import Known
-from dedp_assets.components.model import Choice, PythonName, models_in
-from dedp_assets.components.operations import Operation
+from dedp_assets.components.known import StepScope
+from dedp_assets.components.model import OneOf, PythonName, models_in
+from dedp_assets.components.operations import StepOperation
 from dedp_assets.components.steps import Chain
 from dedp_assets.components.upkeep import At
 from dedp_assets.patterns.core.results import WriteResult
@@ -48,21 +48,21 @@ def keep_found(found: Any) -> WriteResult:
     return keep_rows(found)
 
 
-def called(operation: Operation, *args: Any, **kwargs: Any) -> Any:
+def called(operation: StepOperation, *args: Any, **kwargs: Any) -> Any:
     """Call an operation by way of a file."""
     given = inspect.signature(operation.function).bind(*args, **kwargs).arguments
     vars(HELD).clear()
     return (_as_action if is_run_as_action(operation) else _as_step)(operation, given)
 
 
-def is_run_as_action(operation: Operation) -> bool:
+def is_run_as_action(operation: StepOperation) -> bool:
     """Whether the arguments come from a table or from the user at the run, and from no step."""
     roles = set(operation.data.values())
     by_itself = operation.name in acting.actions() and roles != {"object"}
     return not roles & {"rows", "table"} and (by_itself or operation.kind in ("plan", "inspect", "access"))
 
 
-def _as_step(operation: Operation, given: Mapping[str, Any]) -> Any:
+def _as_step(operation: StepOperation, given: Mapping[str, Any]) -> Any:
     stated, pinned, beside = _arguments(operation, given)
     into = next((given[name] for name, role in operation.data.items() if role == "into"), _NOWHERE)
     aside = operation.is_aside
@@ -71,7 +71,7 @@ def _as_step(operation: Operation, given: Mapping[str, Any]) -> Any:
     last = {"python": f"tests.components.in_yaml:keep_{'found' if aside else 'rows'}"}
     text = yaml.safe_dump({"steps": [step] if operation.kind == "write" else [step, last]}, sort_keys=False)
     (document,) = documents(text, "defs.yaml")
-    known = Known(
+    known = StepScope(
         into.table.spec, {name: TableSpec(name, {}) for name in pinned}, {e.name: e.table.spec for e in beside}
     )
     made, faults = steps_of(document.value["steps"], document, ("steps",), known)
@@ -82,7 +82,7 @@ def _as_step(operation: Operation, given: Mapping[str, Any]) -> Any:
     return result if operation.kind == "write" else HELD.kept
 
 
-def _arguments(operation: Operation, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], list[Any]]:
+def _arguments(operation: StepOperation, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], list[Any]]:
     """The options as YAML, upstream tables by name, and further targets."""
     stated = {name: _stated(operation, name, value) for name, value in given.items() if name in operation.options}
     pinned, beside = dict[str, Any](), list[Any]()
@@ -106,7 +106,7 @@ def _arguments(operation: Operation, given: Mapping[str, Any]) -> tuple[dict[str
     return stated, pinned, beside
 
 
-def _as_action(operation: Operation, given: Mapping[str, Any]) -> Any:
+def _as_action(operation: StepOperation, given: Mapping[str, Any]) -> Any:
     stated = {name: _stated(operation, name, value) for name, value in given.items() if name in operation.options}
     more = {
         name: given[name] for name, role in operation.over.items() if role in ("object", "earlier") and name in given
@@ -138,12 +138,12 @@ def _held(name: str, value: Any) -> str:
     return f"{_HERE}.{name}"
 
 
-def _stated(operation: Operation, name: str, value: Any) -> Any:
+def _stated(operation: StepOperation, name: str, value: Any) -> Any:
     """Write an option as YAML says it: by its name in Python where no data states it."""
     kind = operation.model.model_fields[name].annotation
     if kind is PythonName:
         return _held(name, value)
-    choices = [each for each in models_in(kind) if issubclass(each, Choice)]
+    choices = [each for each in models_in(kind) if issubclass(each, OneOf)]
     return plain(value, choices[0] if choices else None)
 
 

@@ -15,7 +15,7 @@ from dedp_assets.cli import main
 from dedp_assets.components.checking import checked, files_below
 from dedp_assets.components.landed_columns import LandedColumn
 from dedp_assets.components.landing import LandingComponent
-from dedp_assets.components.landings import Landing
+from dedp_assets.components.landings import LandingSpec
 from dedp_assets.graph.declare import OnDelivery
 from dedp_assets.patterns.connectors.formats import Csv
 from dedp_assets.patterns.core.errors import ConfigError
@@ -297,7 +297,10 @@ def test_the_examples_of_the_page_are_declarations(folder):
 def test_the_options_of_the_page_are_those_of_the_record():
     """None that is not there, and none that is left out."""
     named = set(re.findall(r"`(\w+)[:`]", PAGE))
-    assert {each.name for each in fields(Landing)} | {each.name for each in fields(Csv)} <= named | {"table", "columns"}
+    assert {each.name for each in fields(LandingSpec)} | {each.name for each in fields(Csv)} <= named | {
+        "table",
+        "columns",
+    }
 
 
 def test_columns_that_are_not_written_down_are_one_fault_that_names_the_command(folder):

@@ -273,5 +273,5 @@ def test_types_of_parquet_are_those_of_all_files(tmp_path):
     }  # fmt: skip
     assert sentence == "2 of 2 files, 2 records"
     (tmp_path / "a.parquet").write_text("no")
-    with pytest.raises(ContractError, match=r"a\.parquet cannot be read as Parquet"):
+    with pytest.raises(ContractError, match=r"a\.parquet is damaged: it is no Parquet file to its end"):
         columns_of([tmp_path / "a.parquet"], Parquet())

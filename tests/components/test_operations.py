@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql import DataFrame
 
-from dedp_assets.components.operations import Operation, account, operations
+from dedp_assets.components.operations import StepOperation, account, operations
 from dedp_assets.components.upkeep import Action, At, Upkeep
 from dedp_assets.graph.declare import OnRequest
 from dedp_assets.patterns.catalog import patterns
@@ -79,9 +79,9 @@ def taken(rows: DataFrame, access: Access) -> DataFrame: ...
 
 def test_an_access_stands_beside_the_rows_and_is_named_by_later_steps():
     """It is no rows, as a plan or a verdict is none; an action tells its sentence."""
-    operation = Operation("security.opened", opened, "access", "Opens.")
+    operation = StepOperation("security.opened", opened, "access", "Opens.")
     assert (operation.is_aside, operation.returns) == (True, Access)
-    assert Operation("security.taken", taken, "transform", "Takes.").data == {"rows": "rows", "access": "earlier"}
+    assert StepOperation("security.taken", taken, "transform", "Takes.").data == {"rows": "rows", "access": "earlier"}
     (done,) = upkeep_of(Action((), operation, {"name": "the door"})).on(At(STORED, None, None))
     assert (done.outcome, done.result.as_dict()["reason"]) == ("the door is not known", "the door is not known")
 

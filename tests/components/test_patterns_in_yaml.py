@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
 from dedp_assets.components.acting import actions
-from dedp_assets.components.operations import Operation, operations
+from dedp_assets.components.operations import StepOperation, operations
 from dedp_assets.patterns.catalog import KINDS, Pattern, patterns
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.records import Provenance
@@ -61,7 +61,7 @@ def run(example: Example, pattern: Pattern, given: Mapping[str, Any], *, by_file
     )
 
 
-def noted(operation: Operation, results: list[Any], *args: Any, by_file: bool, **kwargs: Any) -> Any:
+def noted(operation: StepOperation, results: list[Any], *args: Any, by_file: bool, **kwargs: Any) -> Any:
     """Call a function in Python or by a file, and note what it returned; what writes nothing, in both ways."""
     result = in_yaml.called(operation, *args, **kwargs) if by_file else operation.function(*args, **kwargs)
     if operation.kind != "write" and by_file:
@@ -149,7 +149,7 @@ def test_every_function_of_the_catalogue_stands_in_a_step_or_an_action():
     assert {name: found[name].kind for name in returned} == {name: KINDS[kind] for name, kind in returned.items()}
 
 
-def objects_of(operation: Operation) -> list[Any]:
+def objects_of(operation: StepOperation) -> list[Any]:
     """The types of arguments that a step names as Python objects."""
     hints = get_type_hints(inspect.unwrap(operation.function))
     return [hints[name] for name, role in operation.data.items() if role == "object"]

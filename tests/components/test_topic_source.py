@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 
 from dedp_assets.components.checking import checked, files_below
 from dedp_assets.components.inferring import infer
-from dedp_assets.components.landings import Landing
+from dedp_assets.components.landings import LandingSpec
 from dedp_assets.components.model import model_of
 from dedp_assets.components.topic_source import TopicSource
 from dedp_assets.graph.declare import Polls, sensors_of
@@ -144,7 +144,7 @@ def test_a_topic_without_an_object_has_no_columns(tmp_path, monkeypatch):
 
 def test_the_schema_names_the_options_of_a_topic():
     """For an editor, with their help."""
-    schema = model_of(Landing).model_json_schema()
+    schema = model_of(LandingSpec).model_json_schema()
     assert "topic" in schema["properties"]
     options = {"name", "brokers", "registry"}
     (topic,) = [each for each in schema["$defs"].values() if options == set(each.get("properties", ()))]

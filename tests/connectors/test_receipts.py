@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql import Row
 
 from dedp_assets.patterns.connectors import receipts
-from dedp_assets.patterns.connectors.receipts import Delivery
+from dedp_assets.patterns.connectors.receipts import RecordDelivery
 from dedp_assets.patterns.connectors.sinks import Answer, in_requests
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady, PatternError
 from dedp_assets.patterns.core.records import Provenance
@@ -37,7 +37,7 @@ class Receipts:
 
 
 def delivery(sink, attempts=3):
-    return Delivery(sink, Target(Receipts(), RUN, {"day": "mon"}), Backoff(attempts=attempts, first_seconds=0))
+    return RecordDelivery(sink, Target(Receipts(), RUN, {"day": "mon"}), Backoff(attempts=attempts, first_seconds=0))
 
 
 def records(entities):
@@ -150,7 +150,7 @@ def test_records_without_a_receipt_are_sent_again(knows_ids, copies):
 )
 def test_the_error_says_what_is_missing_and_what_to_do(monkeypatch, fault, error, said):
     """Who got nothing more and why, how many were delivered, and that a rerun goes on."""
-    monkeypatch.setattr(Delivery, "_note", lambda _: None)
+    monkeypatch.setattr(RecordDelivery, "_note", lambda _: None)
     going = delivery(Inbox(fault=lambda record, _: FAULTS[fault] if record.id == "A000" else None))
     going.send("blog", records("ABC"))
     going.send("blog", records("AAB")[1:])
@@ -170,7 +170,7 @@ def notes(monkeypatch):
         going._waiting.clear()
         return WriteResult("delivered", 1, applied=True, changed=True, reason="")
 
-    monkeypatch.setattr(Delivery, "_merge", merge)
+    monkeypatch.setattr(RecordDelivery, "_merge", merge)
     return noted
 
 
@@ -195,14 +195,14 @@ def test_what_was_acknowledged_is_noted_whatever_ends_a_delivery(monkeypatch, no
         going.send("blog", records("B"))
     assert [ids for ids, *_ in notes] == [["A000"]]
     going.send("blog", records("C"))
-    merge = Delivery._merge
+    merge = RecordDelivery._merge
 
     def met(self, provenance):
         if "unfinished" not in provenance.inputs:
             raise Conflict("a newer version was applied")
         return merge(self, provenance)
 
-    monkeypatch.setattr(Delivery, "_merge", met)
+    monkeypatch.setattr(RecordDelivery, "_merge", met)
     with pytest.raises(Conflict):
         going.finish()
     assert [ids for ids, *_ in notes] == [["A000"], ["C000"]]

@@ -27,6 +27,13 @@ def test_a_file_that_took_half_more_than_its_budget_is_refused_by_name():
     assert refused({}) == []
 
 
+def test_all_files_have_a_budget_together():
+    """Files within their budgets may be too many."""
+    noted = {marks: {f"tests/{n}.py": [19.0, 20] for n in range(80)} for marks in ("-m 'spark'", "-m 'both'")}
+    assert refused(noted) == [" 3040.0 s of one core, budget 3000: all files"]
+    assert refused({"-m 'spark'": noted["-m 'spark'"]}) == []
+
+
 @pytest.mark.parametrize("path", TESTS, ids=lambda path: path.relative_to(CHECKOUT).as_posix())
 def test_a_budget_of_a_files_own_is_of_the_whole_file_and_has_a_reason(path):
     """It stands in the file, once, above its tests."""

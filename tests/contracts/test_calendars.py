@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dedp_assets.graph.catalogue.calendars import calendar_of
 from dedp_assets.graph.declare import About, Baseline, Due, Expects, LakeTable, Reads, Runs, Step, lake_table, same
 from dedp_assets.graph.observe.deadlines import timed_runs
-from dedp_assets.patterns.core.activity import Activity, Arrival, PartitionSize
+from dedp_assets.patterns.core.activity import Activity, DataArrival, PartitionSize
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -106,10 +106,10 @@ def test_an_arrival_of_a_newer_partition_shows_that_the_flow_is_alive(partitions
     """And one of an older partition is a backfill."""
     windows, calendar = windows_until(partitions, now), calendar_of(partitions)
     arrivals = [
-        Arrival(version=number, at=now - (len(windows) - number) * HOUR, rows=1, partition=key)
+        DataArrival(version=number, at=now - (len(windows) - number) * HOUR, rows=1, partition=key)
         for number, (key, _) in enumerate(windows)
     ]
-    backfill = Arrival(version=99, at=now, rows=1, partition=windows[0][0])
+    backfill = DataArrival(version=99, at=now, rows=1, partition=windows[0][0])
     for more, hours in ((), 1), ([backfill], 1 if len(windows) > 1 else 0):
         activity = Activity(table="a/b", arrivals=(*arrivals, *more), calendar=calendar)
         gap = detect_interruption(activity, now, max_gap_seconds=1e6, head_only=True).measurements[0]

@@ -20,7 +20,7 @@ from dedp_assets.patterns.core import results
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Access
 from dedp_assets.patterns.core.secret import HIDDEN, Secret
-from dedp_assets.resources.environments import CHECKOUT
+from dedp_assets.resources.environments import CHECKOUT, Settings, variables_of
 from tests.contracts.test_patterns import PATTERNS, public_functions
 
 SECRET = re.compile(r"(^|_)(passwords?|passphrase|secrets?|tokens?|credentials?|masking_key|private_key|api_key)$")
@@ -47,10 +47,10 @@ def records() -> Iterator[type]:
 
 
 def described(record: type, name: str) -> str:
-    """What a record says of a field, or its module of the environment variable that the field is read from."""
+    """What a record says of a field, or the field's environment variable."""
     found = re.findall(rf"^    {name}: (.*(?:\n {{8}}.*)*)", inspect.getdoc(record) or "", re.MULTILINE)
-    module = inspect.getmodule(record)
-    found += re.findall(rf"^``DEDP_{name.upper()}`` (.*(?:\n .*)*)", inspect.getdoc(module) or "", re.MULTILINE)
+    known = variables_of(record) if record.__module__ == Settings.__module__ else {}
+    found += [known[name].about] if name in known else []
     return " ".join(DENIED.sub("", each) for each in found)
 
 

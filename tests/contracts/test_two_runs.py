@@ -70,7 +70,7 @@ pytestmark = [
 ]
 
 FUZZ = settings.get_current_profile_name() == "fuzz"
-READS = ("state", "version", "transactions", "history", "commits", "latest", "changed", "changes", "exists")
+READS = ("state", "version", "transactions", "newest_first", "commits", "latest", "changed", "changes", "exists")
 MONDAY, TUESDAY = {"day": "mon"}, {"day": "tue"}
 UNLIKE = {"asked_at", "dead_lettered_at", "was_present", *(c for c, of in PROFILE.items() if of.technical)}
 

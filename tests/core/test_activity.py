@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
-from dedp_assets.patterns.core.activity import Activity, Arrival, PartitionSize
+from dedp_assets.patterns.core.activity import Activity, DataArrival, PartitionSize
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)
 
@@ -20,7 +20,7 @@ def size(first, last):
 ACTIVITY = Activity(
     table="visits",
     version=7,
-    arrivals=tuple(Arrival(version=number, at=hours(number), rows=1) for number in range(3)),
+    arrivals=tuple(DataArrival(version=number, at=hours(number), rows=1) for number in range(3)),
     partitions={"a": size(hours(0), hours(2)), "b": size(hours(1), hours(1)), "unknown": size(None, None)},
     fields={"a": {"records": 1}, "b": {"records": 2}, "emptied": {"records": 3}},
 )

@@ -8,7 +8,6 @@ from decimal import Decimal
 
 import pytest
 
-from dedp_assets.patterns.connectors.inferred import PATTERNS
 from dedp_assets.patterns.core.conversion import MISFITS, SYNTAX, convert_columns, convert_json
 from dedp_assets.patterns.core.errors import ConfigError
 
@@ -311,7 +310,27 @@ def test_every_type_takes_exactly_the_texts_that_denote_a_value_of_it(spark):
 
 
 MOMENTS = [datetime(2026, 1, 5, 9, 7, 3), datetime(2026, 5, 13, 21, 30), datetime(2026, 12, 1), datetime(1999, 10, 11)]  # noqa: DTZ001 - of no zone
-MADE = {**PATTERNS, "yyyy-dd-MM": "%Y-%d-%m", "yyyyMMdd": "%Y%m%d", "dd-MM-yyyy": "%d-%m-%Y", "": "%Y-%m-%dT%H:%M:%S"}
+MADE = {
+    "yyyy-MM-dd HH:mm": "%Y-%m-%d %H:%M",
+    "yyyy-MM-dd'T'HH:mm": "%Y-%m-%dT%H:%M",
+    "yyyy/MM/dd HH:mm:ss": "%Y/%m/%d %H:%M:%S",
+    "M/d/yyyy H:mm:ss": "%m/%d/%Y %H:%M:%S",
+    "M/d/yyyy H:mm": "%m/%d/%Y %H:%M",
+    "M/d/yyyy h:mm:ss a": "%m/%d/%Y %I:%M:%S %p",
+    "M/d/yyyy h:mm a": "%m/%d/%Y %I:%M %p",
+    "d/M/yyyy H:mm:ss": "%d/%m/%Y %H:%M:%S",
+    "d/M/yyyy H:mm": "%d/%m/%Y %H:%M",
+    "d.M.yyyy H:mm:ss": "%d.%m.%Y %H:%M:%S",
+    "d.M.yyyy H:mm": "%d.%m.%Y %H:%M",
+    "yyyy/MM/dd": "%Y/%m/%d",
+    "M/d/yyyy": "%m/%d/%Y",
+    "d/M/yyyy": "%d/%m/%Y",
+    "d.M.yyyy": "%d.%m.%Y",
+    "yyyy-dd-MM": "%Y-%d-%m",
+    "yyyyMMdd": "%Y%m%d",
+    "dd-MM-yyyy": "%d-%m-%Y",
+    "": "%Y-%m-%dT%H:%M:%S",
+}
 """Spark's date pattern -> Python's; of the empty one, ISO 8601."""
 
 

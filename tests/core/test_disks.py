@@ -8,6 +8,7 @@ import os
 import pytest
 
 from dedp_assets import cli
+from dedp_assets.commands import setup
 from dedp_assets.patterns.core.disks import NoRoom, Unwritable, refused_write
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -101,10 +102,10 @@ def test_a_table_on_a_read_only_file_system_is_refused_in_a_sentence():
 def test_a_command_says_it_in_the_same_words(monkeypatch, capsys):
     """Of a file that it writes itself."""
 
-    def refuses(_):
+    def refuses(*_):
         raise OSError(errno.ENOSPC, "No space left on device", "/home/ada/project/defs.yaml")
 
-    monkeypatch.setitem(cli._COMMANDS, "setup", refuses)
-    assert cli.main(["setup"]) == 1
+    monkeypatch.setattr(setup, "run", refuses)
+    assert cli.main(["setup"]) == 3
     told = "dedp setup: /home/ada/project/defs.yaml cannot be written, as the disk is full: make room, and run again\n"
     assert capsys.readouterr().err == told

@@ -10,7 +10,7 @@ import pytest
 
 from dedp_assets.patterns.core.audits import judge
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.field_census import CENSUS, NEW_FIELDS, Declared, FieldCensus, FieldFigures
+from dedp_assets.patterns.core.field_census import CENSUS, NEW_FIELDS, DeclaredField, FieldCensus, FieldFigures
 from dedp_assets.patterns.core.field_changes import (
     DECLARED_FIELDS,
     USUAL_FIELDS,
@@ -22,12 +22,12 @@ from dedp_assets.patterns.core.json_fields import census_of
 from dedp_assets.patterns.core.schema import Column, TableSpec
 
 NOW = datetime(2026, 1, 9, tzinfo=timezone.utc)
-TREE = Declared(
+TREE = DeclaredField(
     frozenset({"object"}),
     {
-        "id": Declared(frozenset({"integer"})),
-        "page": Declared(frozenset({"string"})),
-        "ref": Declared(frozenset({"string"})),
+        "id": DeclaredField(frozenset({"integer"})),
+        "page": DeclaredField(frozenset({"string"})),
+        "ref": DeclaredField(frozenset({"string"})),
     },
 )
 
@@ -116,7 +116,7 @@ def test_too_little_to_compare_is_an_answer_of_its_own(census, earlier, why):
 
 def test_a_field_declared_since_has_no_history_of_its_own():
     """A column that was added today is not compared with days that did not know it."""
-    old = Declared(TREE.types, {"id": TREE.fields["id"]})
+    old = DeclaredField(TREE.types, {"id": TREE.fields["id"]})
     assert judged(day(ref=None), [census_of(['{"id": 1}'], old)])[USUAL_FIELDS].passed
 
 

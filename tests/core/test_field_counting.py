@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
-from dedp_assets.patterns.core.field_census import CENSUS, NEW_FIELDS, Declared, FieldCensus
+from dedp_assets.patterns.core.field_census import CENSUS, NEW_FIELDS, DeclaredField, FieldCensus
 from dedp_assets.patterns.core.field_changes import audits_of_fields, with_new_columns
 from dedp_assets.patterns.core.field_counting import tally_fields
 from dedp_assets.patterns.core.json_fields import census_of
@@ -22,17 +22,17 @@ pytestmark = [pytest.mark.spark, pytest.mark.budget(40, "two tables for each ans
 
 SCHEMA = {"id": "BIGINT", "page": "STRING", "ref": "STRING", "device": "STRUCT<os: STRING, tags: ARRAY<STRING>>"}
 REST = {"rest": Field("MAP<STRING, STRING>", rest=True)}
-TREE = Declared(
+TREE = DeclaredField(
     frozenset({"object"}),
     {
-        "id": Declared(frozenset({"integer"})),
-        "page": Declared(frozenset({"string"})),
-        "ref": Declared(frozenset({"string"})),
-        "device": Declared(
+        "id": DeclaredField(frozenset({"integer"})),
+        "page": DeclaredField(frozenset({"string"})),
+        "ref": DeclaredField(frozenset({"string"})),
+        "device": DeclaredField(
             frozenset({"object"}),
             {
-                "os": Declared(frozenset({"string"})),
-                "tags": Declared(frozenset({"array"}), items=Declared(frozenset({"string"}))),
+                "os": DeclaredField(frozenset({"string"})),
+                "tags": DeclaredField(frozenset({"array"}), items=DeclaredField(frozenset({"string"}))),
             },
         ),
     },

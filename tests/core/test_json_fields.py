@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.core.field_census import MOST_FIELDS, Declared, FieldCensus, FieldFigures
+from dedp_assets.patterns.core.field_census import MOST_FIELDS, DeclaredField, FieldCensus, FieldFigures
 from dedp_assets.patterns.core.json_fields import census_of, undeclared
 
 
 def of(*types, **more):
-    return Declared(frozenset(types), **more)
+    return DeclaredField(frozenset(types), **more)
 
 
 def object_of(**fields):

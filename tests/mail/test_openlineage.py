@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dedp_assets.mail.openlineage import (
     Attempt,
-    ColumnInput,
+    InputField,
     Touched,
     complete_event,
     fail_event,
@@ -46,7 +46,7 @@ VISITS = Touched(
     findings=[Finding("every_visit_has_a_user", passed=False, severity="warn", note="3 have none")],
     owner="team:visits",
 )
-COUNTED = ColumnInput(namespace="file", name="/lake/silver/visits", column="visit_id", subtype="AGGREGATION")
+COUNTED = InputField(namespace="file", name="/lake/silver/visits", column="visit_id", subtype="AGGREGATION")
 FILTERED = replace(COUNTED, column="device.os", kind="INDIRECT", subtype="FILTER")
 DAILY = Touched(
     namespace="file",

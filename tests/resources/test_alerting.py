@@ -12,7 +12,7 @@ from dedp_assets.cli import main
 from dedp_assets.graph.declare import About, OnRequest, Reads, Runs, lake_table
 from dedp_assets.local.ports import free as free_port
 from dedp_assets.location import lake_resources
-from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, overwrite_partition
+from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, load_full
 from dedp_assets.patterns.core.calendars import QuietHours
 from dedp_assets.resources.alerting import Alerting, channels_of, outbox_of
 from dedp_assets.resources.clock import Clock
@@ -61,7 +61,7 @@ def test_a_tables_function_asks_for_alerts_by_a_parameter(home):
         reads=Reads(inputs=lambda: None),
         runs=Runs(when=OnRequest()),
         about=About("team:x"),
-        patterns=[overwrite_partition],
+        patterns=[load_full],
         code_version="1",
     )
     def summary(into: Target, alerts: Alerting) -> WriteResult: ...
@@ -133,14 +133,14 @@ def test_a_test_alert_is_marked_and_each_answer_shown(home, monkeypatch, capfd, 
 
 
 def test_the_command_lists_what_lasts_and_what_is_owed(home, monkeypatch, capfd):
-    """Looking changes nothing; without a channel the setting is named."""
+    """Looking changes nothing; without a channel the setting is named, and without a home nothing is called right."""
     code, text = dedp(capfd, "alerts")
-    assert (code, "DEDP_ALERTS" in text, "There are no open alerts." in text, home.exists()) == (0, True, True, False)
+    assert (code, "DEDP_ALERTS" in text, "There is no home" in text, home.exists()) == (1, True, True, False)
     assert dedp(capfd, "alerts", "--test")[0] == 1
     Alerting().raise_alert(*WHERE, severity="critical", figure="83 %", limit="95 %", reason="[b]sensor[/b] 7")
     monkeypatch.setenv("DEDP_ALERTS", "file")
     text = dedp(capfd, "alerts")[1]
-    assert all(each in text for each in ("critical", *WHERE, "83 % (limit 95 %): [b]sensor[/b] 7", "Not delivered yet"))
+    assert all(each in text for each in ("critical", *WHERE, "83 % (limit 95 %); [b]sensor[/b] 7", "Not delivered yet"))
     Alerting().deliver(Clock().now())
     text = dedp(capfd, "alerts")[1]
     assert ("gold/summary" in text, "Not delivered yet" in text) == (True, False)
@@ -148,11 +148,13 @@ def test_the_command_lists_what_lasts_and_what_is_owed(home, monkeypatch, capfd)
 
 def test_the_status_counts_open_alerts(home, capfd):
     """For people and for programs, and of one table."""
-    Alerting().raise_alert(*WHERE)
-    Alerting().raise_alert("incomplete", "gold/other")
-    assert "Open alerts: 2. `dedp alerts` lists them." in dedp(capfd, "status")[1]
-    assert json.loads(dedp(capfd, "status", "--json")[1])["open_alerts"] == 2
-    assert json.loads(dedp(capfd, "status", "gold/other", "--json")[1])["open_alerts"] == 1
+    Alerting().raise_alert("incomplete", "gold/visits_by_page", "2026-01-05")
+    Alerting().raise_alert("incomplete", "gold/visits_by_country")
+    assert "2 troubles in 2 tables." in dedp(capfd, "status")[1]
+    troubles = json.loads(dedp(capfd, "status", "--json")[1])["troubles"]
+    assert sorted(each["table"] for each in troubles) == ["gold/visits_by_country", "gold/visits_by_page"]
+    (trouble,) = json.loads(dedp(capfd, "status", "gold/visits_by_country", "--json")[1])["troubles"]
+    assert trouble["kind"] == "incomplete"
 
 
 def test_words_of_an_address_are_no_tokens(home, monkeypatch):

@@ -12,7 +12,7 @@ from dedp_assets.patterns.connectors.deliveries import delivery_at
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.sources import access_log
 from dedp_assets.sources.access_log import land_logs
-from dedp_assets.sources.log_formats import Lines, Request
+from dedp_assets.sources.log_formats import LoggedRequest, LogParser
 
 AGENT = "Mozilla/5.0 (X11; Linux x86_64)"
 
@@ -26,8 +26,8 @@ def line(
 
 def visit_of(raw):
     """The event of a line with the number 7, or None."""
-    _, found = Lines().read(raw)
-    return access_log._visit(found, 7, "") if isinstance(found, Request) else None
+    _, found = LogParser().read(raw)
+    return access_log._visit(found, 7, "") if isinstance(found, LoggedRequest) else None
 
 
 def event(**fields):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.sources.log_formats import Lines, Noise, Request, shape_of
+from dedp_assets.sources.log_formats import LoggedRequest, LogParser, Noise, shape_of
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20) | st.sampled_from(
     ['"', "\\", '\\"', "\\x16", " ", '" "', "[x]"]
@@ -42,9 +42,9 @@ def nginx(text: str) -> str:
 
 
 @st.composite
-def requests(draw: st.DrawFn) -> Request:
+def requests(draw: st.DrawFn) -> LoggedRequest:
     """A request with any texts, as a server sees it."""
-    return Request(
+    return LoggedRequest(
         draw(MOMENT),
         draw(HOST),
         draw(METHOD),
@@ -93,10 +93,10 @@ def test_a_line_of_any_format_is_read_as_it_was_written(told, kind, escaped, use
     line += {"nginx main": f' "{told.host}"', "behind": f' "{told.host}, {proxy}"', "further": ' 0.012 "x=1" -'}.get(
         kind, ""
     )
-    named, found = Lines().read(f"{line}\r\n")
-    expected = Request(*[getattr(told, name) for name in Request.__slots__])
+    named, found = LogParser().read(f"{line}\r\n")
+    expected = LoggedRequest(*[getattr(told, name) for name in LoggedRequest.__slots__])
     if kind == "common":
-        expected = Request(*[getattr(told, name) for name in Request.__slots__[:6]])
+        expected = LoggedRequest(*[getattr(told, name) for name in LoggedRequest.__slots__[:6]])
     assert found == expected
     assert (
         named
@@ -129,15 +129,18 @@ def test_a_line_of_json_is_read_as_it_was_written(told, nested):
     headers = {"Referer": [told.referrer], "User-Agent": [told.agent]}
     request = {"remote_ip": told.host, "method": told.method, "uri": told.page, "headers": headers}
     deep = {"ts": told.moment.timestamp(), "status": told.status, "size": told.bytes, "request": request}
-    named, found = Lines().read(json.dumps(deep if nested else flat))
+    named, found = LogParser().read(json.dumps(deep if nested else flat))
     agent = None if told.agent in ("", "-") else told.agent
-    assert (named, found) == ("JSON lines", Request(*[getattr(told, n) for n in Request.__slots__[:7]], agent))
+    assert (named, found) == (
+        "JSON lines",
+        LoggedRequest(*[getattr(told, n) for n in LoggedRequest.__slots__[:7]], agent),
+    )
 
 
 @given(told=requests(), tabs=st.booleans())
 def test_a_line_of_w3c_is_read_by_its_fields(told, tabs):
     """In the order that the comment before it states, with an agent whose blanks are encoded."""
-    lines, mark = Lines(), "\t" if tabs else " "
+    lines, mark = LogParser(), "\t" if tabs else " "
     assert isinstance(lines.read("#Version: 1.0")[1], Noise)
     fields = "date time cs-method cs-uri-stem cs-uri-query c-ip cs(User-Agent) sc-status sc-bytes"
     assert isinstance(lines.read(f"#Fields: {fields}\r\n")[1], Noise)
@@ -147,14 +150,14 @@ def test_a_line_of_w3c_is_read_by_its_fields(told, tabs):
     named, found = lines.read(mark.join([*values, str(told.status), dashed(told.bytes)]))
     sent = None if agent == "-" else told.agent
     expected = (told.moment, told.host, told.method, f"{stem}?q=1", told.status, told.bytes, None, sent)
-    assert (named, found) == ("W3C", Request(*expected))
+    assert (named, found) == ("W3C", LoggedRequest(*expected))
 
 
 @given(st.text(max_size=60))
 def test_any_text_is_read_or_not_and_never_fails(text):
     """Whatever stands in a log, alone or behind a line of fields."""
     for line in (text, f"{{{text}", f'h - - [05/Jan/2026:10:00:00 +0000] "{text}" 200 1', f"#Fields: {text}"):
-        Lines().read(line)
+        LogParser().read(line)
         shape_of(line)
 
 
@@ -177,19 +180,19 @@ def test_any_text_is_read_or_not_and_never_fails(text):
 )
 def test_the_client_is_found_among_what_stands_in_front(front, host):
     """Lists of addresses, virtual hosts, users with blanks."""
-    found = Lines().read(f'{front} [05/Jan/2026:10:00:00 +0000] "GET / HTTP/1.1" 200 1')[1]
-    assert isinstance(found, Request)
+    found = LogParser().read(f'{front} [05/Jan/2026:10:00:00 +0000] "GET / HTTP/1.1" 200 1')[1]
+    assert isinstance(found, LoggedRequest)
     assert found.host == host
 
 
 def test_requests_that_carriage_returns_part_are_not_one():
     """Nothing of the first would be read but its beginning, and nothing of the others."""
     line = '203.0.113.9 - - [05/Jan/2026:10:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "x"'
-    assert Lines().read(f"{line}\r{line}\n") == ("", None)
-    assert isinstance(Lines().read(f"{line}\r\n")[1], Request)
+    assert LogParser().read(f"{line}\r{line}\n") == ("", None)
+    assert isinstance(LogParser().read(f"{line}\r\n")[1], LoggedRequest)
 
 
 @pytest.mark.parametrize("line", ["", "\r\n", "  \n"])
 def test_an_empty_line_is_no_request_that_was_lost(line):
     """It is counted with the lines that tell of none."""
-    assert isinstance(Lines().read(line)[1], Noise)
+    assert isinstance(LogParser().read(line)[1], Noise)

@@ -7,7 +7,7 @@ from datetime import timedelta
 from dedp_assets.status_page.model import (
     Affected,
     Cell,
-    Commit,
+    CommitRow,
     Details,
     Page,
     Point,
@@ -153,7 +153,7 @@ def details(name, page=PAGE):
     if row is None:
         return None
     commits = tuple(
-        Commit(
+        CommitRow(
             version=40 - number,
             at=NOW - timedelta(hours=number),
             partition=DAYS[-1 - number],

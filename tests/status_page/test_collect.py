@@ -12,7 +12,7 @@ import dagster as dg
 import pytest
 
 from dedp_assets.graph.declare import Follow, Reads, same
-from dedp_assets.graph.observe.rounds import Rounds, Seen
+from dedp_assets.graph.observe.rounds import RoundResult, Rounds
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.mail.episodes import Episode
 from dedp_assets.patterns.core.costs import Cost
@@ -131,7 +131,7 @@ def test_alerts_and_measurements_are_on_the_page(lake, collector, monkeypatch):
     skew = Measurement(
         metric="partition_rows", table=S, partition=GOOD, at=NOW, verdict="fail", value=1.0, unit="rows", at_least=50.0,
     )  # fmt: skip
-    monkeypatch.setattr(Rounds, "judge", lambda *_, **__: Seen(Measured((skew,)), {}, {}))
+    monkeypatch.setattr(Rounds, "judge", lambda *_, **__: RoundResult(Measured((skew,)), {}, {}))
     page = collector.page(NOW, Observed(episodes=episodes))
     (trouble,) = page.open
     assert (trouble.kind, trouble.severity, trouble.figure, trouble.limit) == (

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from dedp_assets.commands.status import status
-from dedp_assets.graph.observe.rounds import Rounds, Seen
+from dedp_assets.graph.observe.rounds import RoundResult, Rounds
 from dedp_assets.patterns.core.measurements import Measured, Measurement
 from dedp_assets.patterns.core.troubles import Trouble
 from dedp_assets.project import Project
@@ -47,7 +47,7 @@ def test_alerts_and_measurements_of_the_home_are_shown(chosen, monkeypatch):
     stored(chosen)
     outbox_of(chosen).raise_alert(Trouble(kind="incomplete", table="silver/visits"), NOW - timedelta(hours=1))
     lag = Measurement(metric="lag", table="gold/x", at=NOW, verdict="warn", value=5.0)
-    seen = Seen(Measured((lag,)), {}, {})
+    seen = RoundResult(Measured((lag,)), {}, {})
     monkeypatch.setattr(Rounds, "judge", lambda *_, **__: seen)
     with hold(chosen, Running(1, "x", "http://127.0.0.1:3000", "sc://x")):
         page = Maker(chosen).page(NOW)

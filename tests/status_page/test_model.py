@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dedp_assets.status_page.model import (
     Affected,
-    Entry,
+    CatalogueEntry,
     Page,
     ShownTrouble,
     affected_by,
@@ -31,7 +31,10 @@ GRAPHS = st.dictionaries(NAMES, st.lists(NAMES, max_size=3).map(tuple), min_size
 
 def catalogue(reads, used=()):
     """Entries by name: table -> tables that it reads."""
-    return {name: Entry(name, used_by=dict(used).get(name, ""), upstream=tuple(names)) for name, names in reads.items()}
+    return {
+        name: CatalogueEntry(name, used_by=dict(used).get(name, ""), upstream=tuple(names))
+        for name, names in reads.items()
+    }
 
 
 def test_readers_are_direct_and_their_readers_indirect():

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import dagster as dg
 
-from dedp_assets.patterns.core.partition_times import Calendar, Span, span_between, utc_span
+from dedp_assets.patterns.core.partition_times import Calendar, TimeSpan, span_between, utc_span
 
 __all__ = ["calendar_of", "is_within_a_day", "unsorted_keys", "window_seconds"]
 
@@ -32,7 +32,7 @@ def calendar_of(partitions: dg.PartitionsDefinition[str] | None) -> Calendar:
     definition = partitions
 
     @lru_cache(maxsize=1 << 16)
-    def span(key: str) -> Span | None:
+    def span(key: str) -> TimeSpan | None:
         try:
             window = definition.time_window_for_partition_key(key)
             # Of a key between two windows, Dagster returns the next window.
@@ -63,5 +63,5 @@ def is_within_a_day(partitions: dg.PartitionsDefinition[str] | None) -> bool:
     return not isinstance(partitions, dg.TimeWindowPartitionsDefinition) or window_seconds(partitions) <= _LONGEST_DAY
 
 
-def _without_times(_: str) -> Span | None:
+def _without_times(_: str) -> TimeSpan | None:
     return None

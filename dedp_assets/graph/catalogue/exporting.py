@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dedp_assets.patterns.core.column_lineage import ColumnLineage, ColumnOrigin
-from dedp_assets.patterns.core.lineage import CONSUMERS, SOURCES, Dataset, Edge, LineageGraph
+from dedp_assets.patterns.core.lineage import CONSUMERS, SOURCES, Dataset, LineageEdge, LineageGraph
 
 __all__ = ["as_json", "as_mermaid", "kind_of"]
 
@@ -103,7 +103,7 @@ def _origin(declared: Sequence[str], observed: ColumnOrigin | None) -> dict[str,
     return {"from": list(how) or list(declared), "observed": how, **opaque}
 
 
-def _edge(edge: Edge) -> dict[str, Any]:
+def _edge(edge: LineageEdge) -> dict[str, Any]:
     seen = {"first_seen": edge.first_seen, "last_seen": edge.last_seen}
     times = {name: moment.isoformat() for name, moment in seen.items() if moment}
     return {"source": str(edge.source), "job": edge.job, "target": str(edge.target), **times}

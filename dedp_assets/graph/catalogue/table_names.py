@@ -1,4 +1,4 @@
-"""Names of tables: their order from bronze on, their place in a sentence, and the refusal of an unknown name."""
+"""Names of tables: order from bronze on, enumeration in a sentence, and refusal of an unknown name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Causes of troubles: logs, data files, deliveries, notes on refusals and the run history, without an engine."""
+"""Causes of troubles, found without an engine.
+
+Read are logs, data files, deliveries, notes on refusals and the run history.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +118,10 @@ class CauseWatch:
         instance: dg.DagsterInstance | None,
         repository: dg.RepositoryDefinition | None,
     ) -> tuple[list[Gap], TableErrors]:
-        """Return the stale partitions and the tables that cannot be observed; without the run history if need be."""
+        """Return the stale partitions, and the errors of tables that cannot be observed.
+
+        A run history that cannot be read is noted in ``unread``, and the partitions are found without runs.
+        """
         for storage in dict.fromkeys([instance, None]):
             try:
                 outcome, overview = self._looking.reconcile(
@@ -261,7 +267,7 @@ def unreadable(errors: Mapping[str, str]) -> list[Trouble]:
 
 
 def _of_gaps(gaps: Iterable[Gap], lake: Lake) -> Iterator[Trouble]:
-    """Yield the troubles of stale partitions: of refused, given up and unusable ones, and updates under way."""
+    """Yield a trouble for each stale partition: refused, given up, unusable, or with an update under way."""
     times: dict[str, Mapping[str, datetime]] = {}
     for gap in gaps:
         if gap.state == "refused":

@@ -9,7 +9,7 @@ from dedp_assets.patterns.core.measurements import Measurement
 from dedp_assets.patterns.core.troubles import Trouble, TroubleKey
 from dedp_assets.resources.alerting import command_for
 
-__all__ = ["ALERTS", "Judged", "judged"]
+__all__ = ["ALERTS", "RoundTroubles", "judged"]
 
 ALERTS = {
     "age": "stale",
@@ -37,7 +37,7 @@ _CONFIRMATIONS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class RoundTroubles:
     """Troubles of a round of detectors.
 
     Attributes:
@@ -49,7 +49,7 @@ class Judged:
     undecided: frozenset[TroubleKey]
 
 
-def judged(measurements: Iterable[Measurement]) -> Judged:
+def judged(measurements: Iterable[Measurement]) -> RoundTroubles:
     """Return one trouble, of the worst figure, for all figures of a table or partition with one subject.
 
     Args:
@@ -65,7 +65,7 @@ def judged(measurements: Iterable[Measurement]) -> Judged:
         for key, found in by_key.items()
         if not any(each.is_trouble for each in found) and any(each.verdict == "unknown" for each in found)
     }
-    return Judged(tuple(_trouble(each) for each in worst if each.is_trouble), frozenset(undecided))
+    return RoundTroubles(tuple(_trouble(each) for each in worst if each.is_trouble), frozenset(undecided))
 
 
 def _badness(measured: Measurement) -> tuple[int, bool]:

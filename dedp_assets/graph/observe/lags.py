@@ -19,11 +19,11 @@ from dedp_assets.patterns.observability._lag_of_tables import sample_table
 from dedp_assets.patterns.observability.lag_detector import LagSample
 from dedp_assets.resources.lake import Lake
 
-__all__ = ["Known", "lags"]
+__all__ = ["LagCache", "lags"]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class LagCache:
     """Knowledge of tables between two calls of :func:`lags`, so that the second reads new commits only.
 
     Attributes:
@@ -40,7 +40,7 @@ def lags(
     lake: Lake,
     now: datetime,
     *,
-    known: Known | None = None,
+    known: LagCache | None = None,
     states: RunStates = without_runs,
 ) -> list[LagSample]:
     """Sample the lag of each table that follows upstream tables, behind each of the upstream tables.
@@ -55,13 +55,13 @@ def lags(
         known: of these tables, kept by the caller between two calls.
         states: runs of upstream partitions, for fan-ins that wait for their end.
     """
-    known = known or Known(Overview(tables))
+    known = known or LagCache(Overview(tables))
     known.overview.poll(lake, None, now, states=states)
     edges = [edge for group in known.overview.groups for edge in group.edges if edge.whole]
     return [_seen(edge, *read, lake, now, known) for edge in edges for read in edge.table.reads.tables.items()]
 
 
-def _seen(edge: Edge, upstream: TableSpec, feed: Feed, lake: Lake, now: datetime, known: Known) -> LagSample:
+def _seen(edge: Edge, upstream: TableSpec, feed: Feed, lake: Lake, now: datetime, known: LagCache) -> LagSample:
     """Return the last sample as of the present time; a new sample after a change of a log."""
     watches, ends = known.overview.watches, (edge.name, upstream.name)
     stale = [{**of} for of in (edge.lagging, edge.applied, edge.ahead)]

@@ -1,4 +1,4 @@
-"""Observation of the platform: every trouble there is, for alerts, the terminal, the status page and programs alike."""
+"""Observation of the platform: all troubles, for alerts, the terminal, the status page and programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.observe.alerting import judged
 from dedp_assets.graph.observe.deadlines import recent_records, records_of
 from dedp_assets.graph.observe.explaining import explain, upstream_of
-from dedp_assets.graph.observe.rounds import Rounds, Seen
+from dedp_assets.graph.observe.rounds import RoundResult, Rounds
 from dedp_assets.mail.alerts import without_secrets
 from dedp_assets.patterns.core.errors import ContractError, PatternError, error_line
 from dedp_assets.patterns.core.measurements import Measured, Measurement
@@ -57,7 +57,10 @@ class Observation:
 
     @property
     def announced(self) -> list[Trouble]:
-        """Troubles that need somebody: the first partitions of each table and kind, and the number of the others."""
+        """Troubles that need somebody, with a limited number of partitions for each table and kind.
+
+        One more trouble has the number of the further partitions.
+        """
         together: dict[tuple[str, str], list[Trouble]] = {}
         for each in sorted(self.troubles, key=lambda each: each.partition):
             if each.needs_somebody:
@@ -134,8 +137,8 @@ class Observer:
         instance: dg.DagsterInstance | None,
         repository: dg.RepositoryDefinition | None,
         positions: Positions | None,
-    ) -> tuple[Seen, list[str]]:
-        """Let all detectors judge; return the outcome, and sentences on what could not be read."""
+    ) -> tuple[RoundResult, list[str]]:
+        """Let all detectors judge; return the outcome, and sentences on failures to measure."""
 
         @cache
         def records() -> Sequence[dg.RunRecord]:
@@ -154,7 +157,7 @@ class Observer:
                 rounds.samples = _stored(journal)
             seen = rounds.judge(lake, now, runs=runs, samples=samples)
         except Exception as error:  # a fault of a detector must not take the causes along
-            return Seen(Measured(), {}, {}), [f"Measurements cannot be made: {error_line(error)}"]
+            return RoundResult(Measured(), {}, {}), [f"Measurements cannot be made: {error_line(error)}"]
         if positions is not None:
             journal.append(seen.measured.measurements)
             if rounds.samples:

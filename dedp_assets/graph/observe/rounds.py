@@ -17,7 +17,7 @@ from dedp_assets.graph.declare.defaults import EARLIER, LATE_HOURS, STALLED_SECO
 from dedp_assets.graph.declare.expects import Expects
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.observe.deadlines import Timings, timed_runs
-from dedp_assets.graph.observe.lags import Known, lags
+from dedp_assets.graph.observe.lags import LagCache, lags
 from dedp_assets.graph.reconcile.overview import Overview
 from dedp_assets.graph.reconcile.table_errors import TableErrors
 from dedp_assets.patterns.core.activity import Activity
@@ -40,7 +40,7 @@ from dedp_assets.patterns.observability.skew_detector import detect_partition_sk
 from dedp_assets.patterns.observability.sla_misses_detector import detect_sla_misses
 from dedp_assets.resources.lake import Lake
 
-__all__ = ["Rounds", "Seen"]
+__all__ = ["RoundResult", "Rounds"]
 
 _MINUTE = 60
 _WINDOW_SECONDS = 6 * 3600
@@ -56,7 +56,7 @@ def without_runs(_: LakeTable[...]) -> Sequence[dg.RunRecord]:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RoundResult:
     """The outcome of a round.
 
     Attributes:
@@ -101,9 +101,11 @@ class Rounds:
     _logs: dict[str, ActivityLog] = field(default_factory=dict, init=False)
     _volumes: dict[str, _Volumes] = field(default_factory=dict, init=False)
     _timings: dict[str, Timings] = field(default_factory=dict, init=False)
-    _lagging: Known | None = field(default=None, init=False)
+    _lagging: LagCache | None = field(default=None, init=False)
 
-    def judge(self, lake: Lake, now: datetime, *, runs: Runs = without_runs, samples: Sequence[LagSample] = ()) -> Seen:
+    def judge(
+        self, lake: Lake, now: datetime, *, runs: Runs = without_runs, samples: Sequence[LagSample] = ()
+    ) -> RoundResult:
         """Read new commits, and judge every table by the expectations.
 
         Args:
@@ -121,7 +123,7 @@ class Rounds:
                 measured += _gaps(table, activity, now) if goes_on else Measured()
         measured += self._deadlines(activities, unjudged, runs, now) if goes_on else Measured()
         measured += self._lags(lake, unjudged, samples, now)
-        return Seen(measured, unjudged, activities)
+        return RoundResult(measured, unjudged, activities)
 
     def _read(self, lake: Lake) -> tuple[dict[str, Activity], TableErrors]:
         """Poll the log of each table that has expectations, or that feeds one with a deadline."""
@@ -180,7 +182,7 @@ class Rounds:
         limited = {table.spec.name: table.about.expects for table in limiting if table.spec.name not in unjudged}
         new = list(samples)
         if limited:
-            self._lagging = self._lagging or Known(Overview(limiting))
+            self._lagging = self._lagging or LagCache(Overview(limiting))
             new += [each for each in lags(limiting, lake, now, known=self._lagging) if each.consumer in limited]
         # Samples of a clock that was ahead would lie behind the present ones, and tell of positions that go back.
         known = [each for each in self.samples if each.seen_at <= now]

@@ -10,7 +10,7 @@ from typing import cast
 import dagster as dg
 
 from dedp_assets.graph.declare.tables import LakeTable
-from dedp_assets.graph.reconcile.watching import Loaded, TableWatch
+from dedp_assets.graph.reconcile.watching import LoadedDelivery, TableWatch
 from dedp_assets.patterns.connectors.deliveries import MARKED, Delivery, Ends
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
@@ -169,7 +169,7 @@ class Arrivals:
                     self.rewritten.add(key)
         return changed
 
-    def _is_suspicious(self, landing: Landing, key: str, delivery: Delivery, loaded: Loaded) -> bool:
+    def _is_suspicious(self, landing: Landing, key: str, delivery: Delivery, loaded: LoadedDelivery) -> bool:
         """Return whether a file was written or renamed after the loading run began, so the content may differ."""
         if not (loaded.at and loaded.content):
             return False

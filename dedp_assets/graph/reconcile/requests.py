@@ -16,7 +16,7 @@ from dedp_assets.graph.run.run_tags import CAUSE, CODE, REQUEST, keys_of, range_
 from dedp_assets.graph.run.upstream_runs import ENDED_BADLY, OPEN, assets_of, partitions_of
 from dedp_assets.patterns.core.results import Plan
 
-__all__ = ["NOT_RETRIED", "Decision", "decide", "in_flight", "is_running", "run_request", "tried"]
+__all__ = ["NOT_RETRIED", "RunRequests", "decide", "in_flight", "is_running", "run_request", "tried"]
 
 NOT_RETRIED = {"dagster/max_retries": "0"}
 """Tags of runs that Dagster does not start again after a crash, because a sensor asks for them again."""
@@ -24,7 +24,7 @@ _PRIORITY = "dagster/priority"
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class RunRequests:
     """The outcome of a plan: runs to request, and reasons for held partitions."""
 
     requests: tuple[dg.RunRequest, ...]
@@ -92,7 +92,7 @@ def decide(
     computes: Sequence[str] = (),
     repository: dg.RepositoryDefinition | None = None,
     code: str = "",
-) -> Decision:
+) -> RunRequests:
     """Turn a plan into run requests.
 
     However often a plan comes back, one run succeeds for a version. A run that crashed is tried again, up to three
@@ -117,7 +117,7 @@ def decide(
     outcome = plan_requests(wants, busy={}, refused=partial(_refused, instance, code), tried=ended, limit=len(wants))
     asked = {ask.want.key for ask in outcome.asks}
     held = {gap.key or asset: gap.reason for gap in outcome.gaps if gap.key not in asked}
-    return Decision(tuple(run_request(ask, repository) for ask in outcome.asks), {**plan.held, **held})
+    return RunRequests(tuple(run_request(ask, repository) for ask in outcome.asks), {**plan.held, **held})
 
 
 def run_request(ask: Ask, repository: dg.RepositoryDefinition | None) -> dg.RunRequest:

@@ -1,4 +1,4 @@
-"""Errors of single tables, which leave the other tables of the graph as they are."""
+"""Errors of single tables, noted so that the other tables of the graph are still processed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TableErrors(dict[str, str]):
 
     @contextmanager
     def at(self, table: str) -> Iterator[None]:
-        """Note an error of the block as the table's, whatever its kind; the first error of a table stays.
+        """Note any exception of the block as the table's error; the first error of a table stays.
 
         Args:
             table: the table that the block reads.

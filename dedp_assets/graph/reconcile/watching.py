@@ -13,7 +13,7 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Cursors, Glimpse, Ledger, LogFold, Partition
 from dedp_assets.patterns.idempotency._executions import Execution, ExecutionLog
 
-__all__ = ["Loaded", "News", "RolledBack", "TableWatch"]
+__all__ = ["LoadedDelivery", "News", "RolledBack", "TableWatch"]
 
 _LONG_AGO = 0
 """The version of a change that the log no longer tells: whoever applied anything since has it."""
@@ -49,7 +49,7 @@ class RolledBack:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedDelivery:
     """The delivery that a partition was loaded from.
 
     Attributes:
@@ -89,7 +89,7 @@ class TableWatch:
     revises: bool = False
     changed: dict[Partition, int] = field(default_factory=dict)
     rolled_back: dict[str, RolledBack] = field(default_factory=dict)
-    loaded: dict[str, Loaded] = field(default_factory=dict)
+    loaded: dict[str, LoadedDelivery] = field(default_factory=dict)
     done: dict[str, int] = field(default_factory=dict)
     revisions: Revisions = field(default_factory=Revisions)
     _log: ExecutionLog = field(default_factory=ExecutionLog)
@@ -114,12 +114,12 @@ class TableWatch:
 
     @property
     def version(self) -> int:
-        """The newest version that was read; -1 if there is no table."""
+        """The newest version that was read; -1 without a table."""
         return self._fold.version
 
     @property
     def identity(self) -> object:
-        """Identity of the newest commit that was read; ``None`` if there is no table."""
+        """Identity of the newest commit that was read; ``None`` without a table."""
         return self._fold.identity
 
     def poll(self, ledger: Ledger) -> News:
@@ -188,7 +188,7 @@ class TableWatch:
             content = "".join(map(str, glimpse.stated.get("inputs", {}).values()))
             stated = glimpse.stated
             delivery, code = str(stated["notes"]["delivery"]), stated.get("code_version", "")
-            self.loaded[key] = Loaded(delivery, stated.get("at", ""), content, code)
+            self.loaded[key] = LoadedDelivery(delivery, stated.get("at", ""), content, code)
             written.append(key)
         return written
 

@@ -32,7 +32,7 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Commit, LostFile, Table, Target, lost_files, lost_files_message
 from dedp_assets.patterns.flow.exclusive_choice import Choice, Router
 
-__all__ = ["NOT_COMPUTED", "Batch", "Inputs", "Step", "Work", "compute_all", "contracts_of", "latest", "owned_by"]
+__all__ = ["NOT_COMPUTED", "BatchResult", "Inputs", "Step", "Work", "compute_all", "contracts_of", "latest", "owned_by"]
 
 NOT_COMPUTED = "not computed"
 """Under this name an observation of a partition says why a run did not compute it."""
@@ -158,7 +158,7 @@ class Work:
 
 
 @dataclass(slots=True)
-class Batch(Attempts):
+class BatchResult(Attempts):
     """The results of the partitions of one step.
 
     Attributes:
@@ -192,11 +192,11 @@ def latest(table: Table, key: str, *, until: int | None = None) -> Commit | None
     return table.ledger.latest(owned_by(key, table.spec), until=until) if table.ledger.exists() else None
 
 
-def compute_all(context: dg.AssetExecutionContext, work: Work, at: datetime) -> Batch:
+def compute_all(context: dg.AssetExecutionContext, work: Work, at: datetime) -> BatchResult:
     """Compute the run's partitions in order, and go on after a refused partition."""
     keys = partition_keys(context)
     held = _held(context, keys) if len(keys) > 1 else {}
-    batch = Batch(context.op_execution_context, work.target.name, held=held)
+    batch = BatchResult(context.op_execution_context, work.target.name, held=held)
     read = batch.read
     for key in keys:
         with batch.at(key):

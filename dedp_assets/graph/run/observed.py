@@ -17,12 +17,12 @@ import dagster as dg
 
 from dedp_assets.graph.catalogue.rendering import findings_of
 from dedp_assets.graph.catalogue.sources import Source
-from dedp_assets.graph.run.batches import Batch, Work
+from dedp_assets.graph.run.batches import BatchResult, Work
 from dedp_assets.graph.run.feeds import Pinned
 from dedp_assets.mail.lineage_outbox import LineageOutbox
 from dedp_assets.mail.openlineage import (
     Attempt,
-    ColumnInput,
+    InputField,
     Touched,
     complete_event,
     fail_event,
@@ -52,10 +52,10 @@ class StepLineage:
 
     def __init__(self, context: dg.AssetExecutionContext, work: Work, opened: Sequence[Opened]) -> None:
         self._context, self._work, self._opened = context, work, opened
-        self._batch: Batch | None = None
+        self._batch: BatchResult | None = None
         self.error = ""
 
-    def note(self, batch: Batch) -> None:
+    def note(self, batch: BatchResult) -> None:
         """Note the results of the step's partitions."""
         self._batch = batch
         sentences = batch.failures()
@@ -128,13 +128,13 @@ class StepLineage:
             owner=self._work.owner if table else "",
         )
 
-    def _origins(self, name: str) -> dict[str, list[ColumnInput]]:
+    def _origins(self, name: str) -> dict[str, list[InputField]]:
         """Return the origins of columns in the opened tables: observed, or declared if opaque or constant."""
         places = {each.spec.name: _place_at(each.location) for each in self._opened}
         declared, observed = self._work.lineage.get(name), self._observed(name)
         origins = {
             column: [
-                ColumnInput(namespace=place[0], name=place[1], column=each.column_name)
+                InputField(namespace=place[0], name=place[1], column=each.column_name)
                 for each in found
                 if (place := places.get("/".join(each.asset_key.path)))
             ]
@@ -143,19 +143,19 @@ class StepLineage:
         known = {} if observed is None else {c: e for c, e in observed.columns.items() if e.inputs and not e.opaque}
         return origins | {
             column: [
-                ColumnInput(namespace=place[0], name=place[1], column=each.path, subtype=each.transformation)
+                InputField(namespace=place[0], name=place[1], column=each.path, subtype=each.transformation)
                 for each in origin.inputs
                 if (place := places.get(each.table))
             ]
             for column, origin in known.items()
         }
 
-    def _influences(self, name: str) -> list[ColumnInput]:
+    def _influences(self, name: str) -> list[InputField]:
         """Return the observed columns that decide on rows of a table: filters, joins, groups."""
         places = {each.spec.name: _place_at(each.location) for each in self._opened}
         observed = self._observed(name)
         return [
-            ColumnInput(namespace=place[0], name=place[1], column=each.path, kind="INDIRECT", subtype=each.effect)
+            InputField(namespace=place[0], name=place[1], column=each.path, kind="INDIRECT", subtype=each.effect)
             for each in (observed.influences if observed else ())
             if (place := places.get(each.table))
         ]

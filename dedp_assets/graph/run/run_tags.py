@@ -156,7 +156,10 @@ def goal_of(tags: Mapping[str, str], table: str, key: str) -> str | None:
 
 
 def partitions_named(tags: Mapping[str, str]) -> str:
-    """Return the partition of a run, or the first and the last one of a range, in words; empty without partitions."""
+    """Return the partition of a run, or the ends of a range of partitions, in words.
+
+    The text is empty for a run without partitions.
+    """
     return tags.get(_PARTITION) or " to ".join(tags[end] for end in (_FIRST, _LAST) if tags.get(end))
 
 

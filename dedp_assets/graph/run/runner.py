@@ -11,7 +11,7 @@ import dagster as dg
 
 from dedp_assets.graph.catalogue.lineage import observed_columns
 from dedp_assets.graph.catalogue.rendering import Did, check_result, findings_of, materialized, metadata_of
-from dedp_assets.graph.run.batches import NOT_COMPUTED, Batch, Work, compute_all, contracts_of
+from dedp_assets.graph.run.batches import NOT_COMPUTED, BatchResult, Work, compute_all, contracts_of
 from dedp_assets.graph.run.choices import observe_skipped, path_taken, unjudged
 from dedp_assets.graph.run.failures import failure
 from dedp_assets.graph.run.observed import observed_step
@@ -74,7 +74,7 @@ def run(context: dg.AssetExecutionContext, work: Work, *, at: datetime) -> Itera
     raise failure(batch.errors, failures)
 
 
-def _pass_on(context: dg.AssetExecutionContext, work: Work, batch: Batch) -> Iterator[Event]:
+def _pass_on(context: dg.AssetExecutionContext, work: Work, batch: BatchResult) -> Iterator[Event]:
     """Yield results that let later steps go on, and no materialization of a failed or skipped partition."""
     yield from _checks(context, work.target, batch.done, {})
     yield from _evaluations(context, work.target.name, batch)
@@ -90,7 +90,9 @@ def _is_read_later(context: dg.AssetExecutionContext) -> bool:
     return bool(later if steps is None else later & set(steps))
 
 
-def _observe_failures(context: dg.AssetExecutionContext, table: str, batch: Batch, failures: Mapping[str, str]) -> None:
+def _observe_failures(
+    context: dg.AssetExecutionContext, table: str, batch: BatchResult, failures: Mapping[str, str]
+) -> None:
     """Record the reason of each failed partition as an observation of the asset."""
     for key, sentence in failures.items():
         if key:
@@ -155,7 +157,9 @@ def _by_check(context: dg.AssetExecutionContext, findings: Iterable[Finding]) ->
         yield replace(worst, name=_FURTHER, figures=figures, note=note)
 
 
-def _evaluations(context: dg.AssetExecutionContext, table: str, batch: Batch) -> Iterator[dg.AssetCheckEvaluation]:
+def _evaluations(
+    context: dg.AssetExecutionContext, table: str, batch: BatchResult
+) -> Iterator[dg.AssetCheckEvaluation]:
     """Yield the verdicts on refused partitions as separate non-blocking evaluations."""
     refused = [(key, each) for key, found in batch.findings.items() for each in _by_check(context, found)]
     for key, finding in refused:

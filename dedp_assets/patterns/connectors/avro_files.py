@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from dedp_assets.patterns.connectors.avro_schemas import Node, node_of
+from dedp_assets.patterns.connectors.avro_schemas import AvroSqlType, node_of
 from dedp_assets.patterns.connectors.formats import avro_refusal
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.extras import optional
@@ -45,7 +45,7 @@ class AvroFile:
         records: number of the records, by the counts of the blocks.
     """
 
-    node: Node
+    node: AvroSqlType
     codec: str
     sync: bytes
     begin: int

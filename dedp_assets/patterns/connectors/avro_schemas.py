@@ -28,7 +28,7 @@ from dedp_assets.patterns.connectors.json_spelling import (
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.names import identifier
 
-__all__ = ["Node", "NOTHING", "node_of"]
+__all__ = ["AvroSqlType", "NOTHING", "node_of"]
 
 NOTHING = "null"
 """Type of a value that is always NULL."""
@@ -36,7 +36,7 @@ _MOST_DIGITS = 38
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class AvroSqlType:
     """A type of an Avro schema.
 
     Attributes:
@@ -49,10 +49,10 @@ class Node:
     stored: Any
     sql: str
     text: Text
-    fields: Mapping[str, Node] = field(default_factory=dict)
+    fields: Mapping[str, AvroSqlType] = field(default_factory=dict)
 
 
-def node_of(schema: Any, file: str) -> Node:  # noqa: ANN401 - JSON
+def node_of(schema: Any, file: str) -> AvroSqlType:  # noqa: ANN401 - JSON
     """Return the type of the records of a file.
 
     Args:
@@ -64,7 +64,7 @@ def node_of(schema: Any, file: str) -> Node:  # noqa: ANN401 - JSON
             record within itself.
     """
     try:
-        found = _Reading(file).node(schema, "", "")
+        found = _SchemaWalk(file).node(schema, "", "")
     except (KeyError, TypeError, AttributeError) as error:
         raise ContractError(f"{file} has no schema of Avro: {error!r}") from error
     if not found.fields:
@@ -73,13 +73,13 @@ def node_of(schema: Any, file: str) -> Node:  # noqa: ANN401 - JSON
 
 
 @dataclass
-class _Reading:
+class _SchemaWalk:
     """A walk through the schema of a file, which knows the types that have names."""
 
     file: str
-    named: dict[str, Node | None] = field(default_factory=dict)
+    named: dict[str, AvroSqlType | None] = field(default_factory=dict)
 
-    def node(self, schema: Any, space: str, path: str) -> Node:  # noqa: ANN401 - JSON
+    def node(self, schema: Any, space: str, path: str) -> AvroSqlType:  # noqa: ANN401 - JSON
         if isinstance(schema, list):
             return self._union(schema, space, path)
         if isinstance(schema, str):
@@ -88,10 +88,10 @@ class _Reading:
         if not isinstance(kind, str) or kind not in _COMPLEX:
             plain = self.node(kind, space, path)
             return _logical(plain, schema)
-        made: Node = _COMPLEX[kind](self, schema, space, path)
+        made: AvroSqlType = _COMPLEX[kind](self, schema, space, path)
         return _logical(made, schema)
 
-    def _called(self, name: str, space: str, path: str) -> Node:
+    def _called(self, name: str, space: str, path: str) -> AvroSqlType:
         if name in _PRIMITIVE:
             return _PRIMITIVE[name]
         full = name if "." in name or not space else f"{space}.{name}"
@@ -102,19 +102,21 @@ class _Reading:
         if found is None:
             raise ContractError(f"{self.file} has a column {path}, a {name} within itself, which is not read")
         stored = found.stored["name"] if isinstance(found.stored, dict) else found.stored
-        return Node(stored, found.sql, found.text, found.fields)
+        return AvroSqlType(stored, found.sql, found.text, found.fields)
 
-    def _union(self, schema: list[Any], space: str, path: str) -> Node:
+    def _union(self, schema: list[Any], space: str, path: str) -> AvroSqlType:
         kinds = [self.node(kind, space, path) for kind in schema]
         some = [kind for kind in kinds if kind.sql != NOTHING]
         if len(some) > 1:
             types = " and ".join(kind.sql for kind in some)
             raise ContractError(f"{self.file} has a column {path}, a union of {types}, which is not read")
         if not some:
-            return Node([kind.stored for kind in kinds], NOTHING, of_null)
+            return AvroSqlType([kind.stored for kind in kinds], NOTHING, of_null)
         text = some[0].text
         written: Text = text if len(kinds) == 1 else lambda value: "null" if value is None else text(value)
-        return Node([kind.stored for kind in kinds], some[0].sql, written, some[0].fields if len(kinds) == 1 else {})
+        return AvroSqlType(
+            [kind.stored for kind in kinds], some[0].sql, written, some[0].fields if len(kinds) == 1 else {}
+        )
 
     def _name(self, schema: Mapping[str, Any], space: str) -> tuple[str, str]:
         """Return the full name of a defined type, and the namespace of the types within."""
@@ -123,11 +125,11 @@ class _Reading:
             name = ".".join(filter(None, (schema.get("namespace", space), name)))
         return name, name.rpartition(".")[0]
 
-    def _record(self, schema: Mapping[str, Any], space: str, path: str) -> Node:
+    def _record(self, schema: Mapping[str, Any], space: str, path: str) -> AvroSqlType:
         name, within = self._name(schema, space)
         self.named[name] = None
         called = f"t{len(self.named)}"
-        fields = dict[str, Node]()
+        fields = dict[str, AvroSqlType]()
         for each in schema["fields"]:
             place = f"{path}.{each['name']}".lstrip(".")
             if each["name"] in fields:
@@ -141,46 +143,46 @@ class _Reading:
             return "{" + ",".join([start + write(value[key]) for key, start, write in writers]) + "}"
 
         sql = f"STRUCT<{', '.join(f'{identifier(key)}: {_within(each.sql)}' for key, each in fields.items())}>"
-        self.named[name] = made = Node({"type": "record", "name": called, "fields": kept}, sql, text, fields)
+        self.named[name] = made = AvroSqlType({"type": "record", "name": called, "fields": kept}, sql, text, fields)
         return made
 
-    def _enum(self, schema: Mapping[str, Any], space: str, path: str) -> Node:  # noqa: ARG002 - as for every type
+    def _enum(self, schema: Mapping[str, Any], space: str, path: str) -> AvroSqlType:  # noqa: ARG002 - as for every type
         texts = dict(enumerate(map(of_string, schema["symbols"])))
         name, _ = self._name(schema, space)
-        self.named[name] = made = Node("int", "STRING", texts.__getitem__)
+        self.named[name] = made = AvroSqlType("int", "STRING", texts.__getitem__)
         return made
 
-    def _fixed(self, schema: Mapping[str, Any], space: str, path: str) -> Node:  # noqa: ARG002 - as for every type
+    def _fixed(self, schema: Mapping[str, Any], space: str, path: str) -> AvroSqlType:  # noqa: ARG002 - as for every type
         name, _ = self._name(schema, space)
         self.named[name] = None
         stored = {"type": "fixed", "name": f"t{len(self.named)}", "size": int(schema["size"])}
-        self.named[name] = made = _logical(Node(stored, "BINARY", of_bytes), schema)
+        self.named[name] = made = _logical(AvroSqlType(stored, "BINARY", of_bytes), schema)
         return made
 
-    def _array(self, schema: Mapping[str, Any], space: str, path: str) -> Node:
+    def _array(self, schema: Mapping[str, Any], space: str, path: str) -> AvroSqlType:
         items = self.node(schema["items"], space, path)
         write = items.text
 
         def text(value: Any) -> str:  # noqa: ANN401 - a list
             return "[" + ",".join([write(each) for each in value]) + "]"
 
-        return Node({"type": "array", "items": items.stored}, f"ARRAY<{_within(items.sql)}>", text)
+        return AvroSqlType({"type": "array", "items": items.stored}, f"ARRAY<{_within(items.sql)}>", text)
 
-    def _map(self, schema: Mapping[str, Any], space: str, path: str) -> Node:
+    def _map(self, schema: Mapping[str, Any], space: str, path: str) -> AvroSqlType:
         values = self.node(schema["values"], space, path)
         write = values.text
 
         def text(value: Any) -> str:  # noqa: ANN401 - a dictionary
             return "{" + ",".join([f"{of_string(key)}:{write(each)}" for key, each in value.items()]) + "}"
 
-        return Node({"type": "map", "values": values.stored}, f"MAP<STRING, {_within(values.sql)}>", text)
+        return AvroSqlType({"type": "map", "values": values.stored}, f"MAP<STRING, {_within(values.sql)}>", text)
 
 
 def _within(sql: str) -> str:
     return "STRING" if sql == NOTHING else sql
 
 
-def _logical(plain: Node, schema: Mapping[str, Any]) -> Node:
+def _logical(plain: AvroSqlType, schema: Mapping[str, Any]) -> AvroSqlType:
     """Return a type with the logical type, or without an unknown or unfit one, by Avro's rules."""
     name, kind = schema.get("logicalType"), plain.stored
     kind = kind["type"] if isinstance(kind, dict) else kind
@@ -189,12 +191,12 @@ def _logical(plain: Node, schema: Mapping[str, Any]) -> Node:
     if name == "decimal" and kind in ("bytes", "fixed"):
         return _decimal(plain, schema.get("precision"), schema.get("scale", 0))
     if name == "uuid" and kind == "fixed" and plain.stored["size"] == 16:
-        return Node(plain.stored, "STRING", lambda value: f'"{uuid.UUID(bytes=value)}"')
+        return AvroSqlType(plain.stored, "STRING", lambda value: f'"{uuid.UUID(bytes=value)}"')
     sql, text = _LOGICAL.get((name, kind), (plain.sql, plain.text))
-    return Node(plain.stored, sql, text, plain.fields)
+    return AvroSqlType(plain.stored, sql, text, plain.fields)
 
 
-def _decimal(plain: Node, precision: Any, scale: Any) -> Node:  # noqa: ANN401 - JSON
+def _decimal(plain: AvroSqlType, precision: Any, scale: Any) -> AvroSqlType:  # noqa: ANN401 - JSON
     if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision or not precision:
         return plain
 
@@ -204,26 +206,26 @@ def _decimal(plain: Node, precision: Any, scale: Any) -> Node:  # noqa: ANN401 -
         return str(Decimal((int(whole < 0), digits, -scale)))  # as a BigDecimal writes itself
 
     sql = f"DECIMAL({precision},{scale})" if precision <= _MOST_DIGITS else "STRING"
-    return Node(plain.stored, sql, text)
+    return AvroSqlType(plain.stored, sql, text)
 
 
 _PRIMITIVE = {
-    "null": Node("null", NOTHING, of_null),
-    "boolean": Node("boolean", "BOOLEAN", of_truth),
-    "int": Node("int", "INT", str),
-    "long": Node("long", "BIGINT", str),
-    "float": Node("float", "FLOAT", of_float),
-    "double": Node("double", "DOUBLE", of_double),
-    "bytes": Node("bytes", "BINARY", of_bytes),
-    "string": Node("string", "STRING", of_string),
+    "null": AvroSqlType("null", NOTHING, of_null),
+    "boolean": AvroSqlType("boolean", "BOOLEAN", of_truth),
+    "int": AvroSqlType("int", "INT", str),
+    "long": AvroSqlType("long", "BIGINT", str),
+    "float": AvroSqlType("float", "FLOAT", of_float),
+    "double": AvroSqlType("double", "DOUBLE", of_double),
+    "bytes": AvroSqlType("bytes", "BINARY", of_bytes),
+    "string": AvroSqlType("string", "STRING", of_string),
 }
-_COMPLEX: Mapping[str, Callable[..., Node]] = {
-    "record": _Reading._record,
-    "error": _Reading._record,
-    "enum": _Reading._enum,
-    "fixed": _Reading._fixed,
-    "array": _Reading._array,
-    "map": _Reading._map,
+_COMPLEX: Mapping[str, Callable[..., AvroSqlType]] = {
+    "record": _SchemaWalk._record,
+    "error": _SchemaWalk._record,
+    "enum": _SchemaWalk._enum,
+    "fixed": _SchemaWalk._fixed,
+    "array": _SchemaWalk._array,
+    "map": _SchemaWalk._map,
 }
 _UNITS = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_000}
 _LOGICAL: Mapping[tuple[str, str], tuple[str, Text]] = {

@@ -16,14 +16,14 @@ from pathlib import PurePosixPath
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta import LocalStore, as_folder, table_lock
 
-__all__ = ["MANIFEST", "Edition", "current", "next_edition", "replacing"]
+__all__ = ["MANIFEST", "FolderEdition", "current", "next_edition", "replacing"]
 
 MANIFEST = "manifest.json"
 _FILES = "files"
 
 
 @dataclass(frozen=True, slots=True)
-class Edition:
+class FolderEdition:
     """One complete state of a replaced folder.
 
     Attributes:
@@ -39,7 +39,7 @@ class Edition:
         return self.home.within(_FILES)
 
 
-def current(target: LocalStore) -> Edition | None:
+def current(target: LocalStore) -> FolderEdition | None:
     """Return the edition that ``target`` shows; ``None`` before the first edition.
 
     Raises:
@@ -56,7 +56,7 @@ def current(target: LocalStore) -> Edition | None:
     home = PurePosixPath(link).parent
     if len(home.parts) != 1 or not home.name.startswith(_prefix(target)):
         raise ConfigError(f"{target.address} is a link to {link} and no edition: name another target")
-    made = Edition(beside.within(home.name))
+    made = FolderEdition(beside.within(home.name))
     return made if _FILES in made.home.list() else None
 
 
@@ -73,7 +73,7 @@ def replacing(target: LocalStore) -> Iterator[None]:
 
 
 @contextmanager
-def next_edition(target: LocalStore, *, keep_former: bool = True) -> Iterator[Edition]:
+def next_edition(target: LocalStore, *, keep_former: bool = True) -> Iterator[FolderEdition]:
     """Make a new edition to fill; ``target`` shows the edition when the block ends without an error.
 
     Args:
@@ -83,7 +83,7 @@ def next_edition(target: LocalStore, *, keep_former: bool = True) -> Iterator[Ed
     """
     former = current(target)
     _sweep(target, former)
-    made = Edition(target.above().within(f"{_prefix(target)}{uuid.uuid4().hex[:16]}"))
+    made = FolderEdition(target.above().within(f"{_prefix(target)}{uuid.uuid4().hex[:16]}"))
     made.home.make_folder(_FILES)
     try:
         yield made
@@ -99,7 +99,7 @@ def _prefix(target: LocalStore) -> str:
     return f".{target.name}.edition-"
 
 
-def _sweep(target: LocalStore, keep: Edition | None) -> None:
+def _sweep(target: LocalStore, keep: FolderEdition | None) -> None:
     """Remove every edition except ``keep``."""
     beside = target.above()
     for name in beside.list():

@@ -21,7 +21,7 @@ from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.strict_json import depth_of, parse_json
 from dedp_assets.patterns.delta import folder_at
 
-__all__ = ["Arrival", "Channel", "Event", "Inbox", "Outcome"]
+__all__ = ["Arrival", "Event", "EventChannel", "Inbox", "Outcome"]
 
 Outcome = Literal["done", "failed", "aside"]
 
@@ -166,7 +166,7 @@ class Arrival:
             return cls(name, received, refusal=str(error))
 
 
-class Channel(Protocol):
+class EventChannel(Protocol):
     """A channel that events come through."""
 
     def arrivals(self, *, limit: int) -> Sequence[Arrival]:
@@ -193,7 +193,7 @@ class Inbox:
     folder: Path
 
     def arrivals(self, *, limit: int) -> Sequence[Arrival]:
-        """List the oldest deliveries in the folder, as :class:`Channel` requires.
+        """List the oldest deliveries in the folder, as :class:`EventChannel` requires.
 
         An empty inbox costs one directory scan.
         """
@@ -206,19 +206,19 @@ class Inbox:
         return [a for changed_ns, name in lying[:limit] if (a := self._arrival(name, changed_ns))]
 
     def known(self, arrivals: Iterable[Arrival]) -> Mapping[str, str]:
-        """Map the events filed as done or failed to digests, as :class:`Channel` requires."""
+        """Map the events filed as done or failed to digests, as :class:`EventChannel` requires."""
         events = {arrival.event.key: arrival.event for arrival in arrivals if arrival.event}
         kept = ((key, self.folder / f"_{how}" / _filed(e)) for key, e in events.items() for how in ("done", "failed"))
         found = {key: Arrival.of(path.name, path.read_bytes(), received=_EPOCH) for key, path in kept if path.is_file()}
         return {key: arrival.event.digest if arrival.event else "unreadable" for key, arrival in found.items()}
 
     def spent(self, arrivals: Iterable[Arrival]) -> Collection[str]:
-        """List the failed runs named by the reason files of the events, as :class:`Channel` requires."""
+        """List the failed runs named by the reason files of the events, as :class:`EventChannel` requires."""
         reasons = (self.folder / "_failed" / f"{_filed(a.event)}.reason" for a in arrivals if a.event)
         return {run for path in reasons if path.is_file() for run in _runs(path)}
 
     def acknowledge(self, arrival: Arrival, outcome: Outcome, *, reason: str = "", runs: Sequence[str] = ()) -> None:
-        """Move a delivery's file to the folder of the outcome, as :class:`Channel` requires."""
+        """Move a delivery's file to the folder of the outcome, as :class:`EventChannel` requires."""
         folder = self.folder / f"_{outcome}"
         folder.mkdir(exist_ok=True)
         free = folder / (arrival.name if outcome == "aside" or arrival.event is None else _filed(arrival.event))

@@ -96,7 +96,10 @@ def _differences(
 
 
 def _fits(found: str, declared: str) -> bool:
-    """Return whether values of a file's type may have the declared one, at every depth; anything fits a STRING."""
+    """Return whether a column type of a file may be read as the declared type, at every depth.
+
+    Every type may be read as a STRING.
+    """
     held, wanted = ddl.field("value", found), ddl.field("value", declared)
     if held is None or wanted is None:  # such as a struct with a name that no table holds
         return declared.strip().upper() in ("STRING", found.partition("<")[0].upper(), found.upper())

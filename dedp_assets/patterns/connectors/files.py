@@ -131,9 +131,9 @@ def count_lines(path: Path, *, seen: Callable[[bytes], object] = bool) -> int:
     if not size_bytes:
         return 0
     with path.open("rb") as file:
-        for text in unpacked(_Seen(file, seen), path.name, kind=kind_named(path.name)):
+        for text in unpacked(_TappedFile(file, seen), path.name, kind=kind_named(path.name)):
             first = text.find(b"\n")
-            _require_short(path.name, open_line + (first if first >= 0 else len(text)))
+            _require_short(path.name, open_line + (first if first >= 0 else len(text)), LONGEST_LINE)
             returns = returns or (lines == 0 and b"\r" in text[: first if first >= 0 else -1])
             open_line = open_line + len(text) if first < 0 else len(text) - text.rfind(b"\n") - 1
             lines += text.count(b"\n")
@@ -192,7 +192,7 @@ def unpacked(file: BinaryIO | io.RawIOBase, name: str, *, kind: str) -> Iterator
             first = False
 
 
-class _Seen(io.RawIOBase):
+class _TappedFile(io.RawIOBase):
     """A file that passes every byte read to a callback."""
 
     def __init__(self, file: BinaryIO, seen: Callable[[bytes], object]) -> None:
@@ -270,7 +270,7 @@ def kind_named(name: str) -> str:
     return _OF_NAME.get(Path(name).suffix.lower(), "")
 
 
-def _require_short(name: str, length_bytes: int, longest_bytes: int = LONGEST_LINE) -> None:
+def _require_short(name: str, length_bytes: int, longest_bytes: int) -> None:
     if length_bytes > longest_bytes:
         raise ContractError(
             f"{name} has a line of more than {longest_bytes >> 20} MiB: deliver it with a line feed after each record"

@@ -249,7 +249,7 @@ def records_in(path: Path, made: Csv | JsonLines | Json) -> Iterator[Any]:
 def csv_records(
     path: Path, made: Csv, *, longest_bytes: int = _LONGEST, errors: str = "replace"
 ) -> Iterator[CsvRecord]:
-    """Yield the records of a CSV file, the header among them.
+    """Yield the records of a CSV file, including the header.
 
     Args:
         path: the file.

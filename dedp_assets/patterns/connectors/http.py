@@ -15,7 +15,7 @@ from typing import Any
 from urllib.request import Request
 
 from dedp_assets.patterns.connectors.parts import (
-    Bounds,
+    ResponseLimits,
     exchanged,
     require_address,
     sentence,
@@ -116,7 +116,7 @@ class Service:
     def _sent(self, request: Request) -> tuple[bytes, str, str | None]:
         """Send a request once; return the body, or the failure and the ``Retry-After`` value."""
         try:
-            reply = exchanged(request, Bounds(self.timeout_seconds, self.total_seconds, self.most_bytes))
+            reply = exchanged(request, ResponseLimits(self.timeout_seconds, self.total_seconds, self.most_bytes))
         except (OSError, HTTPException) as error:
             return b"", sentence(str(error)) or type(error).__name__, None
         if 200 <= reply.status < 300:

@@ -15,7 +15,7 @@ from typing import Any
 from dedp_assets.patterns.connectors.date_readings import Reading, readings_of
 from dedp_assets.patterns.core.names import identifier
 
-__all__ = ["NEARLY_ALL", "Seen"]
+__all__ = ["NEARLY_ALL", "ColumnValues"]
 
 NEARLY_ALL = 0.98
 """Share of a column's values that must have its type."""
@@ -47,7 +47,7 @@ _TEXTS_OF_NUMBERS = {
 
 
 @dataclass
-class Seen:
+class ColumnValues:
     """The values of one column.
 
     Attributes:
@@ -61,8 +61,8 @@ class Seen:
     values: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     texts: Counter[str] = field(default_factory=Counter)
-    fields: dict[str, Seen] = field(default_factory=dict)
-    elements: Seen | None = None
+    fields: dict[str, ColumnValues] = field(default_factory=dict)
+    elements: ColumnValues | None = None
 
     def add_text(self, text: str) -> None:
         """Add a value of CSV."""
@@ -80,10 +80,10 @@ class Seen:
         if isinstance(value, dict):
             self._add("STRUCT", "{...}")
             for name, each in value.items():
-                self.fields.setdefault(name, Seen()).add_json(each, depth)
+                self.fields.setdefault(name, ColumnValues()).add_json(each, depth)
             return
         self._add("ARRAY", "[...]")
-        self.elements = self.elements or Seen()
+        self.elements = self.elements or ColumnValues()
         for each in value:
             self.elements.add_json(each, depth)
 

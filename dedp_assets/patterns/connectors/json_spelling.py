@@ -1,4 +1,4 @@
-"""Values as JSON in the spelling of Spark's ``to_json``, character by character: of Avro, and of Parquet."""
+"""Values of Avro and Parquet files as JSON, character by character as Spark's ``to_json`` writes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,10 @@ def _number(value: float, shortest: str) -> str:
 
 
 def of_date(days: int) -> str:
-    """Write a date by days since 1970; outside of the years 1 to 9999 the number, which is no value of a DATE."""
+    """Write a date, given in days since 1970, as a JSON text.
+
+    Outside of the years 1 to 9999 the number of days is written, which is no value of a DATE.
+    """
     ordinal = days + _EPOCH_DAY
     return f'"{date.fromordinal(ordinal).isoformat()}"' if _FIRST <= ordinal <= _LAST else str(days)
 

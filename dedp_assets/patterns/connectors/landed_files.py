@@ -131,7 +131,7 @@ def _read_avro(session: SparkSession, files: Sequence[Path]) -> Lines:
 
 
 def _avro_records(file: Path, records: int) -> Iterator[tuple[str, int]]:
-    """Yield the text of each record with its number.
+    """Yield the text and the number of each record.
 
     Raises:
         ContractError: if the file is damaged, or has another number of records than before.

@@ -170,7 +170,7 @@ def _text(value: bytes) -> str:
 
 
 def _sql_and_text(kind: _Arrow) -> tuple[str, _Arrow, Text]:
-    """Return the SQL type, the type that values are taken from, if that is another, and the writer of a value.
+    """Return the SQL type, the type to cast to before reading or ``None``, and the writer of a value.
 
     Raises:
         KeyError: for a type that is not read.

@@ -32,7 +32,7 @@ from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotRead
 from dedp_assets.patterns.core.secret import HIDDEN, masked
 
 __all__ = [
-    "Bounds",
+    "ResponseLimits",
     "Reply",
     "calling",
     "exchanged",
@@ -120,7 +120,7 @@ def one_row(rows: Sequence[Any], kinds: Sequence[type | tuple[type, ...]], *, as
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ResponseLimits:
     """Time and size limits of an HTTP response.
 
     Attributes:
@@ -175,7 +175,7 @@ def require_address(url: str, *, what: str) -> None:
         raise ConfigError(f"{told_url!r} is no address of {what}: user and password do not belong into a URL")
 
 
-def exchanged(request: Request, bounds: Bounds) -> Reply:
+def exchanged(request: Request, bounds: ResponseLimits) -> Reply:
     """Send a request once and return the response, within time and size limits.
 
     Redirects are not followed.
@@ -201,7 +201,7 @@ def exchanged(request: Request, bounds: Bounds) -> Reply:
     return reply
 
 
-def _replied(request: Request, bounds: Bounds, deadline: _Deadline, where: str) -> Reply:
+def _replied(request: Request, bounds: ResponseLimits, deadline: _Deadline, where: str) -> Reply:
     # No handler of redirects: a POST would arrive as a GET, and credentials at somebody else's.
     opener = OpenerDirector()
     handlers: tuple[BaseHandler, ...] = (ProxyHandler(), HTTPDefaultErrorHandler(), HTTPErrorProcessor())
@@ -261,12 +261,12 @@ class _Plainly(HTTPHandler):
     def http_open(self, req: Request) -> HTTPResponse:
         deadline = self._deadline
 
-        class Watched(HTTPConnection):
+        class WatchedHTTP(HTTPConnection):
             def connect(self) -> None:
                 super().connect()
                 deadline.watch(self.sock)
 
-        return self.do_open(Watched, req)
+        return self.do_open(WatchedHTTP, req)
 
 
 class _Securely(HTTPSHandler):
@@ -277,9 +277,9 @@ class _Securely(HTTPSHandler):
     def https_open(self, req: Request) -> HTTPResponse:
         deadline = self._deadline
 
-        class Watched(HTTPSConnection):
+        class WatchedHTTPS(HTTPSConnection):
             def connect(self) -> None:
                 super().connect()
                 deadline.watch(self.sock)
 
-        return self.do_open(Watched, req)
+        return self.do_open(WatchedHTTPS, req)

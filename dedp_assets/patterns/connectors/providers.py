@@ -13,7 +13,14 @@ from http.client import HTTPException, IncompleteRead
 from pathlib import Path
 from urllib.request import Request
 
-from dedp_assets.patterns.connectors.parts import Bounds, Reply, exchanged, require_address, sentence, without_secrets
+from dedp_assets.patterns.connectors.parts import (
+    Reply,
+    ResponseLimits,
+    exchanged,
+    require_address,
+    sentence,
+    without_secrets,
+)
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.delta import folder_at, table_lock
 
@@ -54,7 +61,8 @@ def keep_answer(
     with table_lock(folder_at(path)):
         if path.exists():
             return False
-        answer = _ask(Request(url, headers=dict(headers or {})), Bounds(timeout_seconds, total_seconds, most_bytes))  # noqa: S310 - the scheme was checked
+        request = Request(url, headers=dict(headers or {}))  # noqa: S310 - the scheme was checked
+        answer = _ask(request, ResponseLimits(timeout_seconds, total_seconds, most_bytes))
         incomplete = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
         try:
             with incomplete.open("xb") as file:
@@ -67,7 +75,7 @@ def keep_answer(
     return True
 
 
-def _ask(request: Request, bounds: Bounds) -> bytes:
+def _ask(request: Request, bounds: ResponseLimits) -> bytes:
     where = without_secrets(request.full_url)
     try:
         reply = exchanged(request, bounds)

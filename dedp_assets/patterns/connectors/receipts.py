@@ -34,7 +34,7 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, require_holds
 from dedp_assets.patterns.delta import Insert, Merge, Target, held_types, require_merge_by_key, require_partition
 
-__all__ = ["RECEIPT", "Delivery", "outgoing"]
+__all__ = ["RECEIPT", "RecordDelivery", "outgoing"]
 
 RECEIPT = {
     "destination": Column("STRING", "who it was delivered to", required=True),
@@ -107,7 +107,7 @@ class RecordColumns:
 
 
 @dataclass(slots=True)
-class Delivery:
+class RecordDelivery:
     """A delivery of a partition's records, with the outcome of each record.
 
     Attributes:

@@ -69,7 +69,7 @@ class Naming:
         return printable("; ".join(what + ", ".join(names) for what, names in found if names))
 
 
-class _Found(NamedTuple):
+class _LandedRecord(NamedTuple):
     """A landed record in the common form."""
 
     record: str | None = None
@@ -79,14 +79,14 @@ class _Found(NamedTuple):
 
 
 def as_records(rows: DataFrame, made: Format, naming: Naming) -> DataFrame:
-    """Add the columns :data:`RECORD`, :data:`BROKEN`, :data:`LAYOUT` and :data:`STATED` to landed rows; lazy.
+    """Add :data:`RECORD`, :data:`BROKEN`, :data:`LAYOUT` and :data:`STATED` to landed rows, lazily.
 
     Args:
         rows: landed rows with ``raw``, of CSV with ``header`` as well: the names of the columns as a JSON array.
         made: format of the records.
         naming: names of the declared columns.
     """
-    parts = _Found._fields
+    parts = _LandedRecord._fields
 
     def found(raw: pa.Array, header: pa.Array) -> pa.Array:
         if isinstance(made, Csv):
@@ -106,26 +106,26 @@ def as_records(rows: DataFrame, made: Format, naming: Naming) -> DataFrame:
     return rows.withColumn(_FOUND, column).selectExpr(*map(identifier, rows.columns), *shown)
 
 
-def _of_json(record: str, naming: Naming) -> _Found:
+def _of_json(record: str, naming: Naming) -> _LandedRecord:
     """Return a record of JSON; a record with a fault stays as landed, and shows the fault later."""
     members, fault, repeats = members_of(record, "marked" if naming.called else "texts")
     if fault:
-        return _Found(record)
+        return _LandedRecord(record)
     names = naming.renamed(list(members))
     if naming.called and not repeats and len(set(names)) == len(names):
         members = dict(zip(names, members.values(), strict=True))
         record = written(members)
-    return _Found(record, None, naming.layout(members) or None, text_of(members.get(naming.time)))
+    return _LandedRecord(record, None, naming.layout(members) or None, text_of(members.get(naming.time)))
 
 
-def _of_csv(record: str, names: Sequence[str], made: Csv, naming: Naming) -> _Found:
+def _of_csv(record: str, names: Sequence[str], made: Csv, naming: Naming) -> _LandedRecord:
     values, fault = values_of(record, made)
     if broken := _broken(values, names, fault, made, is_blank=not record.strip("\r")):
-        return _Found(broken=broken)
+        return _LandedRecord(broken=broken)
     nulls = ("", *made.nulls)
     members = {name: None if value in nulls else value for name, value in zip(names, values, strict=True)}
     members |= {name: made.pointed(members[name] or "") or None for name in naming.numbers if name in members}
-    return _Found(_json_of(members), None, naming.layout(members) or None, members.get(naming.time))
+    return _LandedRecord(_json_of(members), None, naming.layout(members) or None, members.get(naming.time))
 
 
 def _broken(values: Sequence[str], names: Sequence[str], fault: str, made: Csv, *, is_blank: bool) -> str:

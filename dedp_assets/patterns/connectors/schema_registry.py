@@ -15,7 +15,7 @@ from urllib.parse import quote
 from urllib.request import Request
 
 from dedp_assets.patterns.connectors.parts import (
-    Bounds,
+    ResponseLimits,
     exchanged,
     require_address,
     sentence,
@@ -99,7 +99,7 @@ class SchemaRegistry:
             f"{self.url.rstrip('/')}/{path}", data, {"Content-Type": _MEDIA_TYPE, "Accept": _MEDIA_TYPE}, method=method
         )
         try:
-            reply = exchanged(request, Bounds(self.timeout_seconds, self.timeout_seconds * 3, _MOST_BYTES))
+            reply = exchanged(request, ResponseLimits(self.timeout_seconds, self.timeout_seconds * 3, _MOST_BYTES))
         except (OSError, HTTPException) as error:
             reason = sentence(str(error)) or type(error).__name__
             raise NotReady(f"{name} does not answer ({reason}): run this again when it does") from error

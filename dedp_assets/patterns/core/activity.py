@@ -12,11 +12,11 @@ from typing import Any
 
 from dedp_assets.patterns.core.partition_times import Calendar, utc_span
 
-__all__ = ["Activity", "Arrival", "PartitionSize"]
+__all__ = ["Activity", "DataArrival", "PartitionSize"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
+class DataArrival:
     """A commit that brought rows into a table.
 
     Maintenance, changes of the schema, commits without rows, deletions and copied rows of a rewrite are no arrivals.
@@ -81,7 +81,7 @@ class Activity:
 
     table: str
     version: int = -1
-    arrivals: tuple[Arrival, ...] = ()
+    arrivals: tuple[DataArrival, ...] = ()
     partitions: Mapping[str, PartitionSize] = field(default_factory=dict)
     fields: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     calendar: Calendar = field(default=utc_span, repr=False, compare=False)

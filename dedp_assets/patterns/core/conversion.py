@@ -24,7 +24,7 @@ from pyspark.sql.types import DataType
 from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.exact import exact, is_scalar, safe_cast
-from dedp_assets.patterns.core.json_records import Looked, Nested, look_at, look_at_texts
+from dedp_assets.patterns.core.json_records import Nested, ReadRecord, read_record, read_texts
 from dedp_assets.patterns.core.names import RESERVED, identifier, select_list
 from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.core.sql_types import (
@@ -45,8 +45,8 @@ SYNTAX = f"{RESERVED}syntax"
 MISFITS = f"{RESERVED}misfits"
 """Column: one sentence for each value that is there and does not fit, with its path; NULL or empty if all fit."""
 
-_LOOKED = f"{RESERVED}looked"
-_Looks = Callable[[Any, Mapping[str, Nested]], Looked]
+_RECORD = f"{RESERVED}read_record"
+_Reader = Callable[[Any, Mapping[str, Nested]], ReadRecord]
 
 
 def convert_json(
@@ -78,17 +78,17 @@ def convert_json(
     kinds = {name: parsed_type(kind) for name, kind in schema.items() if not is_scalar(kind)}
     scalars = {name: kind for name, kind in schema.items() if name not in kinds}
     sound = F.expr(f"if(is_valid_utf8({record}), {record}, NULL)")
-    read = rows.withColumn(_LOOKED, _looked(sound, partial(look_at, list(scalars)), options.nested(rows, kinds)))
+    read = rows.withColumn(_RECORD, _read(sound, partial(read_record, list(scalars)), options.nested(rows, kinds)))
     text, value = ({name: f"{RESERVED}{what}{n}" for n, name in enumerate(schema)} for what in ("text", "value"))
     # One column for each intermediate value, which the next ones name: Spark computes what has a column once.
-    steps = {text[name]: f"get({_LOOKED}.texts, {n})" for n, name in enumerate([*scalars, *kinds])}
+    steps = {text[name]: f"get({_RECORD}.texts, {n})" for n, name in enumerate([*scalars, *kinds])}
     steps |= {value[name]: options.value(name, kind, text[name]) for name, kind in scalars.items()}
-    steps |= {value[name]: f"{_LOOKED}.nested.n{n}" for n, name in enumerate(kinds)}
+    steps |= {value[name]: f"{_RECORD}.nested.n{n}" for n, name in enumerate(kinds)}
     texts = {name: f"if({value[name]} IS NULL, {text[name]}, NULL)" for name in schema}
     wrong = [_misfit(name, kind, text[name], value[name]) for name, kind in scalars.items() if kind != "STRING"]
-    fault = f"if(NOT is_valid_utf8({record}), 'not valid UTF-8', {_LOOKED}.fault)"
+    fault = f"if(NOT is_valid_utf8({record}), 'not valid UTF-8', {_RECORD}.fault)"
     read = read.selectExpr("*", *select_list(steps))
-    made = {SYNTAX: fault, **value, MISFITS: _misfits(wrong, f"{_LOOKED}.misfits")}
+    made = {SYNTAX: fault, **value, MISFITS: _misfits(wrong, f"{_RECORD}.misfits")}
     return _select(read, rows.columns, schema, made, texts)
 
 
@@ -100,7 +100,7 @@ def convert_columns(
     formats: Mapping[str, str] | None = None,
     special: Collection[str] = (),
 ) -> DataFrame:
-    """Convert columns to the types of ``schema`` by their text, with the rules and options of :func:`convert_json`.
+    """Convert columns by their text to the types of ``schema``, with the options of :func:`convert_json`.
 
     A column that has its type already stays as it is. Text that becomes a nested type is JSON.
 
@@ -118,12 +118,12 @@ def convert_columns(
         texts |= {name: _json_of(name, given[name], schema[name]) for name in kinds}
         sound = ", ".join(f"if(is_valid_utf8({texts[name]}), {texts[name]}, '')" for name in kinds)
         stated = F.expr(f"array({sound})")
-        rows = rows.withColumn(_LOOKED, _looked(stated, look_at_texts, options.nested(rows, kinds)))
-        values |= {name: f"{_LOOKED}.nested.n{n}" for n, name in enumerate(kinds)}
+        rows = rows.withColumn(_RECORD, _read(stated, read_texts, options.nested(rows, kinds)))
+        values |= {name: f"{_RECORD}.nested.n{n}" for n, name in enumerate(kinds)}
     scalars = [name for name in changed if name not in kinds]
     values |= {name: _value_of(name, given[name], schema[name], options) for name in scalars}
     wrong = [_misfit(name, schema[name], identifier(name), values[name]) for name in scalars]
-    misfits = _misfits(wrong, f"{_LOOKED}.misfits" if kinds else "")
+    misfits = _misfits(wrong, f"{_RECORD}.misfits" if kinds else "")
     return _select(rows, columns, schema, {SYNTAX: "CAST(NULL AS STRING)", **values, MISFITS: misfits}, texts)
 
 
@@ -141,7 +141,7 @@ class _Options:
     special: Collection[str]
 
     def value(self, name: str, kind: str, text: str, column: str = "") -> str:
-        """Write SQL for the value of a scalar column by its text, or by the column itself where that is lenient."""
+        """Write SQL for the exact value of a scalar column's text, or else for a lenient column Spark's cast."""
         found = exact(text, kind, pattern=self.formats.get(name, ""), special=name in self.special)
         return f"coalesce({found}, {safe_cast(column or text, kind)})" if name in self.lenient else found
 
@@ -154,20 +154,20 @@ class _Options:
 def _select(
     rows: DataFrame, others: Sequence[str], schema: Mapping[str, str], made: Mapping[str, str], texts: Mapping[str, str]
 ) -> DataFrame:
-    """Select converted columns, with the texts of those that are no STRING, behind the other columns of a row."""
+    """Select the other columns, the converted columns, and the original texts of the typed columns."""
     stated = {column: texts[name] for name, column in texts_of(schema).items()}
     taken = {name.lower() for name in (*schema, *stated)}
     kept = [identifier(column) for column in others if column.lower() not in taken]
     return rows.selectExpr(*kept, *select_list({**made, **stated}))
 
 
-def _looked(values: Column, look: _Looks, nested: Mapping[str, Nested]) -> Column:
-    """Return the column with the fields of :class:`Looked` for each value."""
+def _read(values: Column, read: _Reader, nested: Mapping[str, Nested]) -> Column:
+    """Return the column with the fields of :class:`ReadRecord` for each value."""
     fields = ", ".join(f"n{n}: {nullable(each.kind)}" for n, each in enumerate(nested.values())) or "none: STRING"
     kind = f"STRUCT<fault: STRING, texts: ARRAY<STRING>, nested: STRUCT<{fields}>, misfits: ARRAY<STRING>>"
 
-    def looked(batch: pa.Array) -> pa.Array:
-        found = [look(value, nested) for value in batch.to_pylist()]
+    def read_batch(batch: pa.Array) -> pa.Array:
+        found = [read(value, nested) for value in batch.to_pylist()]
         parts = {
             "fault": pa.array([each.fault or None for each in found], pa.string()),
             "texts": pa.array([each.texts for each in found], pa.list_(pa.string())),
@@ -177,11 +177,11 @@ def _looked(values: Column, look: _Looks, nested: Mapping[str, Nested]) -> Colum
         return pa.StructArray.from_arrays(parts.values(), parts)
 
     # Spark infers the kind of function from the hints and warns if it is named, which its own stubs ask for.
-    column: Column = arrow_udf(looked, kind)(values)  # type: ignore[call-overload]
+    column: Column = arrow_udf(read_batch, kind)(values)  # type: ignore[call-overload]
     return column
 
 
-def _values(found: Sequence[Looked], kinds: Sequence[DataType]) -> pa.Array:
+def _values(found: Sequence[ReadRecord], kinds: Sequence[DataType]) -> pa.Array:
     """Return the values of nested columns as an array of structs."""
     if not kinds:
         return pa.StructArray.from_arrays([pa.nulls(len(found), pa.string())], ["none"])
@@ -191,7 +191,7 @@ def _values(found: Sequence[Looked], kinds: Sequence[DataType]) -> pa.Array:
 
 
 def _misfit(name: str, kind: str, given: str, value: str) -> str:
-    """Write SQL: the sentence about a value that is there and does not fit, or NULL."""
+    """Write SQL for the sentence about a given value that does not fit the type, or for NULL."""
     return f"if({given} IS NOT NULL AND {value} IS NULL, {quoted(f'{name} is not a {kind}')}, NULL)"
 
 

@@ -23,7 +23,7 @@ _NOT_IN_A_NAME = set(" ,;{}()\n\t=")
 _LARGEST_PRECISION = 38
 
 
-class _Unclear(Exception):
+class _UnclearType(Exception):
     """A declaration that only Spark can read."""
 
 
@@ -42,8 +42,8 @@ def field(name: str, declared: str, *, required: bool = False, comment: str = ""
         metadata[LENGTH] = f"{sized[1].lower()}char({sized[2]})"
     else:
         try:
-            kind = _Reader(_TOKEN.findall(declared)).whole()
-        except _Unclear:
+            kind = _TypeParser(_TOKEN.findall(declared)).whole()
+        except _UnclearType:
             return None
     found = {"name": name, "type": kind, "nullable": not required, "metadata": metadata}
     return found if is_storable(name) else None
@@ -66,7 +66,7 @@ def scalars(kind: Any) -> Iterator[str]:  # noqa: ANN401 - a type in Spark's JSO
             yield from scalars(kind[part]) if part in kind else ()
 
 
-class _Reader:
+class _TypeParser:
     """Reads the tokens of a type, from the left."""
 
     def __init__(self, tokens: list[str]) -> None:
@@ -75,13 +75,13 @@ class _Reader:
     def whole(self) -> Any:  # noqa: ANN401 - as above
         kind = self._kind()
         if self._left:
-            raise _Unclear
+            raise _UnclearType
         return kind
 
     def _next(self, *expected: str) -> str:
         token = self._left.pop() if self._left else ""
         if not token or (expected and token.upper() not in expected):
-            raise _Unclear
+            raise _UnclearType
         return token
 
     def _takes(self, *words: str) -> bool:
@@ -111,7 +111,7 @@ class _Reader:
         value = self._kind(required_inside=False)
         self._next(">")
         if key == "variant":
-            raise _Unclear
+            raise _UnclearType
         return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
 
     def _scalar(self, word: str) -> str:
@@ -125,10 +125,10 @@ class _Reader:
         if digits:
             whole, fraction = [int(number) if number.isdigit() else -1 for number in (*digits, "0")[:2]]
             if not kind.startswith("decimal") or len(digits) > 2 or not 0 <= fraction <= whole <= _LARGEST_PRECISION:
-                raise _Unclear
+                raise _UnclearType
             kind = f"decimal({whole},{fraction})"
         if not kind or kind == "decimal(0,0)":
-            raise _Unclear
+            raise _UnclearType
         return kind
 
     def _struct(self, *, required_inside: bool) -> Mapping[str, Any]:
@@ -138,7 +138,7 @@ class _Reader:
             fields.append(self._field(required_inside=required_inside))
         self._next(">")
         if len({each["name"].lower() for each in fields}) < len(fields):
-            raise _Unclear
+            raise _UnclearType
         return {"type": "struct", "fields": fields}
 
     def _field(self, *, required_inside: bool) -> Mapping[str, Any]:
@@ -146,17 +146,17 @@ class _Reader:
         if name.startswith("`"):
             name = name[1:-1].replace("``", "`")
         elif not _NAME.fullmatch(name):
-            raise _Unclear
+            raise _UnclearType
         self._takes(":")
         kind = self._kind(required_inside=required_inside)
         required = self._takes("NOT", "NULL")
         metadata = {"comment": self._text()} if self._takes("COMMENT") else {}
         if not is_storable(name) or (required and not required_inside):
-            raise _Unclear
+            raise _UnclearType
         return {"name": name, "type": kind, "nullable": not required, "metadata": metadata}
 
     def _text(self) -> str:
         token = self._next()
         if len(token) < 2 or not token.startswith("'"):
-            raise _Unclear
+            raise _UnclearType
         return token[1:-1]

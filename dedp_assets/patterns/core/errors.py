@@ -56,7 +56,7 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u206
 
 
 def printable(text: str) -> str:
-    r"""Escape the characters of a text that a terminal or a log obeys, does not show, or shows in another order.
+    r"""Escape control, reordering and unprintable characters of a text for a terminal or a log.
 
     A name in a file or the answer of a server may hold any of them.
 

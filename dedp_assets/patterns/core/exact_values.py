@@ -1,4 +1,7 @@
-"""Exact conversion of texts in Python, for values inside of structs, lists and maps: the texts of ``core/exact``."""
+"""Exact conversion in Python of texts inside of structs, lists and maps.
+
+The accepted texts are those of ``core/exact``.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,10 @@ def _floating(text: str, make: _Reader, special: bool) -> float | None:  # noqa:
 
 
 def _single(text: str) -> float:
-    """Return the nearest FLOAT: by way of the nearest DOUBLE it may be the second nearest."""
+    """Return the FLOAT nearest to a text.
+
+    The FLOAT nearest to the nearest DOUBLE may be the second nearest to the text.
+    """
     value: float = pa.scalar(text.removeprefix("+")).cast(pa.float32()).as_py()
     return value
 

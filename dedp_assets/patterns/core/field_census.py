@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
-__all__ = ["CENSUS", "MOST_FIELDS", "NEW_FIELDS", "Declared", "FieldCensus", "FieldFigures", "joined"]
+__all__ = ["CENSUS", "MOST_FIELDS", "NEW_FIELDS", "DeclaredField", "FieldCensus", "FieldFigures", "joined"]
 
 CENSUS, NEW_FIELDS = "fields", "records_with_new_fields"
 """Figures of a write: the census as plain values, and the records with an undeclared field."""
@@ -24,7 +24,7 @@ _WORD = re.compile(r"[^\W\d]\w*")
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredField:
     """A declared field: JSON types, and declared fields inside.
 
     Attributes:
@@ -35,11 +35,11 @@ class Declared:
     """
 
     types: frozenset[str]
-    fields: Mapping[str, Declared] | None = None
-    items: Declared | None = None
-    values: Declared | None = None
+    fields: Mapping[str, DeclaredField] | None = None
+    items: DeclaredField | None = None
+    values: DeclaredField | None = None
 
-    def inside(self, path: str = "") -> Iterator[tuple[str, str | None, Declared]]:
+    def inside(self, path: str = "") -> Iterator[tuple[str, str | None, DeclaredField]]:
         """Yield path, path of the object around (``None`` for elements), and field, at every depth."""
         for name, each in (self.fields or {}).items():
             here = joined(path, name)

@@ -14,7 +14,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructTy
 
 from dedp_assets.patterns.core.columns import RECORD, require_columns, require_free
 from dedp_assets.patterns.core.exact import INTEGERS
-from dedp_assets.patterns.core.field_census import CENSUS, NEW_FIELDS, Declared, FieldCensus
+from dedp_assets.patterns.core.field_census import CENSUS, NEW_FIELDS, DeclaredField, FieldCensus
 from dedp_assets.patterns.core.json_fields import census_of, undeclared
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.rows import Decoded, Measures, Tally, tally
@@ -111,16 +111,16 @@ def _text(payload: str) -> Column:
     return F.col(identifier(payload)).cast("string")
 
 
-def _declared(kind: DataType) -> Declared:
+def _declared(kind: DataType) -> DeclaredField:
     """Return a type as a declared field."""
     if isinstance(kind, StructType):
-        return Declared(frozenset({"object"}), {each.name: _declared(each.dataType) for each in kind.fields})
+        return DeclaredField(frozenset({"object"}), {each.name: _declared(each.dataType) for each in kind.fields})
     if isinstance(kind, MapType):
-        return Declared(frozenset({"object"}), values=_declared(kind.valueType))
+        return DeclaredField(frozenset({"object"}), values=_declared(kind.valueType))
     if isinstance(kind, ArrayType):
-        return Declared(frozenset({"array"}), items=_declared(kind.elementType))
+        return DeclaredField(frozenset({"array"}), items=_declared(kind.elementType))
     name = kind.simpleString()
     if name.upper() in INTEGERS:
-        return Declared(frozenset({"integer"}))
+        return DeclaredField(frozenset({"integer"}))
     own = "boolean" if name == "boolean" else "number" if name.startswith(_NUMBERS) else "string"
-    return Declared(frozenset({own}))
+    return DeclaredField(frozenset({own}))

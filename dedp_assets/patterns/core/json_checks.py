@@ -38,7 +38,7 @@ class Limit:
     keywords: Mapping[str, Any] = field(default_factory=dict)
 
 
-class _Unclear(Exception):
+class _UnclearPredicate(Exception):
     """Error for a predicate without an equivalent keyword."""
 
 
@@ -62,8 +62,8 @@ def limits_of(check: str, kinds: Mapping[str, Any]) -> list[Limit] | None:
         True
     """
     try:
-        return _Reader(_tokens(check), {name.lower(): (name, kind) for name, kind in kinds.items()}).whole()
-    except _Unclear:
+        return _PredicateParser(_tokens(check), {name.lower(): (name, kind) for name, kind in kinds.items()}).whole()
+    except _UnclearPredicate:
         return None
 
 
@@ -72,14 +72,14 @@ def _tokens(check: str) -> list[tuple[str, str]]:
     while place < len(check):
         token = _TOKEN.match(check, place)
         if token is None:
-            raise _Unclear
+            raise _UnclearPredicate
         kind = str(token.lastgroup)
         found.append((kind, token[kind]))
         place = token.end()
     return found
 
 
-class _Reader:
+class _PredicateParser:
     """Reads the tokens of a predicate, from the left."""
 
     def __init__(self, tokens: list[tuple[str, str]], columns: Mapping[str, tuple[str, Any]]) -> None:
@@ -93,13 +93,13 @@ class _Reader:
         del self._left[-3:]
         limits = self._to_end(self._all)
         if {limit.column for limit in limits} != {column}:
-            raise _Unclear
+            raise _UnclearPredicate
         return [Limit(column, nullable=True, keywords=limit.keywords) for limit in limits]
 
     def _to_end(self, read: Any) -> list[Limit]:  # noqa: ANN401 - a method
         limits: list[Limit] = read()
         if self._left:
-            raise _Unclear
+            raise _UnclearPredicate
         return limits
 
     def _all(self) -> list[Limit]:
@@ -127,7 +127,7 @@ class _Reader:
         operator = self._next("BETWEEN", "=", ">", ">=", "<", "<=")
         first = self._constant("integer")
         if kind != "string":
-            raise _Unclear
+            raise _UnclearPredicate
         if operator == "BETWEEN":
             self._next("AND")
             low, high = first, self._constant("integer")
@@ -135,7 +135,7 @@ class _Reader:
             low = first + (operator == ">") if operator in ("=", ">", ">=") else 0
             high = first - (operator == "<") if operator in ("=", "<", "<=") else None
         if not isinstance(low, int) or low < 0 or (high is not None and (not isinstance(high, int) or high < 0)):
-            raise _Unclear
+            raise _UnclearPredicate
         return column, {"minLength": low, **({} if high is None else {"maxLength": high})}
 
     def _compared(self) -> tuple[str, Mapping[str, Any]]:
@@ -156,7 +156,7 @@ class _Reader:
         if operator in ("=", "<>", "!="):
             return column, {"const": value} if operator == "=" else {"not": {"const": value}}
         if kind == "string":
-            raise _Unclear  # JSON Schema has no order of texts
+            raise _UnclearPredicate  # JSON Schema has no order of texts
         if operator == "BETWEEN":
             self._next("AND")
             return column, {"minimum": value, "maximum": self._constant(kind)}
@@ -166,7 +166,7 @@ class _Reader:
         kind, text = self._left.pop() if self._left else ("", "")
         name = text[1:-1].replace("``", "`") if kind == "quoted" else text
         if kind not in ("word", "quoted") or name.lower() not in self._columns:
-            raise _Unclear
+            raise _UnclearPredicate
         return self._columns[name.lower()]
 
     def _constant(self, kind: Any) -> Any:  # noqa: ANN401 - a type of the log, a value of JSON
@@ -176,7 +176,7 @@ class _Reader:
         # A FLOAT is compared as a DOUBLE that is near its text; a whole number is the same in both.
         fraction = "." in text
         if found != "number" or not (kind in _WHOLE or kind == "double" or (kind == "float" and not fraction)):
-            raise _Unclear
+            raise _UnclearPredicate
         return float(text) if fraction else int(text)
 
     def _peek(self) -> str:
@@ -193,5 +193,5 @@ class _Reader:
     def _next(self, *words: str) -> str:
         kind, text = self._left.pop() if self._left else ("", "")
         if kind not in ("word", "sign", "compare") or text.upper() not in words:
-            raise _Unclear
+            raise _UnclearPredicate
         return text.upper()

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from dedp_assets.patterns.core.field_census import MOST_FIELDS, Declared, FieldCensus, FieldFigures, joined
+from dedp_assets.patterns.core.field_census import MOST_FIELDS, DeclaredField, FieldCensus, FieldFigures, joined
 from dedp_assets.patterns.core.strict_json import Fraction, Numbers, Whole, parse_json, written
 
 __all__ = ["census_of", "json_object", "shape", "undeclared"]
@@ -31,7 +31,7 @@ _LARGEST = 2**63
 _FORMS: Sequence[Numbers] = ("values", "marked")
 
 
-def census_of(texts: Iterable[str | None], declared: Declared) -> FieldCensus:
+def census_of(texts: Iterable[str | None], declared: DeclaredField) -> FieldCensus:
     """Count the fields of JSON records.
 
     Args:
@@ -39,7 +39,8 @@ def census_of(texts: Iterable[str | None], declared: Declared) -> FieldCensus:
         declared: what the objects may hold.
 
     Example:
-        >>> seen = census_of(['{"id": 7, "mail": "ada@x.org"}'], Declared(frozenset(), {"id": Declared({"integer"})}))
+        >>> declared = DeclaredField(frozenset(), {"id": DeclaredField({"integer"})})
+        >>> seen = census_of(['{"id": 7, "mail": "ada@x.org"}'], declared)
         >>> seen.undeclared
         {'mail': FieldFigures(types={'string': 1}, absent=0, mistyped=0, sample='aaa@a.aaa')}
     """
@@ -50,7 +51,7 @@ def census_of(texts: Iterable[str | None], declared: Declared) -> FieldCensus:
     return counting.census()
 
 
-def undeclared(text: str | None, declared: Declared) -> dict[str, str] | None:
+def undeclared(text: str | None, declared: DeclaredField) -> dict[str, str] | None:
     """Return the undeclared fields of a record, path -> text.
 
     ``None`` for a record without one.
@@ -77,7 +78,7 @@ class _Layout:
 
     types: Mapping[str, str]
     strange: Sequence[tuple[str, str]]
-    nested: Sequence[tuple[str, Declared, str]]
+    nested: Sequence[tuple[str, DeclaredField, str]]
     count: int = 0
 
 
@@ -87,7 +88,7 @@ class _Counting:
     Most records of a source have one of a few layouts: to count these, and not each value, takes half of the time.
     """
 
-    def __init__(self, declared: Declared) -> None:
+    def __init__(self, declared: DeclaredField) -> None:
         self._declared = declared
         self._records = self._unreadable = self._odd = self._others = 0
         self._is_odd = False
@@ -131,7 +132,7 @@ class _Counting:
         """Return the number of objects at a path."""
         return self._types[path]["object"] if path else self._records
 
-    def json_object(self, value: Mapping[str, Any], declared: Declared, path: str) -> None:
+    def json_object(self, value: Mapping[str, Any], declared: DeclaredField, path: str) -> None:
         key = (path, tuple(value), tuple(map(type, value.values())))
         layout = self._layouts.get(key)
         if layout is None:
@@ -144,7 +145,7 @@ class _Counting:
         for name, each, here in layout.nested:
             self._nested(value[name], each, here)
 
-    def _nested(self, value: Any, declared: Declared, path: str) -> None:  # noqa: ANN401 - any JSON
+    def _nested(self, value: Any, declared: DeclaredField, path: str) -> None:  # noqa: ANN401 - any JSON
         """Count the declared fields inside a value."""
         if isinstance(value, dict) and declared.fields is not None:
             self.json_object(value, declared, path)
@@ -179,9 +180,9 @@ class _Counting:
         self._samples = {path: sample for path, sample in self._samples.items() if path in self._found}
 
 
-def _layout(value: Mapping[str, Any], declared: Declared, path: str) -> _Layout:
+def _layout(value: Mapping[str, Any], declared: DeclaredField, path: str) -> _Layout:
     known, fields = dict[str, str](), declared.fields or {}
-    strange, nested = list[tuple[str, str]](), list[tuple[str, Declared, str]]()
+    strange, nested = list[tuple[str, str]](), list[tuple[str, DeclaredField, str]]()
     for name, each in value.items():
         here = joined(path, name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}...")
         if name not in fields:
@@ -193,7 +194,7 @@ def _layout(value: Mapping[str, Any], declared: Declared, path: str) -> _Layout:
     return _Layout(known, strange, nested)
 
 
-def _elements(value: Any, declared: Declared) -> Iterator[tuple[str, Declared, Iterable[Any]]]:  # noqa: ANN401
+def _elements(value: Any, declared: DeclaredField) -> Iterator[tuple[str, DeclaredField, Iterable[Any]]]:  # noqa: ANN401
     """Yield the values of a declared list or map, with the suffix of their path and the declared field."""
     if isinstance(value, list) and declared.items:
         yield "[]", declared.items, value
@@ -201,11 +202,11 @@ def _elements(value: Any, declared: Declared) -> Iterator[tuple[str, Declared, I
         yield ".*", declared.values, value.values()
 
 
-def _own(kind: str, declared: Declared) -> str:
+def _own(kind: str, declared: DeclaredField) -> str:
     return "number" if kind == "integer" and "integer" not in declared.types else kind
 
 
-def _strange(value: Any, declared: Declared, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - any JSON
+def _strange(value: Any, declared: DeclaredField, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - any JSON
     """Yield the undeclared fields of a record, with paths that name each element and each key."""
     if isinstance(value, list) and declared.items:
         for number, each in enumerate(value):

@@ -1,4 +1,4 @@
-"""JSON records in Python: fault of a record, texts of members, and nested values with the path of every misfit."""
+"""JSON records in Python: fault of a record, texts of members, nested values, and paths of misfits."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from dedp_assets.patterns.core.strict_json import (
     written,
 )
 
-__all__ = ["Looked", "Nested", "look_at", "look_at_texts", "members_of", "text_of"]
+__all__ = ["ReadRecord", "Nested", "read_record", "read_texts", "members_of", "text_of"]
 
 _PLAIN = frozenset({str, Whole, Fraction, type(None)})
 _BLANK = " \t\n\x0b\f\r"
 
 
-class Looked(NamedTuple):
-    """A JSON record, as its columns are made of it.
+class ReadRecord(NamedTuple):
+    """Parts of a JSON record from which columns are made.
 
     Attributes:
         fault: fault of the record as a whole; empty for a JSON object.
@@ -101,7 +101,7 @@ class Nested:
         return reader_of(name, zone=self.zone, special=self.special)(text_of(value) or "")
 
 
-def look_at(names: Sequence[str], record: str | None, nested: Mapping[str, Nested]) -> Looked:
+def read_record(names: Sequence[str], record: str | None, nested: Mapping[str, Nested]) -> ReadRecord:
     """Return the texts and nested values of a JSON record.
 
     Args:
@@ -110,8 +110,8 @@ def look_at(names: Sequence[str], record: str | None, nested: Mapping[str, Neste
         nested: name -> conversion of each nested column.
 
     Example:
-        >>> look_at(["id", "tag"], '{"id": 1.50, "tags": ["a"]}', {})
-        Looked(fault='', texts=['1.50', None], nested=(), misfits=())
+        >>> read_record(["id", "tag"], '{"id": 1.50, "tags": ["a"]}', {})
+        ReadRecord(fault='', texts=['1.50', None], nested=(), misfits=())
     """
     members, fault, repeats = members_of(record, "marked" if nested else "texts")
     values = list(map(members.get, names))
@@ -119,17 +119,17 @@ def look_at(names: Sequence[str], record: str | None, nested: Mapping[str, Neste
         members = members if nested else members_of(record, "marked")[0]
         values = [text_of(members.get(name)) for name in names]
     if not nested and not repeats:
-        return Looked(fault, values)
+        return ReadRecord(fault, values)
     misfits: list[str] = []
     found = [each.column(members.get(name), name, misfits) for name, each in nested.items()]
     if misfits:
         values += [text_of(members.get(name)) for name in nested]
     elif repeats:
         misfits.append("a key is there twice")
-    return Looked(fault, values, found, misfits)
+    return ReadRecord(fault, values, found, misfits)
 
 
-def look_at_texts(texts: Sequence[str | None], nested: Mapping[str, Nested]) -> Looked:
+def read_texts(texts: Sequence[str | None], nested: Mapping[str, Nested]) -> ReadRecord:
     """Return the nested values of columns with JSON texts.
 
     Args:
@@ -145,7 +145,7 @@ def look_at_texts(texts: Sequence[str | None], nested: Mapping[str, Nested]) -> 
             value = None
             misfits.append(f"{name} is not a {spelled(each.kind)}")
         found.append(each.column(value, name, misfits))
-    return Looked(nested=found, misfits=misfits)
+    return ReadRecord(nested=found, misfits=misfits)
 
 
 def members_of(record: str | None, numbers: Numbers) -> tuple[dict[str, Any], str, bool]:

@@ -1,4 +1,4 @@
-"""Options of Spark's JSON under which no value is written with less than it has."""
+"""Options of Spark's JSON writer that keep each value whole: microseconds of times, and NULL fields."""
 
 from __future__ import annotations
 

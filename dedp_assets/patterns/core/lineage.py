@@ -12,7 +12,7 @@ from datetime import datetime
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types
 
-__all__ = ["CONSUMERS", "LAKE", "SOURCES", "Dataset", "Edge", "LineageGraph", "LineageJob", "ObservedRun"]
+__all__ = ["CONSUMERS", "LAKE", "SOURCES", "Dataset", "LineageEdge", "LineageGraph", "LineageJob", "ObservedRun"]
 
 LAKE, SOURCES, CONSUMERS = "lake", "source", "consumer"
 """Namespaces of the platform's tables, of the systems that rows come from, and of readers outside of the platform."""
@@ -99,7 +99,7 @@ class ObservedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class LineageEdge:
     """An edge of the graph: data of ``source`` moves into ``target`` by a job.
 
     Attributes:
@@ -137,7 +137,7 @@ class LineageGraph:
 
     datasets: tuple[Dataset, ...] = ()
     jobs: tuple[LineageJob, ...] = ()
-    edges: tuple[Edge, ...] = ()
+    edges: tuple[LineageEdge, ...] = ()
 
     @classmethod
     def of(cls, jobs: Iterable[LineageJob], datasets: Iterable[Dataset] = ()) -> LineageGraph:
@@ -155,7 +155,9 @@ class LineageGraph:
         if len(by_name) < len(declared):
             raise ConfigError("jobs must have names of their own, not one twice")
         named = [by_name[name] for name in sorted(by_name)]
-        edges = [Edge(source, job.name, target) for job in named for source in job.inputs for target in job.outputs]
+        edges = [
+            LineageEdge(source, job.name, target) for job in named for source in job.inputs for target in job.outputs
+        ]
         mentioned = [each for job in named for each in (*job.inputs, *job.outputs)]
         return cls(_distinct([*datasets, *mentioned]), tuple(named), _joined(edges))
 
@@ -168,7 +170,9 @@ class LineageGraph:
             runs: observed runs in any order.
         """
         succeeded = [run for run in runs if not run.failed]
-        seen = [Edge(s, run.job, t, run.at, run.at) for run in succeeded for s in run.inputs for t in run.outputs]
+        seen = [
+            LineageEdge(s, run.job, t, run.at, run.at) for run in succeeded for s in run.inputs for t in run.outputs
+        ]
         mentioned = [each for run in succeeded for each in (*run.inputs, *run.outputs)]
         datasets = _distinct([*self.datasets, *mentioned])
         moved = [edge for edge in seen if edge.source != edge.target]
@@ -211,9 +215,9 @@ def _distinct(datasets: Iterable[Dataset]) -> tuple[Dataset, ...]:
     return tuple(sorted(found.values()))
 
 
-def _joined(edges: Iterable[Edge]) -> tuple[Edge, ...]:
+def _joined(edges: Iterable[LineageEdge]) -> tuple[LineageEdge, ...]:
     """Return each edge once, with the earliest and the latest time of a run."""
-    found: dict[tuple[Dataset, str, Dataset], Edge] = {}
+    found: dict[tuple[Dataset, str, Dataset], LineageEdge] = {}
     for edge in edges:
         known = found.setdefault(edge.key, edge)
         first = [each for each in (known.first_seen, edge.first_seen) if each]

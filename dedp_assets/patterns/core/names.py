@@ -89,7 +89,7 @@ def half_character(text: str) -> str:
 
 
 def printable(name: str) -> str:
-    r"""Return a text, such as a file's name, with escapes for bytes that are no UTF-8 and for half characters.
+    r"""Return a text with escapes for bytes that are not valid UTF-8, and for lone surrogates.
 
     Example:
         >>> printable("a" + chr(0xDCFF) + ".csv")
@@ -99,7 +99,7 @@ def printable(name: str) -> str:
 
 
 def _escaped(half: str) -> str:
-    """Write half a character: as the byte of a name that Python read by it, or by its number."""
+    """Escape a lone surrogate: as the byte of Python's ``surrogateescape``, or by code point."""
     return f"\\x{ord(half) - 0xDC00:02x}" if "\udc80" <= half <= "\udcff" else f"\\u{ord(half):04x}"
 
 

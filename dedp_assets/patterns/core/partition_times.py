@@ -8,12 +8,12 @@ from datetime import date, datetime, time, timedelta, timezone
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["Calendar", "Span", "span_between", "utc_span"]
+__all__ = ["Calendar", "TimeSpan", "span_between", "utc_span"]
 
 _KEY = re.compile(r"(\d{4}-\d\d-\d\d)(?:[-T ](\d\d)(?::?00(?::?00(?:\.0+)?)?)?(?:Z|\+00:00)?)?")
 
 
-class Span(NamedTuple):
+class TimeSpan(NamedTuple):
     """The time that a partition is about.
 
     Attributes:
@@ -34,11 +34,11 @@ class Span(NamedTuple):
         return (self.end - self.begin).total_seconds()
 
 
-Calendar = Callable[[str], Span | None]
+Calendar = Callable[[str], TimeSpan | None]
 """Function that returns the time of a partition key; ``None`` for a key that names no time."""
 
 
-def span_between(begin: datetime, end: datetime) -> Span:
+def span_between(begin: datetime, end: datetime) -> TimeSpan:
     """Return the span from one instant to another, with weekday and hour in the zone of the first.
 
     Args:
@@ -46,11 +46,11 @@ def span_between(begin: datetime, end: datetime) -> Span:
         end: with time zone.
     """
     # In UTC: Python compares two times of one zone by their wall clocks.
-    return Span(begin.astimezone(timezone.utc), end.astimezone(timezone.utc), begin.weekday(), begin.hour)
+    return TimeSpan(begin.astimezone(timezone.utc), end.astimezone(timezone.utc), begin.weekday(), begin.hour)
 
 
 @lru_cache(maxsize=1 << 16)
-def utc_span(key: str) -> Span | None:
+def utc_span(key: str) -> TimeSpan | None:
     """Return the UTC day or hour that a partition key names; ``None`` for other keys.
 
     Example:

@@ -123,7 +123,7 @@ def aggregates() -> tuple[type, ...]:
 
 
 def _outside(node: Any, select: Any, known: set[str]) -> str:  # noqa: ANN401 - as above
-    """Return the first column of an expression that is neither known nor in an aggregate; empty without one."""
+    """Return the first unknown column of an expression outside of aggregates; empty without a fault."""
     exp = expressions()
     for column in node.find_all(exp.Column):
         names = _lower(*(part.name for part in column.parts))
@@ -134,7 +134,10 @@ def _outside(node: Any, select: Any, known: set[str]) -> str:  # noqa: ANN401 - 
 
 
 def _grouped(select: Any) -> set[str] | None:  # noqa: ANN401 - as above
-    """Return the names and places that a query groups by; ``None`` for a query of rows, or of groups by all."""
+    """Return the names and positions in a query's GROUP BY.
+
+    ``None`` stands for a query without groups and aggregates, and for GROUP BY ALL.
+    """
     exp = expressions()
     if group := select.args.get("group"):
         if group.args.get("all"):

@@ -1,4 +1,4 @@
-"""Strict JSON (RFC 8259): the only parser of JSON from elsewhere, and JSON text with numbers as written.
+"""Strict JSON (RFC 8259): the only parser of foreign JSON, and a writer that keeps numbers as given.
 
 Python's own parser takes more than JSON and tells less: NaN and infinities, the last of equal members, halves of
 surrogate pairs, and numbers without the digits that a float does not hold. Here all readers of a text read the same,
@@ -114,7 +114,7 @@ def depth_of(value: object) -> int:
 
 
 def written(value: Any) -> str:  # noqa: ANN401 - JSON
-    """Write a value of :func:`parse_json` as JSON without blanks, with each :class:`Number` as it is.
+    """Write a value of :func:`parse_json` as JSON without blanks, and each :class:`Number` unchanged.
 
     Example:
         >>> written(parse_json('{"a": [1.50, "ü"]}', numbers="marked"))

@@ -1,4 +1,4 @@
-"""Troubles: a table or partition that needs somebody, with figure, limit, reason and the command that helps.
+"""Troubles of tables and partitions, with figure, limit, reason and the command that helps.
 
 One record for everything that is wrong: what the detectors and the reconciler find, what code raises, what is announced
 to channels, and what the terminal, the page and programs show.
@@ -68,7 +68,7 @@ class Trouble:
 
     @property
     def key(self) -> TroubleKey:
-        """Identity of the trouble: two with equal keys are one, however often and by whom they are found."""
+        """Identity of the trouble: findings with equal keys are the same trouble."""
         return (self.source, self.kind, self.table, self.partition)
 
     @property

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from dedp_assets.patterns.core.activity import Activity, Arrival, PartitionSize
+from dedp_assets.patterns.core.activity import Activity, DataArrival, PartitionSize
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.field_census import CENSUS
 from dedp_assets.patterns.core.partition_times import Calendar, utc_span
@@ -38,7 +38,7 @@ __all__ = ["ActivityLog"]
 _PHYSICAL = "delta.columnMapping.physicalName"
 
 
-class _File(NamedTuple):
+class _AddedFile(NamedTuple):
     """A data file in an add action.
 
     Attributes:
@@ -85,7 +85,7 @@ class ActivityLog:
     _naming: Naming = field(default_factory=dict, init=False)
     _event: tuple[str, str] = field(default=("", ""), init=False)
     _keys: dict[Any, str] = field(default_factory=dict, init=False)
-    _arrivals: list[Arrival] = field(default_factory=list, init=False)
+    _arrivals: list[DataArrival] = field(default_factory=list, init=False)
     _touched: dict[str, _Touch] = field(default_factory=dict, init=False)
     _fields: dict[str, Mapping[str, Any]] = field(default_factory=dict, init=False)
     _files: ActiveFiles = field(default_factory=ActiveFiles, init=False)
@@ -161,12 +161,12 @@ class ActivityLog:
         if self._whole:
             self._replay(removed, added)
 
-    def _file(self, add: Mapping[str, Any]) -> _File:
+    def _file(self, add: Mapping[str, Any]) -> _AddedFile:
         stats = json.loads(add.get("stats") or "{}")
         rows, vector = stats.get("numRecords"), add.get("deletionVector") or {}
         rows = None if rows is None else rows - vector.get("cardinality", 0)
         newest = self._newest(add, stats)
-        return _File(
+        return _AddedFile(
             _identity_of(add), self._key_of(add), rows, add.get("size") or 0, newest, add.get("dataChange", True)
         )
 
@@ -186,7 +186,7 @@ class ActivityLog:
         at: datetime,
         info: Mapping[str, Any],
         record: CommitRecord | None,
-        added: Sequence[_File],
+        added: Sequence[_AddedFile],
         *,
         rewrites: bool,
     ) -> None:
@@ -198,7 +198,7 @@ class ActivityLog:
         keys = {file.key for file in added}
         newest = [file.newest for file in added]
         known = max(each for each in newest if each is not None) if None not in newest else None
-        arrival = Arrival(
+        arrival = DataArrival(
             version=version,
             at=at,
             rows=rows,
@@ -224,7 +224,7 @@ class ActivityLog:
             self._touched[key] = _Touch(known.first_at if known else at, at, verdict)
         self._stale |= changed
 
-    def _replay(self, removed: Sequence[Mapping[str, Any]], added: Sequence[_File]) -> None:
+    def _replay(self, removed: Sequence[Mapping[str, Any]], added: Sequence[_AddedFile]) -> None:
         """Apply a commit to the active files."""
         for remove in removed:
             self._files.drop(_identity_of(remove))

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from dedp_assets.patterns.core.errors import ContractError
-from dedp_assets.patterns.delta.log.faults import Fault, log_faults, stated_figures
+from dedp_assets.patterns.delta.log.faults import TableFault, log_faults, stated_figures
 from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.snapshots.lost_files import LostFile, lost_files
 
@@ -32,7 +32,7 @@ class Verification:
     table: str
     version: int
     files: int
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[TableFault, ...] = ()
     lost: tuple[LostFile, ...] = ()
 
     @property
@@ -61,7 +61,7 @@ def verify_table(ledger: Ledger) -> Verification:
     return Verification(ledger.name, state.version, len(state.files()), tuple(faults), tuple(lost))
 
 
-def _unknown_actions(ledger: Ledger, known: Collection[str]) -> Iterator[Fault]:
+def _unknown_actions(ledger: Ledger, known: Collection[str]) -> Iterator[TableFault]:
     """List the commits of valid JSON that lack required fields of an action."""
     for version in range(ledger.version() + 1):
         file = f"_delta_log/{version:020d}.json"
@@ -69,10 +69,10 @@ def _unknown_actions(ledger: Ledger, known: Collection[str]) -> Iterator[Fault]:
             try:
                 ledger.commit(version)
             except ContractError as error:
-                yield Fault(file, f"is damaged ({error.__cause__})", "put it back from a backup")
+                yield TableFault(file, f"is damaged ({error.__cause__})", "put it back from a backup")
 
 
-def _contradictions(ledger: Ledger) -> Iterator[Fault]:
+def _contradictions(ledger: Ledger) -> Iterator[TableFault]:
     """Compare number and bytes of files in the log with the newest checksum file; list a difference."""
     checksum = stated_figures(ledger.store)
     if checksum is None:
@@ -87,4 +87,6 @@ def _contradictions(ledger: Ledger) -> Iterator[Fault]:
     if held != figures:
         shown = f"states {figures['numFiles']} files of {figures['tableSizeBytes']} bytes, the log holds "
         shown += f"{held['numFiles']} of {held['tableSizeBytes']}"
-        yield Fault(path, shown, "put the commits up to that version back from a backup; they lack what it counted")
+        yield TableFault(
+            path, shown, "put the commits up to that version back from a backup; they lack what it counted"
+        )

@@ -28,7 +28,7 @@ from dedp_assets.patterns.delta.merge.recomputing import Compute, Recomputing, p
 from dedp_assets.patterns.delta.rows import spark_dml
 from dedp_assets.patterns.delta.rows.base_snapshot import FindBase, newest_snapshot
 from dedp_assets.patterns.delta.rows.copy_on_write import rewrite
-from dedp_assets.patterns.delta.rows.row_change import ChangeRequest
+from dedp_assets.patterns.delta.rows.row_change import RowChangeRequest
 from dedp_assets.patterns.delta.snapshots.definition import held_types, require_partition, require_replaceable
 from dedp_assets.patterns.delta.snapshots.reading import missing_files, predicate
 from dedp_assets.patterns.delta.staging.guards import in_range
@@ -99,7 +99,9 @@ def merge_rows(  # noqa: PLR0913 - of a verb of the table
     with evaluated_once(source.select("*")) as rows:
         seen = meter.jobs(rows.sparkSession)(profile_merge)(table.spec, merge, rows, state)
         change = Merging(merge, rows, seen, merge.statement(table.name, state), table.store, table.spec)
-        request = ChangeRequest(owned, provenance, audits, _execution(table.spec, execution), find_base, since, meter)
+        request = RowChangeRequest(
+            owned, provenance, audits, _execution(table.spec, execution), find_base, since, meter
+        )
         if not (why := file_exchange.only_spark_changes(state)):
             return rewrite(table, change, replace(request, audits=(*guards, *audits)))
         require_passed(table.name, guards, {"source": seen.rows}, provenance.approval)
@@ -164,7 +166,7 @@ def recompute_rows(
     with evaluated_once(source.select("*")) as rows:
         profile = meter.jobs(rows.sparkSession)(profile_keys)(table.name, rows, keys)
         change = Recomputing(tuple(keys), tuple(identity), rows, compute, profile, table.store, tuple(aside))
-        return rewrite(table, change, ChangeRequest({}, provenance, audits, meter=meter))
+        return rewrite(table, change, RowChangeRequest({}, provenance, audits, meter=meter))
 
 
 @in_range
@@ -188,7 +190,7 @@ def delete_rows(
     state = table.ensure()
     owned = require_partition(table.name, state, partition or {})
     check_condition(table.name, no_rows(table.session, state), where)
-    change, request = Deletion(where, owned, table.session, table.store), ChangeRequest(owned, provenance, audits)
+    change, request = Deletion(where, owned, table.session, table.store), RowChangeRequest(owned, provenance, audits)
     if not (why := file_exchange.only_spark_changes(state)):
         return rewrite(table, change, request)
     condition = f"({where}) AND {predicate(owned, state)}"

@@ -25,7 +25,16 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Insert, Ledger, Merge, Store, Table, transaction_id
 from dedp_assets.patterns.error_management._letters import LETTER, MEASURES
 
-__all__ = ["MICRO_BATCH", "STATE", "Applied", "Sink", "appended", "begin_anew", "contradiction", "last_applied"]
+__all__ = [
+    "MICRO_BATCH",
+    "STATE",
+    "Applied",
+    "MicroBatchWriter",
+    "appended",
+    "begin_anew",
+    "contradiction",
+    "last_applied",
+]
 
 MICRO_BATCH = "micro_batch"
 """Note of a commit that says which micro-batch it is."""
@@ -60,7 +69,7 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class Sink:
+class MicroBatchWriter:
     """A writer of micro-batches, sent to the engine's machine under Spark Connect.
 
     Attributes:

@@ -103,7 +103,9 @@ def append_checkpointed(
         raise ContractError(f"{table.name}: {finding.note}. {_MEND}")
     before, applied = table.ledger.version(), checkpoints.last_applied(table.ledger)
     base = checkpoints.appended(table.ledger) - applied.number - 1
-    sink = checkpoints.Sink(table.spec, table.store, store, applied.number, base, run, into.audits, tuple(keys))
+    sink = checkpoints.MicroBatchWriter(
+        table.spec, table.store, store, applied.number, base, run, into.audits, tuple(keys)
+    )
     try:
         ran = run_available(stream, sink, store)
     except SPARK_ERRORS as error:

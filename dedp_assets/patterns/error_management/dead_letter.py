@@ -48,8 +48,8 @@ _TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ")
 _ADDED = ("reason", "error_class", "error_stage", "occurred_at", "was_dead_lettered")
 
 
-class _Options(TypedDict):
-    """Options of the conversion, as its functions take them."""
+class _ConversionArguments(TypedDict):
+    """Keyword arguments of the conversion functions."""
 
     lenient: Sequence[str]
     formats: Mapping[str, str]
@@ -168,7 +168,7 @@ def _converted(
     identity: Sequence[str],
     payload: str,
     kinds: Mapping[str, str],
-    options: _Options,
+    options: _ConversionArguments,
     rest: str,
 ) -> DataFrame:
     """Convert the payload, or the columns without one, in records with a mark of earlier dead letters."""
@@ -190,7 +190,7 @@ def _require_usable(rows: DataFrame, identity: Sequence[str], payload: str, othe
     require_columns(rows, [payload], RECORD)
 
 
-def _fields(schema: Mapping[str, str | Field]) -> tuple[dict[str, str], _Options, str, str]:
+def _fields(schema: Mapping[str, str | Field]) -> tuple[dict[str, str], _ConversionArguments, str, str]:
     """Return types, options of the conversion, event time column and column of the rest (empty if absent)."""
     fields = {name: each if isinstance(each, Field) else Field(each) for name, each in schema.items()}
     single = dict[str, str]()
@@ -199,7 +199,7 @@ def _fields(schema: Mapping[str, str | Field]) -> tuple[dict[str, str], _Options
         if len(found) > 1:
             raise ConfigError(f"schema must have one {option}, not {', '.join(found)}")
         single[option] = next(iter(found), "")
-    options: _Options = {
+    options: _ConversionArguments = {
         "lenient": [name for name, each in fields.items() if each.lenient],
         "formats": {name: each.format for name, each in fields.items() if each.format},
         "special": [name for name, each in fields.items() if each.special],

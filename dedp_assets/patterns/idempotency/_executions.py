@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.delta import Glimpse, Ledger
 
-__all__ = ["EXECUTION", "Execution", "ExecutionLog", "Executions", "Start", "executions_of"]
+__all__ = ["EXECUTION", "Execution", "ExecutionLog", "ExecutionStart", "Executions", "executions_of"]
 
 EXECUTION = "execution"
 """Note of a commit record that says what the execution changed and what has to follow."""
@@ -48,7 +48,7 @@ class Execution:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class ExecutionStart:
     """Start of an execution: base version, execution before, executions to run again.
 
     Attributes:
@@ -89,7 +89,7 @@ class Executions:
         """Find the execution of a key that the rows contain."""
         return next((each for each in self.standing if each.key == key), None)
 
-    def start(self, table: str, key: str, due: Collection[str]) -> Start:
+    def start(self, table: str, key: str, due: Collection[str]) -> ExecutionStart:
         """Return the start of the execution ``key``: the newest rows, or the rows before a later execution.
 
         Args:
@@ -121,8 +121,8 @@ class Executions:
         later = [each for each in standing if each.key >= key]
         pending = tuple(sorted((self.pending | {each.key for each in later}) - {key}))
         if later:
-            return Start(later[0].base, later[0].after, pending)
-        return Start(None, self.last.key if self.last else "", pending)
+            return ExecutionStart(later[0].base, later[0].after, pending)
+        return ExecutionStart(None, self.last.key if self.last else "", pending)
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import StagedWrite, Store, Table, table_lock
 
-__all__ = ["Group", "group_of"]
+__all__ = ["TableGroup", "group_of"]
 
 _INTENT, _OUTCOME = ".intent", ".outcome"
 _REMEMBERED = 20
@@ -27,7 +27,7 @@ Note = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class TableGroup:
     """Tables that are published together, and by nobody else.
 
     Attributes:
@@ -124,7 +124,7 @@ class Group:
         self.store.put_if_absent(_name(number, kind), json.dumps(content, default=str).encode())
 
 
-def group_of(tables: Sequence[Table], results: dict[str, WriteResult]) -> Group:
+def group_of(tables: Sequence[Table], results: dict[str, WriteResult]) -> TableGroup:
     """Return a group of tables, with files next to the first table and outcomes in ``results``."""
     if not tables:
         raise ConfigError("sets, or tables, must hold a table of the group, not none")
@@ -144,7 +144,7 @@ def group_of(tables: Sequence[Table], results: dict[str, WriteResult]) -> Group:
         return {name: table.ledger.version() for name, table in by_name.items()}
 
     main = tables[0].store
-    return Group(main.above().within(f".{main.name}.group"), publish, versions)
+    return TableGroup(main.above().within(f".{main.name}.group"), publish, versions)
 
 
 def _name(number: int, kind: str) -> str:

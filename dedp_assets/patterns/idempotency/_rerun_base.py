@@ -22,7 +22,7 @@ from dedp_assets.patterns.delta import (
     same_write,
     transaction_id,
 )
-from dedp_assets.patterns.idempotency._executions import EXECUTION, Execution, Executions, Start, executions_of
+from dedp_assets.patterns.idempotency._executions import EXECUTION, Execution, Executions, ExecutionStart, executions_of
 
 __all__ = ["base_before"]
 
@@ -60,7 +60,7 @@ def _base(table: TableHandle, record: CommitRecord, due: Collection[str]) -> Bas
     return BaseSnapshot(state, decision, before, notes=_note(start, key, start.base), remark=remark)
 
 
-def _note(start: Start, key: str, base: int) -> dict[str, object]:
+def _note(start: ExecutionStart, key: str, base: int) -> dict[str, object]:
     """Build the note of an execution: key, base version, pending executions."""
     return {EXECUTION: {"key": key, "base": base, "after": start.after, "pending": list(start.pending)}}
 

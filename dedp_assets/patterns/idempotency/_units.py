@@ -19,8 +19,8 @@ from dedp_assets.patterns.delta import Commit, Ledger, Table, TableState, is_app
 
 __all__ = [
     "DAYS",
-    "Known",
     "Unit",
+    "UnitState",
     "column_of",
     "day_of",
     "days_of",
@@ -48,7 +48,7 @@ _TO = ".."
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Span:
+class DayRange:
     """The range of days in a partition of a table of units.
 
     Attributes:
@@ -65,7 +65,7 @@ class Span:
         return self.first.isoformat() + (f"{_TO}{self.last.isoformat()}" if self.last else "")
 
     @classmethod
-    def parse(cls, value: str) -> Span:
+    def parse(cls, value: str) -> DayRange:
         """Read a partition's value.
 
         Raises:
@@ -158,11 +158,11 @@ def column_of(table: Table) -> str:
     return columns[0]
 
 
-def spans(state: TableState, column: str) -> Iterator[Span]:
+def spans(state: TableState, column: str) -> Iterator[DayRange]:
     """List the units that hold rows."""
     for key in state.statistics():
         try:
-            yield Span.parse(dict(key)[column] or "")
+            yield DayRange.parse(dict(key)[column] or "")
         except ValueError:
             raise ContractError(
                 f"{column}={dict(key)[column]} is no unit of days: write this table by fast_metadata_cleaner alone"
@@ -170,7 +170,7 @@ def spans(state: TableState, column: str) -> Iterator[Span]:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class UnitState:
     """The state of a unit in the table.
 
     Attributes:
@@ -199,25 +199,25 @@ class Known:
         return next((commit for commit, theirs in of if theirs == mine), None)
 
 
-def known_of(ledger: Ledger, state: TableState, column: str, name: str) -> Known:
+def known_of(ledger: Ledger, state: TableState, column: str, name: str) -> UnitState:
     """Return the state of the unit ``name`` in the table."""
     found, first = list(spans(state, column)), date.fromisoformat(name)
     cover = next((span.name for span in found if span.last and span.first <= first <= span.last), "")
-    units = len({*found, Span(first)})
+    units = len({*found, DayRange(first)})
     days: dict[str, object] = {}
     commits: list[Commit] = []
     version = state.version
     while (commit := ledger.latest({column: name}, until=version)) is not None:
         noted = commit.record.notes.get(DAYS) if commit.record else None
         if noted is None:
-            return Known(units, None, frozen=cover)
+            return UnitState(units, None, frozen=cover)
         days = {**noted, **days}
         commits.append(commit)
         if not is_append(commit):
-            return Known(units, days, commits, cover)
+            return UnitState(units, days, commits, cover)
         version = commit.version - 1
     unknown = state.holds({column: name}) or commits
-    return Known(units, None if unknown else days, commits, cover)
+    return UnitState(units, None if unknown else days, commits, cover)
 
 
 def plan_of(present: Mapping[str, int | str], ledger: Ledger, unit: Unit, asked: Collection[str]) -> Plan:
@@ -231,7 +231,7 @@ def plan_of(present: Mapping[str, int | str], ledger: Ledger, unit: Unit, asked:
     causes: dict[str, str] = {}
     held: dict[str, str] = {}
     for first, mine in units.items():
-        known = known_of(ledger, state, state.partition_columns[0], first.isoformat()) if state else Known(1, {})
+        known = known_of(ledger, state, state.partition_columns[0], first.isoformat()) if state else UnitState(1, {})
         loaded = known.days or {}
         again = [day for day in mine if day in asked or (day in loaded and loaded[day] != present.get(day))]
         again += [] if known.frozen else sorted(loaded.keys() - {*mine})
@@ -255,5 +255,5 @@ def frozen_names(state: TableState, column: str, before: date, unit: Unit, into:
         first, following = begin(larger, unit), begin(days_of(larger, into)[-1] + timedelta(days=1), unit)
         last = following - timedelta(days=1)
         if following <= before and not (span.last and span.last > last):
-            names[span.name] = Span(first, last).name
+            names[span.name] = DayRange(first, last).name
     return names

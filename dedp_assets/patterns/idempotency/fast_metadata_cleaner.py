@@ -28,8 +28,8 @@ from dedp_assets.patterns.delta import Ledger, TableState, Target, already_appli
 from dedp_assets.patterns.idempotency._relabelling import relabel
 from dedp_assets.patterns.idempotency._units import (
     DAYS,
-    Known,
     Unit,
+    UnitState,
     column_of,
     day_of,
     days_of,
@@ -161,7 +161,7 @@ def freeze_units(into: Target, *, before: date, larger: Unit = "month", unit: Un
     return relabel(into.table, column, names, provenance=into.run)
 
 
-def _is_addition(table: str, known: Known, days: Mapping[str, object], run: Provenance, unit: Unit) -> bool:
+def _is_addition(table: str, known: UnitState, days: Mapping[str, object], run: Provenance, unit: Unit) -> bool:
     """Return whether the days are appended to the unit; otherwise the days replace the unit.
 
     Raises:

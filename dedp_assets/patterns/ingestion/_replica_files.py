@@ -11,7 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
-from dedp_assets.patterns.connectors.editions import MANIFEST, Edition, next_edition, replacing
+from dedp_assets.patterns.connectors.editions import MANIFEST, FolderEdition, next_edition, replacing
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
@@ -114,7 +114,7 @@ def _is_replica(target: LocalStore, held: Held, contents: Contents) -> bool:
 
 
 def _fill(
-    made: Edition, contents: Contents, target: LocalStore, held: Held, limit: _Limit
+    made: FolderEdition, contents: Contents, target: LocalStore, held: Held, limit: _Limit
 ) -> tuple[dict[str, str], list[str]]:
     """Copy or link every file; return the SHA-256 by path, and the paths of the copied files."""
     digests: dict[str, str] = {}
@@ -178,7 +178,7 @@ class _Limit:
             time.sleep(ahead)
 
 
-def _checks(contents: Contents, made: Edition) -> tuple[Finding, ...]:
+def _checks(contents: Contents, made: FolderEdition) -> tuple[Finding, ...]:
     """Check the copy before the swap; return the findings.
 
     Raises:

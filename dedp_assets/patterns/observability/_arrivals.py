@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from dedp_assets.patterns.core.activity import Activity, Arrival
+from dedp_assets.patterns.core.activity import Activity, DataArrival
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.measurements import Measurement
 from dedp_assets.patterns.core.partition_times import Calendar
@@ -30,18 +30,18 @@ def require_tolerance(tolerance_seconds: float) -> None:
         raise ConfigError(f"tolerance_seconds must be from 0 to {_DAY_SECONDS}, a day, not {tolerance_seconds:g}")
 
 
-def arrivals_of_rows(activity: Activity) -> list[Arrival]:
+def arrivals_of_rows(activity: Activity) -> list[DataArrival]:
     """List the arrivals without restores, which make old rows current again."""
     return [each for each in activity.arrivals if each.rows > 0 and not each.restores]
 
 
-def past(arrivals: Sequence[Arrival], now: datetime, tolerance_seconds: float) -> list[Arrival]:
+def past(arrivals: Sequence[DataArrival], now: datetime, tolerance_seconds: float) -> list[DataArrival]:
     """List the arrivals whose commit time is not in the future."""
     latest = now + timedelta(seconds=tolerance_seconds)
     return [each for each in arrivals if each.at <= latest]
 
 
-def newest_known_event(arrivals: Sequence[Arrival], now: datetime, tolerance_seconds: float) -> datetime | None:
+def newest_known_event(arrivals: Sequence[DataArrival], now: datetime, tolerance_seconds: float) -> datetime | None:
     """Return the newest event time up to the present.
 
     ``None`` without a known event time.
@@ -52,8 +52,13 @@ def newest_known_event(arrivals: Sequence[Arrival], now: datetime, tolerance_sec
 
 
 def arrivals_at_head(
-    arrivals: Sequence[Arrival], now: datetime, *, window_seconds: float, tolerance_seconds: float, calendar: Calendar
-) -> list[Arrival]:
+    arrivals: Sequence[DataArrival],
+    now: datetime,
+    *,
+    window_seconds: float,
+    tolerance_seconds: float,
+    calendar: Calendar,
+) -> list[DataArrival]:
     """List the arrivals of recent rows, without backfills of old partitions.
 
     An arrival is at the head if its newest event is at most ``window_seconds`` older than the newest event before it;
@@ -68,7 +73,7 @@ def arrivals_at_head(
         calendar: times of the partition keys.
     """
     latest, window = now + timedelta(seconds=tolerance_seconds), timedelta(seconds=window_seconds)
-    found: list[Arrival] = []
+    found: list[DataArrival] = []
     head: datetime | None = None
     newest: datetime | None = None
     for each in arrivals:

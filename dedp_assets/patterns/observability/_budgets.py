@@ -8,13 +8,13 @@ from datetime import datetime
 
 from dedp_assets.patterns.core.measurements import Measurement
 
-__all__ = ["Budget", "Judged", "counted", "within_hours"]
+__all__ = ["Budget", "BudgetSample", "counted", "within_hours"]
 
 _HOUR = 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class BudgetSample:
     """A measurement that counts for an objective.
 
     Attributes:
@@ -77,7 +77,7 @@ class Budget:
         return f"{self.bad} of {self.measured} measurements are bad, {1 - self.good_share:.3g} of all may be"
 
 
-def counted(measurements: Iterable[Measurement], metric: str, table: str, *, of_usual: bool) -> list[Judged]:
+def counted(measurements: Iterable[Measurement], metric: str, table: str, *, of_usual: bool) -> list[BudgetSample]:
     """List the measurements that count for an objective, oldest first.
 
     Of a partition the newest counts, and of several about the whole table at the same time the last one, so that it
@@ -90,7 +90,7 @@ def counted(measurements: Iterable[Measurement], metric: str, table: str, *, of_
         of_usual: whether to take a value as the share of the measurement's target, its usual value.
     """
     mine = (each for each in measurements if each.metric == metric and each.table == table)
-    found: dict[tuple[str, datetime | None], Judged] = {}
+    found: dict[tuple[str, datetime | None], BudgetSample] = {}
     for each in mine:
         judged = _judged(each, of_usual=of_usual)
         key = (each.partition, None if each.partition else each.at)
@@ -99,12 +99,12 @@ def counted(measurements: Iterable[Measurement], metric: str, table: str, *, of_
     return sorted(found.values(), key=lambda each: (each.at, each.partition))
 
 
-def within_hours(judged: Sequence[Judged], now: datetime, hours: float) -> list[Judged]:
+def within_hours(judged: Sequence[BudgetSample], now: datetime, hours: float) -> list[BudgetSample]:
     """List the measurements of the last hours before ``now``, without later measurements."""
     return [each for each in judged if 0 <= (now - each.at).total_seconds() < hours * _HOUR]
 
 
-def _judged(each: Measurement, *, of_usual: bool) -> Judged | None:
+def _judged(each: Measurement, *, of_usual: bool) -> BudgetSample | None:
     """Return a measurement with the figure that counts; ``None`` without a judgement."""
     value, unit = each.value, each.unit
     if value is not None and of_usual:
@@ -113,4 +113,4 @@ def _judged(each: Measurement, *, of_usual: bool) -> Judged | None:
         value, unit = value / each.target, ""
     if each.verdict == "unknown" or (value is None and each.verdict != "fail"):
         return None
-    return Judged(each.at, each.partition, value, unit, each.reason)
+    return BudgetSample(each.at, each.partition, value, unit, each.reason)

@@ -11,13 +11,13 @@ from dedp_assets.patterns.core.quantities import duration, quantity
 from dedp_assets.patterns.observability import _lag_trends as trends
 from dedp_assets.patterns.observability._lag_samples import LagSample
 
-__all__ = ["Bounds", "Judged", "Limits", "PartitionLag", "judge_partition", "worst"]
+__all__ = ["LagVerdict", "Limits", "PartitionLag", "Thresholds", "judge_partition", "worst"]
 
 _ORDER: tuple[Verdict, ...] = ("ok", "unknown", "warn", "fail")
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class Thresholds:
     """Upper limits of a figure, both exclusive.
 
     ``None`` for no limit.
@@ -57,8 +57,8 @@ class Bounds:
 class Limits:
     """Limits of a lag, with the time spans of the trend in seconds."""
 
-    rows: Bounds
-    seconds: Bounds
+    rows: Thresholds
+    seconds: Thresholds
     window_seconds: float
     stale_after_seconds: float
 
@@ -69,7 +69,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class LagVerdict:
     """Figure of a partition with unit, limits and verdict."""
 
     value: float | None
@@ -93,12 +93,12 @@ class PartitionLag:
     """
 
     newest: LagSample
-    lag: Judged
-    rows: Judged
-    partitions: Judged
-    seconds: Judged
-    lost: Judged
-    restarted: Judged = field(default_factory=lambda: Judged(0, "ok"))
+    lag: LagVerdict
+    rows: LagVerdict
+    partitions: LagVerdict
+    seconds: LagVerdict
+    lost: LagVerdict
+    restarted: LagVerdict = field(default_factory=lambda: LagVerdict(0, "ok"))
 
 
 def judge_partition(samples: tuple[LagSample, ...], now: datetime, limits: Limits) -> PartitionLag:
@@ -108,7 +108,7 @@ def judge_partition(samples: tuple[LagSample, ...], now: datetime, limits: Limit
     if age > limits.stale_after_seconds:
         return _unknown(newest, f"{newest.input} was seen {duration(age)} ago: nobody knows its lag now")
     verdict, reason = trends.restart(samples, now, window_seconds=limits.window_seconds)
-    restarted = Judged(float(verdict != "ok"), verdict, reason)
+    restarted = LagVerdict(float(verdict != "ok"), verdict, reason)
     if verdict == "fail":
         return _unknown(newest, f"{newest.input}: its lag cannot be counted from a former position", restarted)
     if newest.lag is None:
@@ -118,7 +118,7 @@ def judge_partition(samples: tuple[LagSample, ...], now: datetime, limits: Limit
         newest=newest,
         lag=_lag(present, now, limits),
         rows=_rows(newest, limits),
-        partitions=Judged(newest.unread_partitions, "ok"),
+        partitions=LagVerdict(newest.unread_partitions, "ok"),
         seconds=_seconds(present, now, limits),
         lost=_lost(newest),
         restarted=restarted,
@@ -130,9 +130,9 @@ def worst(*verdicts: Verdict) -> Verdict:
     return max(verdicts, key=_ORDER.index, default="ok")
 
 
-def _unknown(newest: LagSample, reason: str, restarted: Judged | None = None) -> PartitionLag:
-    unknown = Judged(None, "unknown", reason)
-    lost = unknown if restarted is None else _lost(newest) if restarted.verdict == "ok" else Judged(None, "unknown")
+def _unknown(newest: LagSample, reason: str, restarted: LagVerdict | None = None) -> PartitionLag:
+    unknown = LagVerdict(None, "unknown", reason)
+    lost = unknown if restarted is None else _lost(newest) if restarted.verdict == "ok" else LagVerdict(None, "unknown")
     return PartitionLag(
         newest=newest,
         lag=unknown,
@@ -153,7 +153,7 @@ def _without_commit(samples: tuple[LagSample, ...]) -> str:
     return f"{newest.input}: {newest.consumer} has committed no position"
 
 
-def _lag(samples: tuple[LagSample, ...], now: datetime, limits: Limits) -> Judged:
+def _lag(samples: tuple[LagSample, ...], now: datetime, limits: Limits) -> LagVerdict:
     newest = samples[-1]
     lag = newest.lag or 0
     behind = f"{newest.input}: {quantity(lag, newest.unit)} behind"
@@ -162,44 +162,46 @@ def _lag(samples: tuple[LagSample, ...], now: datetime, limits: Limits) -> Judge
     if stalled is not None and (newest.seen_at - stalled).total_seconds() >= limits.window_seconds:
         still = f"the consumer has not moved for {duration((now - stalled).total_seconds())}"
         moved = still if newest.consumed is not None else "the consumer has never read it"
-        return Judged(lag, "fail", f"{behind}; {moved}", stalled)
+        return LagVerdict(lag, "fail", f"{behind}; {moved}", stalled)
     verdict = limits.rows.verdict(lag) if newest.unit == "rows" else "ok"
     if growing is not None:
         grown = f"the lag has grown for {duration((now - growing).total_seconds())} while the consumer moves"
-        return Judged(lag, worst(verdict, "warn"), f"{behind}; {grown}", growing)
+        return LagVerdict(lag, worst(verdict, "warn"), f"{behind}; {grown}", growing)
     if newest.consumed is not None and newest.consumed > newest.produced:
-        return Judged(0, "ok", f"{newest.input}: the end was read before the commit, {newest.consumed} is ahead of it")
-    return Judged(lag, verdict, behind if verdict != "ok" else "")
+        return LagVerdict(
+            0, "ok", f"{newest.input}: the end was read before the commit, {newest.consumed} is ahead of it"
+        )
+    return LagVerdict(lag, verdict, behind if verdict != "ok" else "")
 
 
-def _rows(newest: LagSample, limits: Limits) -> Judged:
+def _rows(newest: LagSample, limits: Limits) -> LagVerdict:
     rows = newest.rows
     if rows is None:
-        return Judged(None, "unknown", f"{newest.input}: the number of unread rows is not known")
+        return LagVerdict(None, "unknown", f"{newest.input}: the number of unread rows is not known")
     verdict = limits.rows.verdict(rows)
-    return Judged(rows, verdict, f"{newest.input}: {quantity(rows, 'rows')} behind" if verdict != "ok" else "")
+    return LagVerdict(rows, verdict, f"{newest.input}: {quantity(rows, 'rows')} behind" if verdict != "ok" else "")
 
 
-def _seconds(samples: tuple[LagSample, ...], now: datetime, limits: Limits) -> Judged:
+def _seconds(samples: tuple[LagSample, ...], now: datetime, limits: Limits) -> LagVerdict:
     newest, unread = samples[-1], trends.unread_since(samples)
     if unread is None:
-        return Judged(0.0, "ok")
+        return LagVerdict(0.0, "ok")
     seconds = (now - unread.at).total_seconds()
     if seconds < 0:
         ahead = f"{newest.input}: the first unread record is dated {duration(-seconds)} after now: its clock is ahead"
-        return Judged(0.0, "unknown", ahead)
+        return LagVerdict(0.0, "unknown", ahead)
     verdict = limits.seconds.verdict(seconds)
     old = f"{newest.input}: the first unread record is {duration(seconds)} old"
     if unread.is_bound:
         verdict = "unknown" if verdict == "ok" else verdict
-        return Judged(seconds, verdict, f"{old} or older: the samples do not go back far enough", unread.at)
-    return Judged(seconds, verdict, old if verdict != "ok" else "", unread.at if verdict != "ok" else None)
+        return LagVerdict(seconds, verdict, f"{old} or older: the samples do not go back far enough", unread.at)
+    return LagVerdict(seconds, verdict, old if verdict != "ok" else "", unread.at if verdict != "ok" else None)
 
 
-def _lost(newest: LagSample) -> Judged:
+def _lost(newest: LagSample) -> LagVerdict:
     lost = max(newest.begin - newest.consumed, 0) if newest.consumed is not None else 0
     deleted = (
         f"{newest.input}: {quantity(lost, newest.unit)} from {newest.consumed} to {newest.begin - 1} were deleted "
         "before they were read; the lag counts from there"
     )
-    return Judged(lost, "fail" if lost else "ok", deleted if lost else "")
+    return LagVerdict(lost, "fail" if lost else "ok", deleted if lost else "")

@@ -9,7 +9,7 @@ from statistics import fmean, median
 
 from dedp_assets.patterns.core.measurements import Measurement
 from dedp_assets.patterns.core.quantities import quantity
-from dedp_assets.patterns.observability._lag_parts import Judged, Limits, PartitionLag, worst
+from dedp_assets.patterns.observability._lag_parts import LagVerdict, Limits, PartitionLag, worst
 
 __all__ = ["measurements_of"]
 
@@ -39,14 +39,14 @@ def measurements_of(parts: Sequence[PartitionLag], now: datetime, limits: Limits
     if several:
         known = [each.lag.value for each in parts if each.lag.value is not None]
         for metric, value in (("lag_p95", _p95(known)), ("lag_average", fmean(known) if known else None)):
-            judged = Judged(value, "unknown" if value is None else "ok")
+            judged = LagVerdict(value, "unknown" if value is None else "ok")
             yield _measured(metric, parts[0], judged, now, newest.producer, newest.unit, None)
     lost, restarted = _sum([part.lost for part in parts]), _sum([part.restarted for part in parts])
     yield _measured(f"lost_{newest.unit}", parts[0], lost, now, newest.producer, newest.unit, 0)
     yield _measured("restarted", parts[0], restarted, now, newest.producer, "", 0)
 
 
-_OF: dict[str, Callable[[PartitionLag], Judged]] = {
+_OF: dict[str, Callable[[PartitionLag], LagVerdict]] = {
     "lag": lambda part: part.lag,
     "lag_rows": lambda part: part.rows,
     "lag_partitions": lambda part: part.partitions,
@@ -57,7 +57,7 @@ _OF: dict[str, Callable[[PartitionLag], Judged]] = {
 def _measured(
     metric: str,
     part: PartitionLag,
-    judged: Judged,
+    judged: LagVerdict,
     now: datetime,
     place: str,
     unit: str,
@@ -77,14 +77,14 @@ def _measured(
     )
 
 
-def _maximum(parts: Sequence[Judged], unit: str) -> Judged:
+def _maximum(parts: Sequence[LagVerdict], unit: str) -> LagVerdict:
     """Return the worst verdict with the greatest figure, and the spread of the figures in the reason."""
     if len(parts) == 1:
         return parts[0]
     reason, since = _reasons(parts)
     known = [each.value for each in parts if each.value is not None]
     if not known:
-        return Judged(None, worst(*(each.verdict for each in parts)), reason, since)
+        return LagVerdict(None, worst(*(each.verdict for each in parts)), reason, since)
     most, middle = max(known), median(known)
     figures = {"max": most, "p95": _p95(known) or 0, "median": middle, "average": fmean(known)}
     spread = f"of {len(parts)} partitions: " + ", ".join(
@@ -92,16 +92,16 @@ def _maximum(parts: Sequence[Judged], unit: str) -> Judged:
     )
     if len(known) > 2 and most >= _SKEWED * max(middle, 1):
         spread += "; the maximum is far above the median: the keys may be skewed, rather than the consumer slow"
-    return Judged(most, worst(*(each.verdict for each in parts)), f"{reason}; {spread}" if reason else "", since)
+    return LagVerdict(most, worst(*(each.verdict for each in parts)), f"{reason}; {spread}" if reason else "", since)
 
 
-def _sum(parts: Sequence[Judged]) -> Judged:
+def _sum(parts: Sequence[LagVerdict]) -> LagVerdict:
     reason, since = _reasons(parts)
     known = [each.value for each in parts if each.value is not None]
-    return Judged(sum(known) if known else None, worst(*(each.verdict for each in parts)), reason, since)
+    return LagVerdict(sum(known) if known else None, worst(*(each.verdict for each in parts)), reason, since)
 
 
-def _reasons(parts: Sequence[Judged]) -> tuple[str, datetime | None]:
+def _reasons(parts: Sequence[LagVerdict]) -> tuple[str, datetime | None]:
     """Return the reasons of the worst partitions, and the earliest time of a trouble."""
     verdict = worst(*(each.verdict for each in parts))
     worst_first = sorted((each for each in parts if each.verdict == verdict), key=lambda each: -(each.value or 0))

@@ -10,14 +10,14 @@ from itertools import pairwise
 from dedp_assets.patterns.core.measurements import Verdict
 from dedp_assets.patterns.observability._lag_samples import LagSample
 
-__all__ = ["Unread", "growing_since", "present_object", "restart", "stalled_since", "unread_since"]
+__all__ = ["OldestUnread", "growing_since", "present_object", "restart", "stalled_since", "unread_since"]
 
 _RISES = 3
 """Number of consecutive increases of a lag that count as a growing lag."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class OldestUnread:
     """Time of the first unread record.
 
     Attributes:
@@ -106,7 +106,7 @@ def growing_since(samples: Sequence[LagSample]) -> datetime | None:
     return moved[0].seen_at if rises >= _RISES and not fell else None
 
 
-def unread_since(samples: Sequence[LagSample]) -> Unread | None:
+def unread_since(samples: Sequence[LagSample]) -> OldestUnread | None:
     """Return the production time of the first unread record.
 
     ``None`` if unknown or caught up.
@@ -122,12 +122,12 @@ def unread_since(samples: Sequence[LagSample]) -> Unread | None:
     if newest.is_caught_up or position is None:
         return None
     if newest.unread_since is not None:
-        return Unread(newest.unread_since)
+        return OldestUnread(newest.unread_since)
     for a, b in reversed([*pairwise(samples)]):
         if a.produced <= position < b.produced:
             share = (position - a.produced) / (b.produced - a.produced)
-            return Unread(a.seen_at + timedelta(seconds=share * (b.seen_at - a.seen_at).total_seconds()))
-    return Unread(samples[0].seen_at, is_bound=True)
+            return OldestUnread(a.seen_at + timedelta(seconds=share * (b.seen_at - a.seen_at).total_seconds()))
+    return OldestUnread(samples[0].seen_at, is_bound=True)
 
 
 def _is_other(before: LagSample, after: LagSample) -> bool:

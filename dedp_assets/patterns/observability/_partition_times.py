@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from dedp_assets.patterns.core.activity import Activity
 from dedp_assets.patterns.core.measurements import Measurement
-from dedp_assets.patterns.core.partition_times import Span
+from dedp_assets.patterns.core.partition_times import TimeSpan
 from dedp_assets.patterns.observability._arrivals import in_future
 
 __all__ = ["future_partitions", "newest_end"]
@@ -40,7 +40,7 @@ def future_partitions(activity: Activity, now: datetime, tolerance_seconds: floa
     return in_future("future_partitions", activity, now, len(found), unit="partitions", reason=reason)
 
 
-def _times(activity: Activity) -> Iterator[tuple[str, Span]]:
+def _times(activity: Activity) -> Iterator[tuple[str, TimeSpan]]:
     """Yield key and time of each partition with rows whose key names a time."""
     for key, size in activity.partitions.items():
         if size.rows != 0 and (span := activity.calendar(key)) is not None:

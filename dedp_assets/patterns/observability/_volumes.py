@@ -10,7 +10,7 @@ from typing import Literal
 from dedp_assets.patterns.core.activity import Activity, PartitionSize
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.expected_values import expected
-from dedp_assets.patterns.core.partition_times import Span
+from dedp_assets.patterns.core.partition_times import TimeSpan
 from dedp_assets.patterns.core.quantities import quantity
 from dedp_assets.patterns.core.usual import Baseline, Expected, Season
 
@@ -41,7 +41,7 @@ def require_above_zero(seconds: float | None) -> None:
         raise ConfigError(f"complete_after_seconds must be above 0, not {seconds:g}")
 
 
-def is_over(span: Span | None, now: datetime, seconds: float | None) -> bool:
+def is_over(span: TimeSpan | None, now: datetime, seconds: float | None) -> bool:
     """Return whether the time that a partition is about is over; ``False`` for a partition about no time.
 
     Args:
@@ -54,7 +54,7 @@ def is_over(span: Span | None, now: datetime, seconds: float | None) -> bool:
     return (now - span.begin).total_seconds() >= (span.seconds if seconds is None else seconds)
 
 
-def is_filled(span: Span | None, size: PartitionSize, now: datetime, seconds: float | None) -> bool:
+def is_filled(span: TimeSpan | None, size: PartitionSize, now: datetime, seconds: float | None) -> bool:
     """Return whether the first filling of a partition is over, by time or by the first commit."""
     if span is not None or size.first_at is None:
         return span is None or is_over(span, now, seconds)
@@ -70,7 +70,7 @@ def next_completion(activity: Activity, now: datetime) -> datetime | None:
     return min((end for end in ends if end is not None and end > now), default=None)
 
 
-def _end(span: Span | None, size: PartitionSize) -> datetime | None:
+def _end(span: TimeSpan | None, size: PartitionSize) -> datetime | None:
     if span is not None:
         return span.end
     return None if size.first_at is None else size.first_at + timedelta(seconds=_DAY_SECONDS)

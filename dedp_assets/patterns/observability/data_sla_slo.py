@@ -20,7 +20,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.measurements import Measured, Measurement, Verdict
 from dedp_assets.patterns.core.options import require_types, typed
 from dedp_assets.patterns.core.quantities import quantity
-from dedp_assets.patterns.observability._budgets import Budget, Judged, counted, within_hours
+from dedp_assets.patterns.observability._budgets import Budget, BudgetSample, counted, within_hours
 from dedp_assets.patterns.observability._percentiles import nearest_rank
 
 __all__ = ["measure_objective", "severity_of", "Objective"]
@@ -154,11 +154,13 @@ def severity_of(measured: Measured) -> str:
     return min((each for each in named if each in _VERDICTS and each), default="")
 
 
-def _is_bad(judged: Judged, objective: Objective) -> bool:
+def _is_bad(judged: BudgetSample, objective: Objective) -> bool:
     return judged.value is None or objective.is_beyond(judged.value, objective.target)
 
 
-def _figure(recent: Sequence[Judged], window: Sequence[Judged], now: datetime, objective: Objective) -> Measurement:
+def _figure(
+    recent: Sequence[BudgetSample], window: Sequence[BudgetSample], now: datetime, objective: Objective
+) -> Measurement:
     """Measure the present figure, and judge outage, alert bound and target."""
     value, severity, reason = None, "", ""
     values = [each.value for each in recent if each.value is not None]
@@ -201,14 +203,14 @@ def _judged(value: float, objective: Objective, unit: str) -> tuple[str, str]:
     return "", ""
 
 
-def _since(window: Sequence[Judged], recent: Sequence[Judged], objective: Objective) -> datetime | None:
+def _since(window: Sequence[BudgetSample], recent: Sequence[BudgetSample], objective: Objective) -> datetime | None:
     """Return the start of the newest unbroken bad measurements; else the first recent bad measurement."""
     last_good = max((each.at for each in window if not _is_bad(each, objective)), default=None)
     unbroken = (each.at for each in window if last_good is None or each.at > last_good)
     return min(unbroken, default=None) or min((each.at for each in recent if _is_bad(each, objective)), default=None)
 
 
-def _budget_left(budget: Budget, bad: Sequence[Judged], now: datetime, objective: Objective) -> Measurement:
+def _budget_left(budget: Budget, bad: Sequence[BudgetSample], now: datetime, objective: Objective) -> Measurement:
     """Measure and judge the error budget that is left."""
     severity, reason, since = "", "", None
     if budget.is_spent:

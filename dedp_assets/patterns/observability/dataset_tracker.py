@@ -101,7 +101,7 @@ def compare_lineage(
     if least_runs < 0:
         raise ConfigError(f"least_runs must be 0 or more, not {least_runs}")
     parsed = {job: datasets_of(text, dialect=dialect) for job, text in statements.items()}
-    seen = {name: _Seen() for name in sorted({run.job for run in observed} | {*statements})}
+    seen = {name: _JobDatasets() for name in sorted({run.job for run in observed} | {*statements})}
     for run in observed:
         if not run.failed:
             seen[run.job].add(run.inputs, run.outputs)
@@ -173,7 +173,7 @@ def root_of(graph: LineageGraph, faults: Sequence[Dataset]) -> Root:
     return Root(tuple(sorted(roots)), tuple(sorted(faulty - roots)))
 
 
-class _Seen:
+class _JobDatasets:
     """Inputs and outputs of the runs and statements of a job."""
 
     def __init__(self) -> None:
@@ -192,17 +192,17 @@ def _lines(verb: str, found: Mapping[str, Iterable[Dataset]]) -> list[str]:
     return [f"{job} {verb} {each}" for job, datasets in sorted(found.items()) for each in sorted(datasets)]
 
 
-def _blind_spots(jobs: Mapping[str, LineageJob], seen: Mapping[str, _Seen]) -> list[str]:
+def _blind_spots(jobs: Mapping[str, LineageJob], seen: Mapping[str, _JobDatasets]) -> list[str]:
     """List the jobs that neither declarations nor runs say anything about."""
     known = {name for name, job in jobs.items() if job.inputs or job.outputs or job.note}
     return sorted({*jobs, *seen} - known - {name for name, each in seen.items() if each.inputs or each.outputs})
 
 
-def _never_observed(jobs: Iterable[LineageJob], seen: Mapping[str, _Seen], least_runs: int) -> list[str]:
+def _never_observed(jobs: Iterable[LineageJob], seen: Mapping[str, _JobDatasets], least_runs: int) -> list[str]:
     """List declared inputs and outputs without a run, apart from external readers."""
     lines: list[str] = []
     for job in jobs:
-        found = seen.get(job.name) or _Seen()
+        found = seen.get(job.name) or _JobDatasets()
         if found.runs < least_runs or any(each.namespace == CONSUMERS for each in job.outputs):
             continue
         lines += _lines("reads", {job.name: {*job.inputs} - found.inputs - {*job.outputs}})

@@ -73,9 +73,9 @@ def detect_interruption(
             and for clocks that may differ by more than a day.
 
     Example:
-        >>> from dedp_assets.patterns.core.activity import Arrival
+        >>> from dedp_assets.patterns.core.activity import DataArrival
         >>> noon = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)
-        >>> visits = Activity(table="silver/visits", version=7, arrivals=(Arrival(version=7, at=noon, rows=3),))
+        >>> visits = Activity(table="silver/visits", version=7, arrivals=(DataArrival(version=7, at=noon, rows=3),))
         >>> found = detect_interruption(visits, noon + timedelta(seconds=301), max_gap_seconds=300)
         >>> found.verdict, found.troubles[0].reason
         ('fail', 'silver/visits: no row for 5.02 min, since 2026-01-05 12:00:00 UTC')

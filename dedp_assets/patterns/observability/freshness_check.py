@@ -74,9 +74,9 @@ def check_freshness(
 
     Example:
         >>> from datetime import timedelta, timezone
-        >>> from dedp_assets.patterns.core.activity import Arrival, PartitionSize
+        >>> from dedp_assets.patterns.core.activity import DataArrival, PartitionSize
         >>> noon = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)
-        >>> arrival = Arrival(version=1, at=noon, rows=3, newest_event=noon - timedelta(minutes=1))
+        >>> arrival = DataArrival(version=1, at=noon, rows=3, newest_event=noon - timedelta(minutes=1))
         >>> size = {"": PartitionSize(rows=3, size=100, files=1)}
         >>> orders = Activity(table="silver/orders", version=1, arrivals=(arrival,), partitions=size)
         >>> later = noon + timedelta(minutes=30)

@@ -18,7 +18,7 @@ from itertools import groupby
 
 from dedp_assets.patterns.core.measurements import Measured
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.observability._lag_parts import Bounds, Limits, judge_partition
+from dedp_assets.patterns.observability._lag_parts import Limits, Thresholds, judge_partition
 from dedp_assets.patterns.observability._lag_samples import LagSample
 from dedp_assets.patterns.observability._lag_totals import measurements_of
 
@@ -79,8 +79,8 @@ def detect_lag(
         83
     """
     limits = Limits(
-        rows=Bounds("rows", warn_above_rows, fail_above_rows),
-        seconds=Bounds("seconds", warn_above_seconds, fail_above_seconds),
+        rows=Thresholds("rows", warn_above_rows, fail_above_rows),
+        seconds=Thresholds("seconds", warn_above_seconds, fail_above_seconds),
         window_seconds=window_seconds,
         stale_after_seconds=stale_after_seconds,
     )

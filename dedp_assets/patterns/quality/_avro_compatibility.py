@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from dedp_assets.patterns.quality._incompatibility import Pairs, Problem, all_problems, at, below
 
-__all__ = ["Node", "problems", "read"]
+__all__ = ["AvroType", "problems", "read"]
 
 _PRIMITIVE = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 _PROMOTED = {
@@ -41,7 +41,7 @@ _DEFAULTS: Mapping[str, Callable[[Any], bool]] = {
 
 
 @dataclass(eq=False, slots=True)
-class Node:
+class AvroType:
     """A type of a schema; a named type is one shared object.
 
     Attributes:
@@ -59,8 +59,8 @@ class Node:
     kind: str
     name: str = ""
     aliases: frozenset[str] = frozenset()
-    fields: tuple[Field, ...] = ()
-    parts: tuple[Node, ...] = ()
+    fields: tuple[AvroField, ...] = ()
+    parts: tuple[AvroType, ...] = ()
     symbols: tuple[str, ...] = ()
     default: str = ""
     size: int = 0
@@ -73,16 +73,16 @@ class Node:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Field:
+class AvroField:
     """A field of a record."""
 
     name: str
     aliases: tuple[str, ...]
-    node: Node
+    node: AvroType
     has_default: bool
 
 
-def read(text: str) -> Node:
+def read(text: str) -> AvroType:
     """Read a schema.
 
     Raises:
@@ -92,10 +92,10 @@ def read(text: str) -> Node:
         stated = json.loads(text)
     except ValueError:
         stated = text if text in _PRIMITIVE else _refuse(f"{text[:60]!r} is no JSON")
-    return _Reading().node(stated, "", "")
+    return _SchemaParser().node(stated, "", "")
 
 
-def problems(reader: Node, writer: Node, *, logical_types: bool = False) -> list[Problem]:
+def problems(reader: AvroType, writer: AvroType, *, logical_types: bool = False) -> list[Problem]:
     """List the obstacles to reading data of ``writer`` by ``reader``, logical types included if asked."""
     return all_problems(lambda pairs: _Resolution(logical_types, pairs).unread(reader, writer))
 
@@ -107,7 +107,7 @@ class _Resolution:
     logical_types: bool
     pairs: Pairs
 
-    def unread(self, reader: Node, writer: Node) -> list[Problem]:
+    def unread(self, reader: AvroType, writer: AvroType) -> list[Problem]:
         if writer.kind == "union":
             return [problem for branch in writer.parts for problem in self.unread(reader, branch)]
         if reader.kind == "union":
@@ -118,7 +118,7 @@ class _Resolution:
             return [Problem("", "name_changed", f"{writer.kind} {writer.name} is now {reader.name}, without an alias")]
         return [*self._of_kind(reader, writer), *self._other_unit(reader, writer)]
 
-    def _of_kind(self, reader: Node, writer: Node) -> Iterable[Problem]:
+    def _of_kind(self, reader: AvroType, writer: AvroType) -> Iterable[Problem]:
         """List the problems inside two types of the same kind and name."""
         if reader.kind == "record":
             return self.pairs.judged(reader, writer, lambda: self._record(reader, writer))
@@ -133,7 +133,7 @@ class _Resolution:
             return [Problem("", "enum_symbols_missing", message)]
         return []
 
-    def _record(self, reader: Node, writer: Node) -> list[Problem]:
+    def _record(self, reader: AvroType, writer: AvroType) -> list[Problem]:
         found = list[Problem]()
         written = {each.name: each for each in writer.fields}
         for wanted in reader.fields:
@@ -145,7 +145,7 @@ class _Resolution:
                 found.append(Problem(wanted.name, "field_without_default", message))
         return found
 
-    def _in_union(self, reader: Node, writer: Node) -> list[Problem]:
+    def _in_union(self, reader: AvroType, writer: AvroType) -> list[Problem]:
         """List the problems of the union branch with the fewest problems."""
         tried = [self.unread(branch, writer) for branch in reader.parts]
         if not all(tried):
@@ -156,7 +156,7 @@ class _Resolution:
         names = ", ".join(branch.shown for branch in reader.parts)
         return [Problem("", "union_branch_missing", f"{writer.shown} is none of the reader's types ({names})")]
 
-    def _other_unit(self, reader: Node, writer: Node) -> list[Problem]:
+    def _other_unit(self, reader: AvroType, writer: AvroType) -> list[Problem]:
         """List a difference of logical types that changes values for a reader."""
         (mine, scale, digits), (theirs, written_scale, written_digits) = reader.logical, writer.logical
         same = mine == theirs and scale == written_scale and digits >= written_digits
@@ -166,13 +166,13 @@ class _Resolution:
         return [Problem("", "logical_type_changed", message)]
 
 
-def _is_called(reader: Node, writer: Node) -> bool:
+def _is_called(reader: AvroType, writer: AvroType) -> bool:
     """Return whether a reader's type takes data of a type of this name: the last part of the name decides."""
     last = writer.name.rpartition(".")[2]
     return reader.name.rpartition(".")[2] == last or writer.name in reader.aliases
 
 
-def _logical_name(node: Node) -> str:
+def _logical_name(node: AvroType) -> str:
     name, scale, digits = node.logical
     return f"decimal({digits},{scale})" if name == "decimal" else name or node.shown
 
@@ -182,12 +182,12 @@ def _refuse(sentence: str) -> NoReturn:
 
 
 @dataclass
-class _Reading:
+class _SchemaParser:
     """Parser of a schema's JSON, with the named types so far."""
 
-    named: dict[str, Node] = field(default_factory=dict)
+    named: dict[str, AvroType] = field(default_factory=dict)
 
-    def node(self, stated: Any, space: str, path: str) -> Node:  # noqa: ANN401 - JSON
+    def node(self, stated: Any, space: str, path: str) -> AvroType:  # noqa: ANN401 - JSON
         if isinstance(stated, list):
             return self._union(stated, space, path)
         if isinstance(stated, str):
@@ -197,33 +197,33 @@ class _Reading:
         made = made or self.node(kind if kind is not None else _refuse(f"{path or 'it'} has no type"), space, path)
         logical = _logical(stated, made)
         if logical[0] and not made.name:
-            return Node(made.kind, parts=made.parts, logical=logical)
+            return AvroType(made.kind, parts=made.parts, logical=logical)
         made.logical = logical if logical[0] else made.logical
         return made
 
-    def _complex(self, kind: str, stated: Mapping[str, Any], space: str, path: str) -> Node | None:
+    def _complex(self, kind: str, stated: Mapping[str, Any], space: str, path: str) -> AvroType | None:
         if kind in ("array", "map"):
             inside = "items" if kind == "array" else "values"
             within = stated.get(inside, None) or _refuse(f"the {kind} {path} has no {inside}")
-            return Node(kind, parts=(self.node(within, space, at(path, "[]" if kind == "array" else "{}")),))
+            return AvroType(kind, parts=(self.node(within, space, at(path, "[]" if kind == "array" else "{}")),))
         if kind in ("record", "error", "enum", "fixed"):
             return self._named(kind.replace("error", "record"), stated, space, path)
         return None
 
-    def _called(self, name: str, space: str, path: str) -> Node:
+    def _called(self, name: str, space: str, path: str) -> AvroType:
         if name in _PRIMITIVE:
-            return Node(name)
+            return AvroType(name)
         full = name if "." in name or not space else f"{space}.{name}"
         return self.named.get(full) or self.named.get(name) or _refuse(f"{path or 'it'} has the unknown type {name!r}")
 
-    def _union(self, stated: list[Any], space: str, path: str) -> Node:
+    def _union(self, stated: list[Any], space: str, path: str) -> AvroType:
         parts = tuple(self.node(each, space, path) for each in stated)
         called = [part.name or part.kind for part in parts]
         if "union" in called or len(set(called)) < len(called):
             _refuse(f"the union {path} has a type twice, or a union inside: {called}")
-        return Node("union", parts=parts)
+        return AvroType("union", parts=parts)
 
-    def _named(self, kind: str, stated: Mapping[str, Any], space: str, path: str) -> Node:
+    def _named(self, kind: str, stated: Mapping[str, Any], space: str, path: str) -> AvroType:
         name = stated.get("name")
         if not isinstance(name, str) or not _FULL_NAME.fullmatch(name):
             _refuse(f"the {kind} {path} must have a name, not {name!r}")
@@ -232,7 +232,7 @@ class _Reading:
             _refuse(f"{name} is defined twice")
         within = name.rpartition(".")[0]
         aliases = [a if "." in a or not within else f"{within}.{a}" for a in stated.get("aliases", ())]
-        made = self.named[name] = Node(kind, name=name, aliases=frozenset(aliases))
+        made = self.named[name] = AvroType(kind, name=name, aliases=frozenset(aliases))
         if kind == "record":
             made.fields = tuple(self._fields(stated.get("fields"), within, path, name))
         elif kind == "enum":
@@ -245,7 +245,7 @@ class _Reading:
             made.size = size if type(size) is int and size >= 0 else _refuse(f"{name} must have a size, not {size!r}")
         return made
 
-    def _fields(self, stated: Any, space: str, path: str, record: str) -> Iterator[Field]:  # noqa: ANN401 - JSON
+    def _fields(self, stated: Any, space: str, path: str, record: str) -> Iterator[AvroField]:  # noqa: ANN401 - JSON
         seen = set[str]()
         for each in stated if isinstance(stated, list) else _refuse(f"{record} has no fields"):
             name = each.get("name") if isinstance(each, dict) else None
@@ -255,7 +255,7 @@ class _Reading:
             node = self.node(each["type"], space, at(path, name))
             if "default" in each and not _is_default(node, each["default"]):
                 _refuse(f"the default of {at(path, name)} is no {node.shown}: {each['default']!r}")
-            yield Field(name, tuple(each.get("aliases", ())), node, "default" in each)
+            yield AvroField(name, tuple(each.get("aliases", ())), node, "default" in each)
 
 
 def _symbols(stated: Any, name: str) -> tuple[str, ...]:  # noqa: ANN401 - JSON
@@ -265,7 +265,7 @@ def _symbols(stated: Any, name: str) -> tuple[str, ...]:  # noqa: ANN401 - JSON
     return tuple(stated)
 
 
-def _is_default(node: Node, value: Any) -> bool:  # noqa: ANN401 - JSON
+def _is_default(node: AvroType, value: Any) -> bool:  # noqa: ANN401 - JSON
     """Return whether a JSON value is a default of an Avro type."""
     if node.kind == "union":
         return any(_is_default(part, value) for part in node.parts)
@@ -280,7 +280,7 @@ def _is_default(node: Node, value: Any) -> bool:  # noqa: ANN401 - JSON
     return _DEFAULTS[node.kind](value) and (node.kind != "enum" or value in node.symbols)
 
 
-def _logical(stated: Mapping[str, Any], node: Node) -> tuple[str, int, int]:
+def _logical(stated: Mapping[str, Any], node: AvroType) -> tuple[str, int, int]:
     """Return the logical type of a schema with scale and precision; nothing for an unfit logical type."""
     name, scale, digits = stated.get("logicalType"), stated.get("scale", 0), stated.get("precision", 0)
     if not isinstance(name, str) or not isinstance(scale, int) or not isinstance(digits, int):

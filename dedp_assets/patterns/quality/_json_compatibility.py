@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dedp_assets.patterns.quality._incompatibility import Pairs, Problem, all_problems, at, below
-from dedp_assets.patterns.quality._json_schemas import TYPE_OF_KEYWORD, Document, type_of, types_of
+from dedp_assets.patterns.quality._json_schemas import TYPE_OF_KEYWORD, JsonSchema, type_of, types_of
 
 __all__ = ["problems", "read"]
 
@@ -35,16 +35,16 @@ _LENIENT = frozenset(
 """Rules without effect under the lenient policy."""
 
 
-def read(text: str) -> Document:
+def read(text: str) -> JsonSchema:
     """Read a schema.
 
     Raises:
         ValueError: for a text that is no valid JSON Schema, or refers to a place outside of the text.
     """
-    return Document(json.loads(text))
+    return JsonSchema(json.loads(text))
 
 
-def problems(reader: Document, writer: Document, *, lenient: bool = False) -> list[Problem]:
+def problems(reader: JsonSchema, writer: JsonSchema, *, lenient: bool = False) -> list[Problem]:
     """List the obstacles to reading data of ``writer`` by ``reader``."""
     allowed = _LENIENT if lenient else frozenset()
     return all_problems(lambda pairs: _Walk(reader, writer, pairs, allowed).uncovered(reader.root, writer.root))
@@ -54,8 +54,8 @@ def problems(reader: Document, writer: Document, *, lenient: bool = False) -> li
 class _Walk:
     """A walk through two schemas."""
 
-    reader: Document
-    writer: Document
+    reader: JsonSchema
+    writer: JsonSchema
     pairs: Pairs
     allowed: frozenset[str]
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["TYPE_OF_KEYWORD", "Document", "type_of", "types_of"]
+__all__ = ["TYPE_OF_KEYWORD", "JsonSchema", "type_of", "types_of"]
 
 _TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 _BY_TYPE = {
@@ -32,7 +32,7 @@ _ELSEWHERE = {"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"}
 """Keywords with schemas that evaluate properties and items of the same value."""
 
 
-class Document:
+class JsonSchema:
     """A JSON Schema whose references lead into the text itself.
 
     Args:

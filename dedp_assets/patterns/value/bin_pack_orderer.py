@@ -15,7 +15,7 @@ from operator import itemgetter
 
 from pyspark.sql import DataFrame
 
-from dedp_assets.patterns.connectors.receipts import Delivery, RecordColumns, outgoing
+from dedp_assets.patterns.connectors.receipts import RecordColumns, RecordDelivery, outgoing
 from dedp_assets.patterns.connectors.sinks import Sink, in_requests
 from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.columns import NAMED, require_columns
@@ -83,7 +83,7 @@ def deliver_in_bins(
     require_columns(rows, [destination, columns.entity], NAMED)
     entity = identifier(columns.entity)
     records = outgoing(rows, columns, destination=identifier(destination), entity=entity, unit=unit)
-    delivery = Delivery(sink, into.by("value.bin_pack_orderer", "partition"), retry)
+    delivery = RecordDelivery(sink, into.by("value.bin_pack_orderer", "partition"), retry)
     with evaluated_once(number_bins(delivery.undelivered(records)).orderBy(*_BIN, "place")) as numbered:
         delivery.count(numbered)
         with delivery.noting():

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pyspark.sql import DataFrame, Row
 
-from dedp_assets.patterns.connectors.receipts import Delivery, RecordColumns, outgoing
+from dedp_assets.patterns.connectors.receipts import RecordColumns, RecordDelivery, outgoing
 from dedp_assets.patterns.connectors.sinks import Sink, in_requests
 from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.columns import NAMED, require_columns
@@ -85,7 +85,7 @@ def deliver_in_order(
     where = quoted(destination)
     scope = identifier(columns.entity) if columns.entity else where
     records = outgoing(rows, columns, destination=where, entity=scope)
-    delivery = Delivery(sink, into.by("value.fifo_orderer", "partition"), retry)
+    delivery = RecordDelivery(sink, into.by("value.fifo_orderer", "partition"), retry)
 
     def send(of_one_entity: Sequence[Row]) -> None:
         for request in in_requests(of_one_entity, at_once):

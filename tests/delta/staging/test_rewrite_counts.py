@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME
-from dedp_assets.patterns.delta.staging.metrics import Measured
+from dedp_assets.patterns.delta.staging.metrics import RowMetrics
 from dedp_assets.patterns.delta.staging.rewrite_counts import OUTCOMES, WRITTEN, Outcomes, rows_in
 from dedp_assets.patterns.delta.staging.row_accounting import Accounting
 from tests.delta.measuring import observed
@@ -19,7 +19,7 @@ SEEN = {"inserted": 2, "updated": 3, "deleted": 1, "kept": 4, "unused": 1}
 
 def judged(*, replaced=8, staged=9, source=7, **rows):
     """The verdict on a pass over files that hold, by the log, so many rows, and that wrote files of so many."""
-    return Outcomes(source).account(Measured(parts={**SEEN, **rows}, replaced=replaced, staged=staged)).finding
+    return Outcomes(source).account(RowMetrics(parts={**SEEN, **rows}, replaced=replaced, staged=staged)).finding
 
 
 def test_a_pass_in_which_every_row_became_something_is_accounted_for():
@@ -88,7 +88,7 @@ def test_a_change_is_judged_as_row_by_row(became, elsewhere, lost, unread):
 
 def test_a_deletion_brings_no_rows():
     """Its record counts none, and its history says how many went and how many stayed in the files."""
-    account = Outcomes(None, 9).account(Measured(parts={"deleted": 2, "kept": 3}, replaced=5, staged=3))
+    account = Outcomes(None, 9).account(RowMetrics(parts={"deleted": 2, "kept": 3}, replaced=5, staged=3))
     assert account.counts.as_dict() == dict.fromkeys(("read", "written", "dead", "duplicates", "filtered"), 0)
     assert account.metrics == {"numDeletedRows": 2, "numCopiedRows": 3}
     assert (account.figures["after"], account.figures["untouched"]) == (7, 7)

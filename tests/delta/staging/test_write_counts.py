@@ -9,7 +9,7 @@ import pytest
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import RowCounts
 from dedp_assets.patterns.core.rows import DROPPED, READ_IDENTITY, RowsRead, digest
-from dedp_assets.patterns.delta.staging.metrics import Measured
+from dedp_assets.patterns.delta.staging.metrics import RowMetrics
 from dedp_assets.patterns.delta.staging.row_accounting import Accounting
 from dedp_assets.patterns.delta.staging.write_counts import Parts
 from tests.delta.measuring import observed
@@ -33,17 +33,17 @@ def test_the_same_number_of_other_records_is_no_accounting(came_out, note):
 
 def test_identities_are_compared_only_if_both_were_measured():
     """Aggregates have none, and whoever tallied nothing knows none."""
-    rows = Measured(rows=2, kept=2, identity="7")
+    rows = RowMetrics(rows=2, kept=2, identity="7")
     assert Parts(identity="id").account(rows).finding.passed
     tally = a_tally(read=2, **{READ_IDENTITY: "8"})
-    assert Parts(rows_read=RowsRead(tally)).account(Measured(rows=2, kept=2)).finding.passed
+    assert Parts(rows_read=RowsRead(tally)).account(RowMetrics(rows=2, kept=2)).finding.passed
     assert not Parts(identity="id", rows_read=RowsRead(tally)).account(rows).finding.passed
 
 
 def test_outcomes_are_counted_by_their_name():
     """Dead and duplicate have a count of their own, whatever else was diverted counts as filtered."""
     names = {"valid": 5, "dead": 1, "duplicate": 2, "early": 3, "bot": 4}
-    counts = Parts(outcomes=tuple(names)).account(Measured(rows=15, kept=5, parts=names)).counts
+    counts = Parts(outcomes=tuple(names)).account(RowMetrics(rows=15, kept=5, parts=names)).counts
     assert counts == RowCounts(read=15, written=5, dead=1, duplicates=2, filtered=7)
     assert counts.unaccounted == 0
 
@@ -53,7 +53,7 @@ def test_parts_that_a_tally_dropped_are_counted_where_they_were_dropped(read, un
     """They reach no write, so the tally says how many rows had which outcome; the ledger keeps them as row counts."""
     dropped = {f"{DROPPED}{part}": rows for part, rows in {"dead": 1, "duplicate": 2, "early": 3, "bot": 4}.items()}
     tally = a_tally(read=read, **dropped, **{READ_IDENTITY: "7"})
-    account = Parts(identity="id", rows_read=RowsRead(tally)).account(Measured(rows=5, kept=5, identity="7"))
+    account = Parts(identity="id", rows_read=RowsRead(tally)).account(RowMetrics(rows=5, kept=5, identity="7"))
     assert account.counts == RowCounts(read=read, written=5, dead=1, duplicates=2, filtered=7)
     assert account.counts.unaccounted == unaccounted
     assert account.figures == account.counts.as_dict()
@@ -63,7 +63,7 @@ def test_parts_that_a_tally_dropped_are_counted_where_they_were_dropped(read, un
 def test_aggregates_account_for_the_rows_they_stand_for(visits, unaccounted):
     """Ten rows in two groups are accounted for if the groups say that they stand for ten."""
     parts = Parts(rows_read=RowsRead(figures={"read": 10}, represented="visits"))
-    assert parts.account(Measured(rows=2, kept=2, audited={"visits": visits})).counts.unaccounted == unaccounted
+    assert parts.account(RowMetrics(rows=2, kept=2, audited={"visits": visits})).counts.unaccounted == unaccounted
 
 
 def test_the_ledger_keeps_figures_that_mean_something_to_people():

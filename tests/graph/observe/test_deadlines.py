@@ -12,7 +12,7 @@ import pytest
 from dedp_assets.graph.declare import About, Branch, Follow, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.graph.observe.deadlines import recent_records, records_of, timed_runs
 from dedp_assets.graph.run.feeds import aligned, hour_to_day
-from dedp_assets.patterns.core.activity import Activity, Arrival, PartitionSize
+from dedp_assets.patterns.core.activity import Activity, DataArrival, PartitionSize
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Table, Target
@@ -52,7 +52,9 @@ def a_run(*days, start=None, end=None, status=STATUS.SUCCESS, run_id="", selecti
 def log(*commits, table="silver/orders", arrivals=()):
     """What a log tells: day and time of its first commit, each with rows."""
     sizes = {day: PartitionSize(rows=1, size=1, files=1, first_at=first, last_at=first) for day, first in commits}
-    brought = [Arrival(version=n, at=first, rows=1, partition=day) for n, (day, first) in enumerate(commits) if first]
+    brought = [
+        DataArrival(version=n, at=first, rows=1, partition=day) for n, (day, first) in enumerate(commits) if first
+    ]
     return Activity(table=table, version=len(commits), arrivals=tuple(arrivals or brought), partitions=sizes)
 
 
@@ -150,7 +152,7 @@ def test_a_delivery_that_the_log_forgot_is_there_without_a_time():
 def test_a_run_of_several_days_and_tables_is_timed_from_where_its_own_work_begins():
     """From the commit of the day before in the same run, or of the upstream table; not from before the first start."""
     range_run = a_run(BEFORE, YESTERDAY, start=at(5), end=at(7), run_id="r")
-    brought = [Arrival(version=1, at=at(6), rows=1, partition=BEFORE, run_id="r")]
+    brought = [DataArrival(version=1, at=at(6), rows=1, partition=BEFORE, run_id="r")]
     activity = log(LONG_AGO, (BEFORE, at(6)), (YESTERDAY, at(6, 30)), arrivals=brought)
     found = timed(activity, [range_run])
     assert [(each.started_at, each.ended_at) for each in found.values()] == [(at(5), at(6)), (at(6), at(6, 30))]
@@ -169,7 +171,7 @@ def test_a_partition_that_only_a_backfill_ran_is_known_as_one():
     assert timed(activity, [backfill])[YESTERDAY].is_backfill
     assert not timed(activity, [nightly, backfill])[YESTERDAY].is_backfill
     assert not timed(activity)[YESTERDAY].is_backfill
-    deleted = [Arrival(version=1, at=at(9), rows=1, partition=YESTERDAY, cause="backfill")]
+    deleted = [DataArrival(version=1, at=at(9), rows=1, partition=YESTERDAY, cause="backfill")]
     assert timed(log(LONG_AGO, (YESTERDAY, at(9)), arrivals=deleted))[YESTERDAY].is_backfill
 
 

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 import pytest
 
 from dedp_assets.graph.declare import About, Follow, OnRequest, Reads, Runs, Step, lake_table, same
-from dedp_assets.graph.observe.lags import Known, lags
+from dedp_assets.graph.observe.lags import LagCache, lags
 from dedp_assets.graph.reconcile.overview import Overview
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.patterns.core.results import WriteResult
@@ -51,7 +51,7 @@ def seen(sample):
 
 def test_a_table_lags_by_the_commits_of_its_stale_partitions(lake):
     """Two of Tuesday; not those of Monday, which it has computed since, nor one that changed nothing."""
-    known = Known(Overview([SILVER]))
+    known = LagCache(Overview([SILVER]))
     assert seen(sampled(lake, SILVER, known=known)["silver/x", "bronze/x"]) == (0, 0, 0)
     versions = [commit_day(lake, "bronze/x", day) for day in (MON, TUE, MON)]
     first = sampled(lake, SILVER, known=known)["silver/x", "bronze/x"]
@@ -104,7 +104,7 @@ def test_a_table_that_runs_on_request_alone_does_not_lag(lake):
 
 def test_a_refused_partition_does_not_lag(lake):
     """Its refusal is told; what came since, what other code refused, and other partitions do lag."""
-    known = Known(Overview([SILVER]))
+    known = LagCache(Overview([SILVER]))
     commit_day(lake, "bronze/x", MON)
     tuesday = commit_day(lake, "bronze/x", TUE)
     notes = Refusals(lake.refused("silver/x"))

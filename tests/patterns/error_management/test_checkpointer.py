@@ -130,7 +130,7 @@ def test_a_micro_batch_of_two_processes_is_appended_once(spark, tmp_path, monkey
     numbers.append(spark.range(3), provenance=a_run("numbers", sequence=1))
     table = Table(NUMBERS, tmp_path / "appended", spark)
     asked = {"checkpoint": str(tmp_path / "checkpoint")}
-    append, stage, between = _checkpoints.Sink.__call__, Table.stage, []
+    append, stage, between = _checkpoints.MicroBatchWriter.__call__, Table.stage, []
 
     def other(*batch):
         if not between:
@@ -145,7 +145,7 @@ def test_a_micro_batch_of_two_processes_is_appended_once(spark, tmp_path, monkey
                 other(*batch)
             append(*batch)
 
-    monkeypatch.setattr(_checkpoints.Sink, "__call__", appended)
+    monkeypatch.setattr(_checkpoints.MicroBatchWriter, "__call__", appended)
     with pytest.raises(Conflict, match="run it again") if point == "before the rows are written" else nullcontext():
         append_checkpointed(numbers.stream(), table.target(a_run(NUMBERS.name)), **asked)
     assert between == ["appends"]

@@ -18,7 +18,7 @@ from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict,
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.delta.staging import stage_commit
-from dedp_assets.patterns.idempotency._units import Span, days_of, first_day, frozen_names
+from dedp_assets.patterns.idempotency._units import DayRange, days_of, first_day, frozen_names
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import (
     UNITS_LEAVE_ROOM,
     freeze_units,
@@ -462,11 +462,11 @@ def test_freezing_covers_each_day_once_whatever_comes_first(days, befores, intos
         except ConfigError:
             break
         names = {moved.get(name, name) for name in names}
-        spans = sorted(map(Span.parse, names))
+        spans = sorted(map(DayRange.parse, names))
         ends = [span.last or span.first + timedelta(days=6) for span in spans]
         assert all(end < after.first for end, after in zip(ends, spans[1:], strict=False))
         assert all(sum(s.first <= day <= e for s, e in zip(spans, ends, strict=True)) == 1 for day in days)
-        assert all(Span.parse(new).last < before for new in moved.values())
+        assert all(DayRange.parse(new).last < before for new in moved.values())
 
 
 # --- quota ------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.errors import Conflict, NotReady
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
-from dedp_assets.patterns.idempotency._groups import Group
+from dedp_assets.patterns.idempotency._groups import TableGroup
 
 TABLES = ("beside", "main")
 ACTIONS = st.tuples(
@@ -61,7 +61,7 @@ class Lake:
                 super().put_if_absent(path, content)
                 lake.step()
 
-        return Group(Store(f"{folder}/.main.group"), self.publish, self.heads)
+        return TableGroup(Store(f"{folder}/.main.group"), self.publish, self.heads)
 
 
 @pytest.mark.promise("readers-see-the-tables-of")

@@ -206,7 +206,7 @@ def test_a_group_takes_whole_partitions_only(spark, make_table):
 def publish_and_die(locations, note, point):
     """Publish what is staged, in a process without Spark that kills itself at a point."""
     tables = [Table(spec, location, None) for spec, location in zip(SPECS, locations, strict=True)]
-    write, commit = _groups.Group._write, stage_commit.commit_files
+    write, commit = _groups.TableGroup._write, stage_commit.commit_files
 
     def writing(self, number, kind, content):
         write(self, number, kind, content)
@@ -221,7 +221,7 @@ def publish_and_die(locations, note, point):
         if f"after {name}" == point:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    _groups.Group._write, stage_commit.commit_files = writing, committing
+    _groups.TableGroup._write, stage_commit.commit_files = writing, committing
     group = _groups.group_of(tables, {})
     group.publish_all("mon", note, is_new=lambda: True)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.core.activity import Activity, Arrival
+from dedp_assets.patterns.core.activity import Activity, DataArrival
 from dedp_assets.patterns.core.calendars import QuietHours
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta import ActivityLog, Ledger
@@ -32,12 +32,12 @@ def after(minutes=0, seconds=0):
 
 def active(*arrivals):
     """Arrivals of a row each at minutes after noon, or as they are given."""
-    made = [a if isinstance(a, Arrival) else arrival(a) for a in arrivals]
+    made = [a if isinstance(a, DataArrival) else arrival(a) for a in arrivals]
     return Activity(table=NAME, version=len(made), arrivals=tuple(made))
 
 
 def arrival(minutes, **more):
-    return Arrival(**{"version": 1, "at": after(minutes), "rows": 1, **more})
+    return DataArrival(**{"version": 1, "at": after(minutes), "rows": 1, **more})
 
 
 def judge(activity, now, **options):

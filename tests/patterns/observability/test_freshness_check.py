@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.core.activity import Activity, Arrival, PartitionSize
+from dedp_assets.patterns.core.activity import Activity, DataArrival, PartitionSize
 from dedp_assets.patterns.core.calendars import QuietHours
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta import ActivityLog, Ledger
@@ -26,7 +26,7 @@ def after(minutes):
 
 def event(minutes, **more):
     newest = None if minutes is None else after(minutes)
-    return Arrival(**{"version": 1, "at": NOON, "rows": 5, "newest_event": newest, **more})
+    return DataArrival(**{"version": 1, "at": NOON, "rows": 5, "newest_event": newest, **more})
 
 
 def orders(*arrivals, partitions=("2026-01-05",), rows=5):

@@ -84,7 +84,7 @@ def decode(messages: Iterable[bytes]) -> Iterator[Transaction]:
     log = _Log()
     for message in messages:
         try:
-            done = log.take(_Reader(message))
+            done = log.take(_MessageReader(message))
         except (ValueError, OverflowError, struct.error) as error:
             shown = f"{message[:1]!r} of {len(message)} bytes" if isinstance(message, bytes) else type(message).__name__
             raise ContractError(f"pgoutput message {shown} cannot be decoded ({error}): read the log again") from None
@@ -106,7 +106,7 @@ class _Log:
         self._commit: int | None = None
         self._ended = -1
 
-    def take(self, reader: _Reader) -> Transaction | None:
+    def take(self, reader: _MessageReader) -> Transaction | None:
         """Decode the next message; return a transaction at a commit, otherwise ``None``."""
         kind = reader.byte()
         if kind in _PASSED_OVER:
@@ -132,7 +132,7 @@ class _Log:
         reader.require_end()
         return done
 
-    def _committed(self, reader: _Reader) -> Transaction:
+    def _committed(self, reader: _MessageReader) -> Transaction:
         _, at, ends_at, microseconds = reader.take("!BQQq")
         if at != self._commit or not max(at, self._ended) < ends_at < 1 << 63:
             raise ValueError("its position is not behind its transaction and the one before")
@@ -140,7 +140,7 @@ class _Log:
         self._changes, self._commit, self._ended = [], None, ends_at
         return done
 
-    def _changed(self, operation: Literal["insert", "update", "delete"], reader: _Reader) -> Change:
+    def _changed(self, operation: Literal["insert", "update", "delete"], reader: _MessageReader) -> Change:
         (oid,) = reader.take("!I")
         relation, before, after = self._named(oid), None, None
         part = reader.byte()
@@ -158,7 +158,7 @@ class _Log:
         return self._relations[oid]
 
 
-class _Reader:
+class _MessageReader:
     """A sequential reader of a binary message."""
 
     def __init__(self, message: bytes) -> None:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from dedp_assets.patterns.delta.storage.store import Store
 
-__all__ = ["Fault", "log_faults", "stated_figures"]
+__all__ = ["TableFault", "log_faults", "stated_figures"]
 
 _LOG = "_delta_log"
 _COMMIT = re.compile(r"(\d{20})\.json")
@@ -30,7 +30,7 @@ _BACKUP = "put it back from a backup"
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class TableFault:
     """One fault of a stored table.
 
     Attributes:
@@ -47,7 +47,7 @@ class Fault:
         return f"{self.file} {self.what}: {self.remedy}"
 
 
-def log_faults(store: Store) -> list[Fault]:
+def log_faults(store: Store) -> list[TableFault]:
     """List the faults of the log in ``store``: checkpoints, ``_last_checkpoint``, commits by version."""
     log = store.within(_LOG)
     names = log.list()
@@ -124,7 +124,7 @@ def _checksum_damage(log: Store, name: str, raw: bytes) -> str:
     return "" if found == expected else f"is not what was written (its checksums in .{name}.crc differ)"
 
 
-def _hint_faults(log: Store, names: Sequence[str], checkpoints: set[int]) -> Iterator[Fault]:
+def _hint_faults(log: Store, names: Sequence[str], checkpoints: set[int]) -> Iterator[TableFault]:
     hint = "_last_checkpoint"
     path, remedy = f"{_LOG}/{hint}", f"rm {_LOG}/{hint} (readers then find the checkpoints by name)"
     if hint not in names:
@@ -133,25 +133,25 @@ def _hint_faults(log: Store, names: Sequence[str], checkpoints: set[int]) -> Ite
         content: Any = json.loads(log.read(hint))
         version = content["version"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        yield Fault(path, f"is damaged ({error})", remedy)
+        yield TableFault(path, f"is damaged ({error})", remedy)
         return
     if version not in checkpoints:
-        yield Fault(path, f"names a checkpoint of version {version} that is not there", remedy)
+        yield TableFault(path, f"names a checkpoint of version {version} that is not there", remedy)
         return
     present = [name for name in names if name.startswith(f"{version:020d}.") and _CHECKPOINT.fullmatch(name)]
     if len(present) < (content.get("parts") or 1):
-        yield Fault(path, f"names {content['parts']} parts, of which {len(present)} are there", remedy)
+        yield TableFault(path, f"names {content['parts']} parts, of which {len(present)} are there", remedy)
 
 
-def _checkpoint_faults(broken: Mapping[str, str], versions: Mapping[str, int], *, whole: bool) -> Iterator[Fault]:
+def _checkpoint_faults(broken: Mapping[str, str], versions: Mapping[str, int], *, whole: bool) -> Iterator[TableFault]:
     for name, what in broken.items():
         path = f"{_LOG}/{name}"
         away = f"mv {path} {path}.damaged && rm -f {_LOG}/_last_checkpoint (the commits hold everything it held)"
         older = any(version < versions[name] for other, version in versions.items() if other not in broken)
-        yield Fault(path, what, away if whole or older else _BACKUP)
+        yield TableFault(path, what, away if whole or older else _BACKUP)
 
 
-def _commit_fault(version: int, what: str, head: int, checkpoints: list[int]) -> Fault:
+def _commit_fault(version: int, what: str, head: int, checkpoints: list[int]) -> TableFault:
     path = f"{_LOG}/{version:020d}.json"
     if any(checkpoint >= version for checkpoint in checkpoints):
         remedy = f"{_BACKUP}; the rows are safe, a later checkpoint holds them"
@@ -159,4 +159,4 @@ def _commit_fault(version: int, what: str, head: int, checkpoints: list[int]) ->
         remedy = f"{_BACKUP}, or mv {path} {path}.damaged and run again what it wrote"
     else:
         remedy = f"{_BACKUP}; without one, move the table's folder away and compute the table anew"
-    return Fault(path, what, remedy)
+    return TableFault(path, what, remedy)

@@ -26,7 +26,7 @@ def _from_the_beginning(_: Ledger) -> int:
 
 @dataclass(slots=True)
 class LogFold(Generic[E]):
-    """Position of a reader in a table's log; each poll hands the commits since the last poll to the reader.
+    """Position of a reader in a table's log; each poll hands new commits to the reader.
 
     The reader begins again where another table lies in the folder than before, and after an error: a commit that was
     taken in by half is forgotten with all others.
@@ -71,6 +71,6 @@ class LogFold(Generic[E]):
         return again
 
     def begin_again(self) -> None:
-        """Forget the log: the next poll reads the log from its beginning."""
+        """Forget the log, so that the next poll reads all commits."""
         self.version, self.identity = -1, None
         self.forget()

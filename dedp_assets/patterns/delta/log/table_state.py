@@ -15,7 +15,7 @@ from dedp_assets.patterns.delta.log.partition_values import Partition, spelled_v
 from dedp_assets.patterns.delta.log.protocol import named_features
 from dedp_assets.patterns.delta.log.transactions import Cursors
 
-__all__ = ["CLOSED", "FileStats", "KeyedFile", "TableState", "Declared"]
+__all__ = ["CLOSED", "FileStats", "KeyedFile", "TableState", "TableMetadata"]
 
 CLOSED = "dedp.closed"
 """Name of a writer feature unknown to every engine: by the Delta protocol, engines read the table and write nothing."""
@@ -38,7 +38,7 @@ class FileStats:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class TableMetadata:
     """Protocol, metadata and transaction ids of a table, as in the log."""
 
     protocol: Mapping[str, Any]
@@ -58,7 +58,7 @@ class TableState(Cursors):
 
     version: int
     opened: Callable[[], DeltaTable] = field(repr=False)
-    declared: Declared | None = field(default=None, repr=False)
+    declared: TableMetadata | None = field(default=None, repr=False)
 
     @cached_property
     def snapshot(self) -> DeltaTable:

@@ -14,7 +14,7 @@ from dedp_assets.patterns.delta.log.log_files import LogFiles
 from dedp_assets.patterns.delta.log.parsing import actions_of, parse_commit, transactions_in
 from dedp_assets.patterns.delta.log.partition_values import Naming, declared_in, naming_of_schema
 from dedp_assets.patterns.delta.log.protocol import CATALOG, unreadable
-from dedp_assets.patterns.delta.log.table_state import Declared, TableState
+from dedp_assets.patterns.delta.log.table_state import TableMetadata, TableState
 from dedp_assets.patterns.delta.log.transactions import Cursors, Transactions
 from dedp_assets.patterns.delta.storage.store import delta_table
 
@@ -116,7 +116,7 @@ class TableStates:
                 by_id.update(self.files.read(version, partial(transactions_in, raw)))
         return Transactions(by_id)
 
-    def _declared_at(self, version: int) -> Declared | None:
+    def _declared_at(self, version: int) -> TableMetadata | None:
         """Read the table's declaration at ``version`` from the last checkpoint and later commits.
 
         ``None`` where deltalake has to say: of a version before the checkpoint or long after it, of a table that asks
@@ -143,7 +143,7 @@ class TableStates:
             return None
         moved = {action["appId"]: action["version"] for kind, action in actions if kind == "txn"}
         protocol = {name: value for name, value in last["protocol"].items() if value is not None}
-        return Declared(protocol, metadata, moved)
+        return TableMetadata(protocol, metadata, moved)
 
     def naming(self) -> Naming:
         """Return names and types of partition columns in log entries, by the newest metadata action.

@@ -75,7 +75,7 @@ def profile_keys(table: str, source: DataFrame, keys: Sequence[str]) -> KeyProfi
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _RecomputeInput:
     """Input of a recomputation: source rows, present rows, files to rewrite.
 
     Attributes:
@@ -135,7 +135,7 @@ class Recomputing:
             yield Rewrite(found.files, self._outcomes(found.present, computed), others, in_one_task=small)
 
     @contextmanager
-    def _of_small(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[_Found]:
+    def _of_small(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[_RecomputeInput]:
         """Read small files in one task, without a shuffle.
 
         Reading small files again costs less than keeping the rows.
@@ -146,7 +146,7 @@ class Recomputing:
         yield self._found(files, source, rows, source.select(*self._keys).hint("shuffle_hash"))
 
     @contextmanager
-    def _of_touched(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[_Found]:
+    def _of_touched(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[_RecomputeInput]:
         """Find the files with a key of the source, and keep the rows of the source's keys."""
         few = self.profile.rows <= SMALL_ROWS
         named = self.rows.select(*self._keys)
@@ -165,9 +165,11 @@ class Recomputing:
         with evaluated_once(found.present) as present:
             yield replace(found, present=present)
 
-    def _found(self, files: Sequence[KeyedFile], source: DataFrame, rows: DataFrame, named: DataFrame) -> _Found:
+    def _found(
+        self, files: Sequence[KeyedFile], source: DataFrame, rows: DataFrame, named: DataFrame
+    ) -> _RecomputeInput:
         present, others = (rows.join(named, list(self.keys), how) for how in ("left_semi", "left_anti"))
-        return _Found(files, source, present, others)
+        return _RecomputeInput(files, source, present, others)
 
     @property
     def _keys(self) -> list[str]:

@@ -21,13 +21,13 @@ from dedp_assets.patterns.delta.commit.commits import Operation
 from dedp_assets.patterns.delta.handle import TableHandle
 from dedp_assets.patterns.delta.log.table_state import KeyedFile
 from dedp_assets.patterns.delta.rows.base_snapshot import BaseSnapshot
-from dedp_assets.patterns.delta.rows.row_change import ChangeRequest, RowChange
+from dedp_assets.patterns.delta.rows.row_change import RowChange, RowChangeRequest
 from dedp_assets.patterns.delta.snapshots.definition import require_replaceable
 from dedp_assets.patterns.delta.snapshots.lost_files import FilesGone
 from dedp_assets.patterns.delta.staging.guards import discarded_if_unjudged, layout_of, refusal, require_untouched
 from dedp_assets.patterns.delta.staging.metrics import Measuring
 from dedp_assets.patterns.delta.staging.rewrite_counts import WRITTEN, Outcomes, rows_in
-from dedp_assets.patterns.delta.staging.row_accounting import Accounting, Judged
+from dedp_assets.patterns.delta.staging.row_accounting import Accounting, StageVerdict
 from dedp_assets.patterns.delta.staging.stage_files import stage_rows
 from dedp_assets.patterns.delta.staging.stages import Stage, read_cost, written
 from dedp_assets.patterns.delta.storage.coordination import AGAIN, turn
@@ -44,7 +44,7 @@ class _Prepared:
     relevant: object
     removed: Sequence[KeyedFile]
     stage: Stage
-    judged: Judged
+    judged: StageVerdict
     record: CommitRecord
 
     @property
@@ -58,7 +58,7 @@ class _Prepared:
         return any(self.judged.figures[name] for name in _CHANGES)
 
 
-def rewrite(table: TableHandle, change: RowChange, request: ChangeRequest) -> WriteResult:
+def rewrite(table: TableHandle, change: RowChange, request: RowChangeRequest) -> WriteResult:
     """Apply a change as one audited commit; a retry of an applied change writes nothing.
 
     Raises:
@@ -95,7 +95,9 @@ def rewrite(table: TableHandle, change: RowChange, request: ChangeRequest) -> Wr
     )
 
 
-def _publish(table: TableHandle, change: RowChange, request: ChangeRequest, prepared: _Prepared) -> WriteResult | None:
+def _publish(
+    table: TableHandle, change: RowChange, request: RowChangeRequest, prepared: _Prepared
+) -> WriteResult | None:
     """Commit the staged change, unless another writer committed first.
 
     Returns:
@@ -153,7 +155,7 @@ def _relevant(change: RowChange, base: BaseSnapshot) -> object:
     return files, base.version, declared
 
 
-def _prepare(table: TableHandle, change: RowChange, request: ChangeRequest, base: BaseSnapshot) -> _Prepared:
+def _prepare(table: TableHandle, change: RowChange, request: RowChangeRequest, base: BaseSnapshot) -> _Prepared:
     state = base.rows
     outcomes = Outcomes(change.source, rows_in(state.files()))
     accounting = Accounting.of(table.name, outcomes, state, request.owned, request.audits)

@@ -16,7 +16,7 @@ from dedp_assets.patterns.delta.handle import TableHandle
 from dedp_assets.patterns.delta.log.table_state import KeyedFile, TableState
 from dedp_assets.patterns.delta.rows.base_snapshot import BaseSnapshot, FindBase, newest_snapshot
 
-__all__ = ["ChangeRequest", "Rewrite", "RowChange"]
+__all__ = ["Rewrite", "RowChange", "RowChangeRequest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class RowChange(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeRequest:
+class RowChangeRequest:
     """Request for a change of a table: partition or execution, provenance, audits.
 
     Attributes:

@@ -21,7 +21,7 @@ from dedp_assets.patterns.delta.commit import idempotency, spark_writer
 from dedp_assets.patterns.delta.commit.sessions import private
 from dedp_assets.patterns.delta.handle import TableHandle
 from dedp_assets.patterns.delta.log.commit_info import Commit
-from dedp_assets.patterns.delta.rows.row_change import ChangeRequest
+from dedp_assets.patterns.delta.rows.row_change import RowChangeRequest
 from dedp_assets.patterns.delta.snapshots.lost_files import require_files
 from dedp_assets.patterns.delta.staging.guards import require_untouched
 from dedp_assets.patterns.delta.staging.stages import new_stage
@@ -47,7 +47,7 @@ def run(
     table: TableHandle,
     statement: Statement,
     content: str,
-    request: ChangeRequest,
+    request: RowChangeRequest,
     *,
     source: DataFrame | None = None,
     why: str,

@@ -23,8 +23,8 @@ from dedp_assets.patterns.delta.handle import TableHandle
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.definition import constraints, held_types
 from dedp_assets.patterns.delta.staging.letter_reasons import DEAD, letter_reasons, summed_up
-from dedp_assets.patterns.delta.staging.row_accounting import Judged
-from dedp_assets.patterns.delta.staging.stage_files import Layout
+from dedp_assets.patterns.delta.staging.row_accounting import StageVerdict
+from dedp_assets.patterns.delta.staging.stage_files import StageLayout
 from dedp_assets.patterns.delta.staging.stages import Stage
 
 __all__ = ["discarded_if_unjudged", "in_range", "layout_of", "refusal", "require_same_rules", "require_untouched"]
@@ -73,11 +73,11 @@ def require_same_rules(table: TableHandle, judged: TableState | None, state: Tab
         )
 
 
-def layout_of(table: TableHandle, state: TableState, owned: Mapping[str, str]) -> Layout:
+def layout_of(table: TableHandle, state: TableState, owned: Mapping[str, str]) -> StageLayout:
     """Return the layout of staged rows for the partition ``owned`` of the table at ``state``."""
     protocol = dict(state.protocol) if file_exchange.serves(state) else commits.PLAIN_PROTOCOL
     held = {field.name: field.dataType for field in held_types(state).fields}
-    return Layout(table.store, tuple(state.columns), state.kinds, owned, table.spec.personal, protocol, held)
+    return StageLayout(table.store, tuple(state.columns), state.kinds, owned, table.spec.personal, protocol, held)
 
 
 @contextmanager
@@ -118,7 +118,7 @@ def in_range(write: Callable[Concatenate[H, P], R]) -> Callable[Concatenate[H, P
 def refusal(
     table: TableHandle,
     owned: Mapping[str, str],
-    judged: Judged,
+    judged: StageVerdict,
     stage: Stage,
     rows: DataFrame,
     split: Split | None = None,

@@ -14,7 +14,7 @@ from dedp_assets.patterns.core.observing import Watch
 from dedp_assets.patterns.core.results import Finding, RowCounts
 from dedp_assets.patterns.core.rows import Tally
 
-__all__ = ["OTHERS", "Account", "Balance", "Measured", "Measuring"]
+__all__ = ["OTHERS", "Account", "Balance", "Measuring", "RowMetrics"]
 
 OTHERS = f"{RESERVED}others"
 """Figure: the number of rows that were written and only counted."""
@@ -106,7 +106,7 @@ class Measuring:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class RowMetrics:
     """Numbers from one pass over rows; counts of rows unless stated otherwise.
 
     Attributes:
@@ -195,5 +195,5 @@ class Balance(Protocol):
     def identity(self) -> str:
         """SQL of the hash of a row's identity; empty without an identity."""
 
-    def account(self, measured: Measured) -> Account:
+    def account(self, measured: RowMetrics) -> Account:
         """Add up the measured outcomes into an account."""

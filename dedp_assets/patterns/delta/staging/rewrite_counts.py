@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import Finding, RowCounts
-from dedp_assets.patterns.delta.staging.metrics import Account, Measured
+from dedp_assets.patterns.delta.staging.metrics import Account, RowMetrics
 from dedp_assets.patterns.delta.staging.row_accounting import ACCOUNTED, COUNTED
 
 __all__ = ["OUTCOMES", "WRITTEN", "Outcomes", "rows_in"]
@@ -50,7 +50,7 @@ class Outcomes:
     content: ClassVar[str] = ""
     identity: ClassVar[str] = ""
 
-    def account(self, measured: Measured) -> Account:
+    def account(self, measured: RowMetrics) -> Account:
         """Add up the outcomes, and check the sums against the log and the written files."""
         rows = {outcome: measured.parts.get(outcome, 0) for outcome in OUTCOMES}
         faults, counts = "; ".join(self._faults(rows, measured)), self._counts(rows)
@@ -66,7 +66,7 @@ class Outcomes:
             metrics=self._metrics(rows),
         )
 
-    def _faults(self, rows: Mapping[str, int], measured: Measured) -> Iterator[str]:
+    def _faults(self, rows: Mapping[str, int], measured: RowMetrics) -> Iterator[str]:
         stay = rows["kept"] + rows["updated"] + rows["confirmed"]
         read, written = stay + rows["deleted"], stay + rows["inserted"]
         unmatched = rows["inserted"] + rows["unused"]

@@ -25,9 +25,9 @@ from dedp_assets.patterns.core.rows import count_where, digest, quoted
 from dedp_assets.patterns.core.sql_options import truth
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.definition import constraints
-from dedp_assets.patterns.delta.staging.metrics import OTHERS, Account, Balance, Measured
+from dedp_assets.patterns.delta.staging.metrics import OTHERS, Account, Balance, RowMetrics
 
-__all__ = ["ACCOUNTED", "Accounting", "COUNTED", "Judged"]
+__all__ = ["ACCOUNTED", "Accounting", "COUNTED", "StageVerdict"]
 
 ACCOUNTED = "rows_are_accounted_for"
 """The rule that every row has an outcome; a balance judges it."""
@@ -55,7 +55,7 @@ _PART, _CONSTRAINT = f"{RESERVED}part_", f"{RESERVED}constraint_"
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class StageVerdict:
     """The verdict on rows that are staged.
 
     Attributes:
@@ -178,7 +178,7 @@ class Accounting:
         *,
         staged: int = 0,
         replaced: int | None = None,
-    ) -> Judged:
+    ) -> StageVerdict:
         """Judge the figures observed under the names of :meth:`measures` and :meth:`asked`.
 
         Args:
@@ -187,7 +187,7 @@ class Accounting:
             staged: rows in the files that the pass wrote, by the files.
             replaced: rows in the files that those take the place of, by the log; ``None`` if it does not say.
         """
-        measured = self._measured(observed, staged, replaced) if observed else Measured()
+        measured = self._measured(observed, staged, replaced) if observed else RowMetrics()
         account = self.balance.account(measured)
         figures = {**account.figures, **measured.audited}
         sharing = {"rows without a key of their own": measured.repeated} if measured.repeated else {}
@@ -202,12 +202,12 @@ class Accounting:
         failed = {finding.name for finding in findings if finding.refuses}
         faults = [_broken(self.rules[name]) for name in measured.broken]
         faults += [a.where for a in self.audits if a.where and a.name in failed and a.figure not in why]
-        return Judged(account, findings, verdict((*account.inputs, *findings)), figures, tuple(faults))
+        return StageVerdict(account, findings, verdict((*account.inputs, *findings)), figures, tuple(faults))
 
-    def _measured(self, observed: Mapping[str, Any], staged: int, replaced: int | None) -> Measured:
+    def _measured(self, observed: Mapping[str, Any], staged: int, replaced: int | None) -> RowMetrics:
         others, broken = observed[OTHERS], {name: observed[_CONSTRAINT + name] for name in self.rules}
         audited = {audit.figure: observed[audit.figure] for audit in self.audits if audit.measure}
-        return Measured(
+        return RowMetrics(
             rows=observed[_ROWS] + others,
             kept=observed[_KEPT],
             parts={o: observed[_PART + o] + (others if o == "kept" else 0) for o in self.balance.outcomes},

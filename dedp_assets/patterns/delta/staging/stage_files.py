@@ -29,11 +29,11 @@ from dedp_assets.patterns.delta.staging.metrics import Measuring
 from dedp_assets.patterns.delta.staging.stages import Stage, new_stage, rows_of
 from dedp_assets.patterns.delta.storage.store import Store
 
-__all__ = ["Layout", "stage_rows"]
+__all__ = ["StageLayout", "stage_rows"]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class StageLayout:
     """Location and format of the kept rows in a stage.
 
     Attributes:
@@ -57,7 +57,7 @@ class Layout:
 
 def stage_rows(
     split: Split,
-    layout: Layout,
+    layout: StageLayout,
     *,
     measuring: Measuring,
     keep: str = "valid",
@@ -92,7 +92,7 @@ def stage_rows(
     return stage
 
 
-def _stage(split: Split, layout: Layout, measuring: Measuring, keep: str, also: Sequence[str]) -> Stage | None:
+def _stage(split: Split, layout: StageLayout, measuring: Measuring, keep: str, also: Sequence[str]) -> Stage | None:
     """Write and measure rows once; ``None`` if figures of some rows were lost."""
     stage = new_stage(layout.store)
     try:
@@ -114,7 +114,7 @@ def _stage(split: Split, layout: Layout, measuring: Measuring, keep: str, also: 
 
 
 def _filled(
-    stage: Stage, split: Split, layout: Layout, measuring: Measuring, keep: str, also: Sequence[str]
+    stage: Stage, split: Split, layout: StageLayout, measuring: Measuring, keep: str, also: Sequence[str]
 ) -> Stage | None:
     kept = keep if split.outcome else None
     parts = (keep, *also) if split.outcome else ()
@@ -152,7 +152,7 @@ def _filled(
 
 
 def _named_folders(
-    split: Split, layout: Layout, parts: Sequence[str], also: Sequence[str]
+    split: Split, layout: StageLayout, parts: Sequence[str], also: Sequence[str]
 ) -> tuple[str, dict[str, str]]:
     """Choose unused folder names: for the parts of a split, and for partition columns of the rows.
 
@@ -166,7 +166,7 @@ def _named_folders(
     return apart, {column: unused(f"partition{number}", taken) for number, column in enumerate(loose)}
 
 
-def _read_back(column: str, layout: Layout, folders: Mapping[str, str]) -> str:
+def _read_back(column: str, layout: StageLayout, folders: Mapping[str, str]) -> str:
     if column in folders:
         return folder_value(folders[column], layout.partition_by[column])
     if column in layout.partition_by:
@@ -201,7 +201,7 @@ def _culprit(projected: Callable[[], DataFrame], measures: Mapping[str, str]) ->
     return ""
 
 
-def _projected(split: Split, layout: Layout, parts: Sequence[str], measuring: Measuring) -> DataFrame:
+def _projected(split: Split, layout: StageLayout, parts: Sequence[str], measuring: Measuring) -> DataFrame:
     """Select the columns to write, in the table's order; of a split, each column for the owning parts."""
     if not split.outcome:
         known = {column.lower() for column in layout.columns}
@@ -222,7 +222,7 @@ def _projected(split: Split, layout: Layout, parts: Sequence[str], measuring: Me
 
 
 def _staged_files(
-    stage: Store, layout: Layout, folders: Mapping[str, str], apart: str
+    stage: Store, layout: StageLayout, folders: Mapping[str, str], apart: str
 ) -> Iterator[tuple[AddAction, str | None]]:
     """List the non-empty files of a stage as add actions, each with the part of the split."""
     hidden = {*layout.quiet, *layout.partition_by}
@@ -253,7 +253,7 @@ def _staged_files(
 
 
 def _describe(
-    stage: Store, schema: StructType, layout: Layout, files: Sequence[tuple[AddAction, str | None]], apart: str
+    stage: Store, schema: StructType, layout: StageLayout, files: Sequence[tuple[AddAction, str | None]], apart: str
 ) -> None:
     """Make the stage a Delta table, for the inspection of refused rows."""
     by = [*layout.partition_by, *filter(None, [apart])]

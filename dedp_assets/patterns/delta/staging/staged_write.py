@@ -31,7 +31,7 @@ from dedp_assets.patterns.delta.snapshots.definition import content_columns, req
 from dedp_assets.patterns.delta.snapshots.lost_files import FilesGone, lost_files
 from dedp_assets.patterns.delta.staging import stage_commit
 from dedp_assets.patterns.delta.staging.guards import require_same_rules, require_untouched
-from dedp_assets.patterns.delta.staging.row_accounting import Judged
+from dedp_assets.patterns.delta.staging.row_accounting import StageVerdict
 from dedp_assets.patterns.delta.staging.stages import Stage, held_cost
 from dedp_assets.patterns.delta.storage.coordination import AGAIN, turn
 
@@ -68,7 +68,7 @@ class StagedWrite:
         cls,
         table: TableHandle,
         stage: Stage,
-        judged: Judged,
+        judged: StageVerdict,
         owned: Mapping[str, str],
         provenance: Provenance,
         *,

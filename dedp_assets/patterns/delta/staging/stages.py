@@ -27,7 +27,7 @@ from dedp_assets.patterns.delta.commit.parquet_statistics import may_be_true
 from dedp_assets.patterns.delta.snapshots.lost_files import require_files
 from dedp_assets.patterns.delta.storage.coordination import has_lock
 from dedp_assets.patterns.delta.storage.locations import STAGE, Located, literal_path
-from dedp_assets.patterns.delta.storage.store import Claim, Store, require
+from dedp_assets.patterns.delta.storage.store import Store, WorkLock, require
 
 __all__ = ["Stage", "claim_of", "empty_stage", "held_cost", "new_stage", "read_cost", "rows_of", "written"]
 
@@ -60,7 +60,7 @@ class Stage(Located):
     schema: StructType = field(default_factory=StructType, repr=False)
     shown: Mapping[str, str] = field(default_factory=dict, repr=False)
     files_written: tuple[tuple[str, int], ...] = field(default=(), repr=False)
-    claim: Claim | None = field(default=None, repr=False, compare=False)
+    claim: WorkLock | None = field(default=None, repr=False, compare=False)
 
     @property
     def files(self) -> int:

@@ -15,7 +15,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, reserved
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split
 from dedp_assets.patterns.core.rows import DROPPED, READ_IDENTITY, RowsRead, quoted, row_hash
-from dedp_assets.patterns.delta.staging.metrics import Account, Measured
+from dedp_assets.patterns.delta.staging.metrics import Account, RowMetrics
 from dedp_assets.patterns.delta.staging.row_accounting import ACCOUNTED, COUNTED
 
 __all__ = ["Parts"]
@@ -95,7 +95,7 @@ class Parts:
         """The figures that are counted, tallied, or known from elsewhere."""
         return {*COUNTED, *self._tallied, *self.rows_read.figures}
 
-    def account(self, measured: Measured) -> Account:
+    def account(self, measured: RowMetrics) -> Account:
         """Add up the parts; parts without a separate count are filtered rows.
 
         What a tally observed where the rows were read may be of some of them only, or of a job before that failed. So
@@ -107,7 +107,7 @@ class Parts:
         account = self._account(measured, tally.figures())
         return account if account.finding.passed else self._account(measured, tally.figures(again=True))
 
-    def _account(self, measured: Measured, tallied: Mapping[str, Any]) -> Account:
+    def _account(self, measured: RowMetrics, tallied: Mapping[str, Any]) -> Account:
         known = {name: tallied[name] for name in self._tallied if name in tallied} | dict(self.rows_read.figures)
         dropped = {n.removeprefix(DROPPED): rows for n, rows in tallied.items() if n.startswith(DROPPED)}
         figures = {"read": measured.rows, "written": measured.kept, **measured.audited, **known}
@@ -123,7 +123,7 @@ class Parts:
             inputs=self.rows_read.findings,
         )
 
-    def _counts(self, measured: Measured, figures: Mapping[str, Any], dropped: Mapping[str, int]) -> RowCounts:
+    def _counts(self, measured: RowMetrics, figures: Mapping[str, Any], dropped: Mapping[str, int]) -> RowCounts:
         others = {**dropped, **{part: rows for part, rows in measured.parts.items() if part != self.keep}}
         dead, duplicates = others.pop("dead", 0), others.pop("duplicate", 0)
         represented = self.rows_read.represented

@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 
 from dedp_assets.patterns.core.disks import writing_to
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.delta.storage.store import Ability, Claim, Entry, Tree
+from dedp_assets.patterns.delta.storage.store import Ability, Entry, Tree, WorkLock
 
 __all__ = ["LocalStore"]
 
@@ -168,7 +168,7 @@ class LocalStore:
         with FileLock(path, timeout=timeout_seconds):
             yield
 
-    def claim(self, path: str) -> Claim:
+    def claim(self, path: str) -> WorkLock:
         """Claim a path: lock the file of that name."""
         held = FileLock(self._at(path), thread_local=False)
         with writing_to(self._at(path)):

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from dedp_assets.patterns.core.errors import ConfigError
 
-__all__ = ["Ability", "Claim", "Entry", "Store", "Tree", "delta_table", "require"]
+__all__ = ["Ability", "Entry", "Store", "Tree", "WorkLock", "delta_table", "require"]
 
 Ability = Literal["lock", "put_if_absent", "exchange"]
 """What not every store can do: ``exchange`` a whole folder for another, sharing files between the two."""
@@ -49,7 +49,7 @@ class Entry:
     tag: object
 
 
-class Claim(Protocol):
+class WorkLock(Protocol):
     """A locked file that marks work in progress until the holder forgets the claim or dies."""
 
     def release(self) -> None:
@@ -155,7 +155,7 @@ class Store(Protocol):
             OSError: if nobody may write there.
         """
 
-    def claim(self, path: str) -> Claim:
+    def claim(self, path: str) -> WorkLock:
         """Claim a path until the claim is released or forgotten, or this process dies.
 
         Raises:

@@ -13,7 +13,7 @@ from dedp_assets.patterns.core.column_lineage import ColumnInput, ColumnLineage,
 from dedp_assets.patterns.observability._plans.nodes import Walk
 from dedp_assets.patterns.observability._plans.rows import Rows
 from dedp_assets.patterns.observability._plans.terms import WITHOUT_CODE
-from dedp_assets.patterns.observability._plans.texts import Unread
+from dedp_assets.patterns.observability._plans.texts import UnreadablePlan
 from dedp_assets.patterns.observability._plans.tree import parsed
 from dedp_assets.patterns.observability._plans.values import Value, opaque
 
@@ -44,7 +44,7 @@ def lineage_of(text: str, columns: Sequence[str], tables: Mapping[str, str]) -> 
         structs = frozenset(re.findall(r"#(\d+)\.[A-Za-z_]", analysed))
         rows = Walk(tables, structs).read(root)
         return _lineage(rows, _top(root.text, columns), columns)
-    except Unread as error:
+    except UnreadablePlan as error:
         return _nothing(columns, str(error))
     except (ValueError, LookupError, RecursionError):
         return _nothing(columns, "the plan has another form than known")
@@ -54,12 +54,12 @@ def _top(text: str, columns: Sequence[str]) -> list[str]:
     """Return the ids of the columns at the top, whose names are known.
 
     Raises:
-        Unread: if they are others.
+        UnreadablePlan: if they are others.
     """
     listed = ", ".join(rf"{re.escape(name)}#(\d+)L?(?:-T\d+ms)?" for name in columns)
     found = re.fullmatch(rf"Project \[{listed}\]\s*", text, re.IGNORECASE)
     if found is None:
-        raise Unread("the top of the plan does not list the columns of the rows")
+        raise UnreadablePlan("the top of the plan does not list the columns of the rows")
     return list(found.groups())
 
 

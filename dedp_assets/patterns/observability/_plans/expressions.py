@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from dedp_assets.patterns.observability._plans.terms import Column, Terms
+from dedp_assets.patterns.observability._plans.terms import PlanColumn, Terms
 from dedp_assets.patterns.observability._plans.texts import (
     ID,
     MARK,
     SUBQUERY,
     Ambiguous,
-    Unread,
+    UnreadablePlan,
     closing,
     is_readable,
     readings,
@@ -43,7 +43,7 @@ class Expressions:
         keys: ids of the columns in the keys, of an aggregation.
     """
 
-    columns: Mapping[str, Column]
+    columns: Mapping[str, PlanColumn]
     unknown: Value | None = None
     subqueries: Sequence[tuple[Value, frozenset[Cause]]] = ()
     structs: frozenset[str] = frozenset()
@@ -62,7 +62,7 @@ class Expressions:
                 done = found.end()
         return self._without_subqueries("".join([*parts, text[done:]]))
 
-    def item(self, text: str, is_cut: bool = False) -> tuple[str, Column]:  # noqa: FBT001, FBT002 - as of `items`
+    def item(self, text: str, is_cut: bool = False) -> tuple[str, PlanColumn]:  # noqa: FBT001, FBT002 - as of `items`
         """Read a column that a node makes or hands on: id, names and value.
 
         Args:
@@ -70,18 +70,18 @@ class Expressions:
             is_cut: whether the text may be a part of an expression.
 
         Raises:
-            Unread: for a text that is neither a column nor an expression with a name.
+            UnreadablePlan: for a text that is neither a column nor an expression with a name.
         """
         if whole := MARK.fullmatch(text):
             return whole[1], self.columns[whole[1]]
         named = re.fullmatch(r"(.*)#(\d+)L?(?:-T\d+ms)?", text, re.DOTALL)
         if named is None:
-            raise Unread(f"{short(text)} is no column")
+            raise UnreadablePlan(f"{short(text)} is no column")
         places = [found.start() for found in re.finditer(" AS ", named[1])]
         if not places:
             if self.unknown is None or MARK.search(text):
-                raise Unread(f"{short(text)} has no name")
-            return named[2], Column((named[1],), self.unknown)
+                raise UnreadablePlan(f"{short(text)} has no name")
+            return named[2], PlanColumn((named[1],), self.unknown)
         *inner, last = places
         # Unless its brackets match before it, the word is one of a text.
         places = [*(place for place in inner if is_readable(named[1][:place])), last]
@@ -90,8 +90,8 @@ class Expressions:
         values = [self.value(named[1][:place]) for place in places]
         differ = any(each.changed("TRANSFORMATION") != values[-1].changed("TRANSFORMATION") for each in values)
         if is_cut or differ or "#" in between or MARK.search(between):
-            return named[2], Column(names, self._guessed(named[1], f"{short(text)} can be read in several ways"))
-        return named[2], Column(names, values[0])
+            return named[2], PlanColumn(names, self._guessed(named[1], f"{short(text)} can be read in several ways"))
+        return named[2], PlanColumn(names, values[0])
 
     def value(self, text: str) -> Value:
         """Return the origin of an expression's value; opaque, with all columns, if nothing else is certain."""
@@ -102,7 +102,7 @@ class Expressions:
                     found.append(self._terms().read(reading))
                 except Ambiguous:
                     raise
-                except Unread as error:
+                except UnreadablePlan as error:
                     why = str(error)
         except Ambiguous as error:
             return self._guessed(text, str(error))
@@ -129,7 +129,7 @@ class Expressions:
         parts, done, places = list[str](), 0, list[tuple[int, int]]()
         for found in _SUBQUERIES.finditer(text):
             if found.start() >= done:
-                with suppress(Unread):
+                with suppress(UnreadablePlan):
                     done = closing(text, found.end() - 1) + 1
                     places.append((found.start(), done))
         if len(places) > len(self.subqueries) - self._used:

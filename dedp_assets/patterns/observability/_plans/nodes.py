@@ -21,9 +21,9 @@ from dedp_assets.patterns.observability._plans.rows import (
     value_in,
     with_columns,
 )
-from dedp_assets.patterns.observability._plans.terms import WITHOUT_CODE, Column
-from dedp_assets.patterns.observability._plans.texts import Unread, inside, items, lists, pieces
-from dedp_assets.patterns.observability._plans.tree import Node
+from dedp_assets.patterns.observability._plans.terms import WITHOUT_CODE, PlanColumn
+from dedp_assets.patterns.observability._plans.texts import UnreadablePlan, inside, items, lists, pieces
+from dedp_assets.patterns.observability._plans.tree import PlanNode
 from dedp_assets.patterns.observability._plans.values import (
     CONSTANT,
     Cause,
@@ -47,7 +47,7 @@ _PASSING = (
 _CODE = re.compile(r"(?:MapIn|PythonMapIn|FlatMap|TransformWith|MapPartitions|MapElements|MapGroups|AppendColumns)\w*")
 
 
-_NONE: Mapping[str, Column] = MappingProxyType({})
+_NONE: Mapping[str, PlanColumn] = MappingProxyType({})
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Walk:
     structs: frozenset[str] = frozenset()
     _shared: dict[str, Rows] = field(default_factory=dict)
 
-    def read(self, node: Node, outer: Mapping[str, Column] = _NONE) -> Rows:
+    def read(self, node: PlanNode, outer: Mapping[str, PlanColumn] = _NONE) -> Rows:
         """Return the rows that come out of a node; ``outer`` are the columns around a subquery."""
         name = kind[0] if (kind := re.match(r"'?\w+", node.text)) else ""
         if name in LEAVES:
@@ -76,13 +76,13 @@ class Walk:
         subqueries = [(first_value(each), each.causes) for each in inner]
         reader = Expressions(around, rows.unknown, subqueries, self.structs)
         try:
-            return self._read(name, _Reading(node.text[len(name) :].strip(), rows, below, inner, reader))
-        except Unread as error:
+            return self._read(name, _NodeReading(node.text[len(name) :].strip(), rows, below, inner, reader))
+        except UnreadablePlan as error:
             return not_understood(f"{name}: {error}", rows)
         except (ValueError, LookupError):
             return not_understood(f"{name} of the plan has another form than known", rows)
 
-    def _read(self, name: str, at: _Reading) -> Rows:
+    def _read(self, name: str, at: _NodeReading) -> Rows:
         if name in ("CTERelationRef", "UnionLoopRef"):
             return self._referenced(name, at.text)
         if name in ("SubqueryAlias", "View") and len(at.below) == 1:
@@ -93,7 +93,7 @@ class Walk:
             return _code(at)
         return not_understood(f"{name or 'a node'} of the plan is not understood", replace(at.rows, columns={}))
 
-    def _child(self, node: Node, outer: Mapping[str, Column]) -> Rows:
+    def _child(self, node: PlanNode, outer: Mapping[str, PlanColumn]) -> Rows:
         rows = self.read(node, outer)
         if found := re.match(r"CTERelationDef (\d+)", node.text):
             self._shared[found[1]] = rows
@@ -110,7 +110,8 @@ class Walk:
             return Rows(ids=None, unknown=opaque(why), gaps=frozenset([why]))
         values = [known.columns[each].value if each in known.columns else known.unknown for each in known.ids]
         made = [
-            (number, Column((name,), value or CONSTANT)) for (name, number), value in zip(listed, values, strict=True)
+            (number, PlanColumn((name,), value or CONSTANT))
+            for (name, number), value in zip(listed, values, strict=True)
         ]
         return known.made(made)
 
@@ -123,14 +124,14 @@ class Walk:
         if not table and not first:
             return rows
         columns = {
-            number: Column(each.names, Value({(table or plain, (each.names[0],)): "IDENTITY"}, plain=True))
+            number: PlanColumn(each.names, Value({(table or plain, (each.names[0],)): "IDENTITY"}, plain=True))
             for number, each in rows.columns.items()
         }
         return Rows(columns, rows.ids, unknown=rows.unknown, named=True, leaf=True)
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _NodeReading:
     """A node to be read.
 
     Attributes:
@@ -151,18 +152,18 @@ class _Reading:
         """Return the rows, decided by an expression as well."""
         try:
             value = self.expressions.value(self.expressions.marked(text))
-        except Unread as error:
+        except UnreadablePlan as error:
             return replace(self.rows, gaps=self.rows.gaps | {str(error)}, leaf=False)
         causes = self.rows.causes | influences_of(value, effect)
         return replace(self.rows, causes=causes, gaps=self.rows.gaps | value.unknown, leaf=False)
 
 
-def _project(at: _Reading) -> Rows:
+def _project(at: _NodeReading) -> Rows:
     listed = items(inside(at.expressions.marked(at.text)))
     return at.rows.made([at.expressions.item(*each) for each in listed])
 
 
-def _aggregate(at: _Reading) -> Rows:
+def _aggregate(at: _NodeReading) -> Rows:
     marked = at.expressions.marked(at.text)
     keys, made = lists(marked, 2) if "], [" in marked else ("", inside(marked))
     key = at.expressions.value(keys)
@@ -171,7 +172,7 @@ def _aggregate(at: _Reading) -> Rows:
     return replace(rows, gaps=rows.gaps | key.unknown)
 
 
-def _window(at: _Reading) -> Rows:
+def _window(at: _NodeReading) -> Rows:
     made = inside(at.expressions.marked(at.text))
     # Behind the windows, their keys and orders stand once more.
     made = re.split(r"(?<=\d)L?\], \[", made)[0] if "], [" in made else made
@@ -180,11 +181,11 @@ def _window(at: _Reading) -> Rows:
     return with_columns(at.rows, found)
 
 
-def _generate(at: _Reading) -> Rows:
+def _generate(at: _NodeReading) -> Rows:
     marked = at.expressions.marked(at.text)
     head = _GENERATED.match(marked)
     if head is None:
-        raise Unread("a generator has no columns")
+        raise UnreadablePlan("a generator has no columns")
     made = new_columns(marked[head.end() : -1], ", ")
     call = re.fullmatch(r"(\w+)\((.*)\)", head[1], re.DOTALL)
     values = [at.expressions.value(head[1]).changed("TRANSFORMATION")] * len(made)
@@ -195,7 +196,7 @@ def _generate(at: _Reading) -> Rows:
         values[-1] = at.expressions.value(call[2]).kept("TRANSFORMATION")
     elif call and call[1] == "inline":
         values = _fields(at.expressions.value(call[2]), len(made))
-    return with_columns(at.rows, [(n, Column((name,), v)) for (name, n), v in zip(made, values, strict=True)])
+    return with_columns(at.rows, [(n, PlanColumn((name,), v)) for (name, n), v in zip(made, values, strict=True)])
 
 
 def _fields(array: Value, width: int) -> list[Value]:
@@ -207,29 +208,29 @@ def _fields(array: Value, width: int) -> list[Value]:
     return [combined([element.changed("TRANSFORMATION"), opaque("inline may give fields other names")])] * width
 
 
-def _stacked(at: _Reading, arguments: Sequence[str], width: int) -> list[Value]:
+def _stacked(at: _NodeReading, arguments: Sequence[str], width: int) -> list[Value]:
     if not width or len(arguments) % width:
-        raise Unread("stack has other columns than values")
+        raise UnreadablePlan("stack has other columns than values")
     return [positional([at.expressions.value(each) for each in arguments[n::width]]) for n in range(width)]
 
 
-def _expand(at: _Reading) -> Rows:
+def _expand(at: _NodeReading) -> Rows:
     projections, _, outputs = inside(at.expressions.marked(at.text)).rpartition("], [")
     rows = [pieces(each) for each in projections[1:-1].split("], [")]
     made = [_named_id(each, at) for each, _ in items(outputs)]
     if any(len(each) != len(made) for each in rows):
-        raise Unread("an expansion has other columns than values")
+        raise UnreadablePlan("an expansion has other columns than values")
     values = [positional([at.expressions.value(each[n]) for each in rows]) for n in range(len(made))]
-    return at.rows.made([(n, Column((name,), value)) for (name, n), value in zip(made, values, strict=True)])
+    return at.rows.made([(n, PlanColumn((name,), value)) for (name, n), value in zip(made, values, strict=True)])
 
 
-def _named_id(text: str, at: _Reading) -> tuple[str, str]:
+def _named_id(text: str, at: _NodeReading) -> tuple[str, str]:
     if whole := re.fullmatch(r"\ue000(\d+)\ue001", text):
         return at.expressions.columns[whole[1]].names[0], whole[1]
     return new_columns(text, ", ")[0]
 
 
-def _union(at: _Reading) -> Rows:
+def _union(at: _NodeReading) -> Rows:
     first = at.below[0] if at.below else Rows(ids=None)
     if any(each.ids is None or len(each.ids) != len(first.ids or ()) for each in at.below) or first.ids is None:
         return not_understood("the branches of a union are not understood", replace(at.rows, columns={}))
@@ -237,11 +238,11 @@ def _union(at: _Reading) -> Rows:
     for place, number in enumerate(first.ids):
         column = first.columns.get(number)
         branches = [value_in(each, (each.ids or ())[place]) for each in at.below]
-        made.append((number, Column(column.names if column else (), positional(branches))))
+        made.append((number, PlanColumn(column.names if column else (), positional(branches))))
     return at.rows.made(made)
 
 
-def _set(at: _Reading) -> Rows:
+def _set(at: _NodeReading) -> Rows:
     """Return the rows of INTERSECT or EXCEPT: rows of the left side, chosen by all columns of both."""
     left = at.below[0]
     causes = [influences_of(each.value, "FILTER") for rows in at.below for each in rows.columns.values()]
@@ -249,7 +250,7 @@ def _set(at: _Reading) -> Rows:
     return replace(left, causes=chosen, gaps=at.rows.gaps, named=at.rows.named, leaf=False)
 
 
-def _join(at: _Reading) -> Rows:
+def _join(at: _NodeReading) -> Rows:
     kind, _, condition = at.text.partition(", ")
     rows = at.decided(condition, "JOIN") if condition else replace(at.rows, leaf=False)
     if kind.startswith(("LeftSemi", "LeftAnti")):
@@ -258,9 +259,9 @@ def _join(at: _Reading) -> Rows:
     return rows
 
 
-def _lateral(at: _Reading) -> Rows:
+def _lateral(at: _NodeReading) -> Rows:
     if len(at.inner) != 1:
-        raise Unread("a lateral join is not understood")
+        raise UnreadablePlan("a lateral join is not understood")
     inner = at.inner[0]
     rows = side_by_side([at.rows, inner])
     condition = at.expressions.marked(at.text).partition(", ")[2].partition(", ")[2]
@@ -268,12 +269,12 @@ def _lateral(at: _Reading) -> Rows:
     return replace(rows, causes=rows.causes | causes, leaf=False)
 
 
-def _distinct(at: _Reading) -> Rows:
+def _distinct(at: _NodeReading) -> Rows:
     causes = [influences_of(each.value, "GROUP_BY") for each in at.rows.columns.values()]
     return replace(at.rows, causes=at.rows.causes.union(*causes), leaf=False)
 
 
-def _code(at: _Reading) -> Rows:
+def _code(at: _NodeReading) -> Rows:
     """Return the columns that a Python function makes of whole rows: each may come from all."""
     marked = at.expressions.marked(at.text)
     made = new_columns(marked.rpartition("[")[2].rpartition("]")[0], ", ")
@@ -283,10 +284,10 @@ def _code(at: _Reading) -> Rows:
     )
     reason = opaque(f"{call} {WITHOUT_CODE}")
     value = combined([inputs, reason])
-    return at.rows.made([(number, Column((name,), value)) for name, number in made])
+    return at.rows.made([(number, PlanColumn((name,), value)) for name, number in made])
 
 
-_HANDLERS: Mapping[str, Callable[[_Reading], Rows]] = {
+_HANDLERS: Mapping[str, Callable[[_NodeReading], Rows]] = {
     "Project": _project,
     "Aggregate": _aggregate,
     "Window": _window,

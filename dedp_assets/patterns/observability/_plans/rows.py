@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dedp_assets.patterns.observability._plans.terms import Column
-from dedp_assets.patterns.observability._plans.texts import Unread
+from dedp_assets.patterns.observability._plans.terms import PlanColumn
+from dedp_assets.patterns.observability._plans.texts import UnreadablePlan
 from dedp_assets.patterns.observability._plans.values import CONSTANT, Cause, Value, combined, opaque
 
 __all__ = [
@@ -37,7 +37,7 @@ class Rows:
         leaf: whether nothing but names is above the stored rows.
     """
 
-    columns: Mapping[str, Column] = field(default_factory=dict)
+    columns: Mapping[str, PlanColumn] = field(default_factory=dict)
     ids: tuple[str, ...] | None = ()
     causes: frozenset[Cause] = frozenset()
     gaps: frozenset[str] = frozenset()
@@ -45,7 +45,7 @@ class Rows:
     named: bool = False
     leaf: bool = False
 
-    def made(self, found: Sequence[tuple[str, Column]], *more: Cause) -> Rows:
+    def made(self, found: Sequence[tuple[str, PlanColumn]], *more: Cause) -> Rows:
         """Return rows with other columns, decided by the same and ``more``."""
         ids = tuple(number for number, _ in found)
         return replace(self, columns=dict(found), ids=ids, causes=self.causes | {*more}, leaf=False)
@@ -59,11 +59,11 @@ def leaf_rows(name: str, text: str) -> Rows:
     listed = re.search(r"\[(.*)\]", text, re.DOTALL)
     try:
         found = new_columns(listed[1], "," if name == "Relation" else ", ") if listed else []
-    except Unread as error:
+    except UnreadablePlan as error:
         return Rows(ids=None, unknown=opaque(str(error)))
     constant = name in _CONSTANT
     columns = {
-        number: Column((each,), CONSTANT if constant else Value({("", (each,)): "IDENTITY"}, plain=True))
+        number: PlanColumn((each,), CONSTANT if constant else Value({("", (each,)): "IDENTITY"}, plain=True))
         for each, number in found
     }
     return Rows(columns, tuple(number for _, number in found), leaf=not constant)
@@ -75,13 +75,13 @@ def new_columns(text: str, separator: str) -> list[tuple[str, str]]:
     while start < len(text):
         part = re.compile(rf"(.*?)#(\d+)L?(?:-T\d+ms)?(?:{separator}|$)", re.DOTALL).match(text, start)
         if part is None:
-            raise Unread("a list of columns is not understood")
+            raise UnreadablePlan("a list of columns is not understood")
         found.append((part[1], part[2]))
         start = part.end()
     return found
 
 
-def with_columns(rows: Rows, found: Sequence[tuple[str, Column]]) -> Rows:
+def with_columns(rows: Rows, found: Sequence[tuple[str, PlanColumn]]) -> Rows:
     ids = None if rows.ids is None else (*rows.ids, *(number for number, _ in found))
     return replace(rows, columns={**rows.columns, **dict(found)}, ids=ids, leaf=False)
 

@@ -7,10 +7,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dedp_assets.patterns.core.column_lineage import Effect, Transformation
-from dedp_assets.patterns.observability._plans.texts import ID, MARK, Ambiguous, Unread, closing, flat, pieces, short
+from dedp_assets.patterns.observability._plans.texts import (
+    ID,
+    MARK,
+    Ambiguous,
+    UnreadablePlan,
+    closing,
+    flat,
+    pieces,
+    short,
+)
 from dedp_assets.patterns.observability._plans.values import CONSTANT, Cause, Value, combined, influences_of, opaque
 
-__all__ = ["WITHOUT_CODE", "Column", "Terms"]
+__all__ = ["WITHOUT_CODE", "PlanColumn", "Terms"]
 
 WITHOUT_CODE = "is a function whose code no plan shows"
 """End of the reason of a Python function: all that decides in it is among its inputs."""
@@ -52,7 +61,7 @@ _LAMBDA = "lambdafunction("
 
 
 @dataclass(frozen=True)
-class Column:
+class PlanColumn:
     """A column of rows in a plan.
 
     Attributes:
@@ -68,7 +77,7 @@ class Column:
 class Terms:
     """Reader of one expression, with the attributes of the node's reader."""
 
-    columns: Mapping[str, Column]
+    columns: Mapping[str, PlanColumn]
     subqueries: Sequence[tuple[Value, frozenset[Cause]]]
     unknown: Value | None
     structs: frozenset[str]
@@ -79,7 +88,7 @@ class Terms:
         """Return the origin of an expression's value: of the only term, or of all terms.
 
         Raises:
-            Unread: if they do not fit together.
+            UnreadablePlan: if they do not fit together.
         """
         found = [*self._found(text)]
         if len(found) == 1 and found[0][:2] == (0, len(text)):
@@ -137,7 +146,7 @@ class Terms:
                 if alone and alone[1] in self.structs and re.search(r"[\ue001)\]]\.[A-Za-z_]", other):
                     raise Ambiguous(f"the field of {short(text)} may be one of both values")
                 return self._one_of([first, other], [text[found.end() : end]]), len(text)
-        raise Unread(f"the if of {short(text)} is not understood")
+        raise UnreadablePlan(f"the if of {short(text)} is not understood")
 
     def _one_of(self, values: Sequence[str], conditions: Sequence[str]) -> Value:
         """Return the origin of a value that is one of several, decided by conditions."""
@@ -162,7 +171,7 @@ class Terms:
         if text.startswith(_WINDOWED, end):
             stop, begun = closing(text, end + len(_WINDOWED) - 1), end + len(_WINDOWED)
             if not _FRAME.search(text[begun:stop]):
-                raise Unread(f"the window of {short(text)} is not understood")
+                raise UnreadablePlan(f"the window of {short(text)} is not understood")
             if head in _RANKING:
                 value = Value(indirect=influences_of(value, "WINDOW"), unknown=value.unknown)
             value, end = self._because(value, text[begun:stop], "WINDOW"), stop + 1
@@ -206,7 +215,7 @@ class Terms:
     def _struct(self, arguments: Sequence[str]) -> Value:
         names, values = arguments[0::2], arguments[1::2]
         if len(arguments) % 2 or any(MARK.search(name) or "#" in name for name in names):
-            raise Unread("the fields of a struct are not understood")
+            raise UnreadablePlan("the fields of a struct are not understood")
         made = {name.lower(): self.read(value) for name, value in zip(names, values, strict=True)}
         inputs = combined([each.changed("TRANSFORMATION") for each in made.values()])
         return Value(inputs.direct, inputs.indirect, inputs.unknown, fields=made)
@@ -217,7 +226,7 @@ class Terms:
         for each in operations:
             parts = pieces(each[len("WithField(") : -1]) if each.startswith("WithField(") and each[-1] == ")" else []
             if len(parts) != 2 or not parts[0].isidentifier():
-                raise Unread("the fields of a struct are not understood")
+                raise UnreadablePlan("the fields of a struct are not understood")
             changed[parts[0].lower()] = self.read(parts[1])
         before = self.read(base)
         inputs = combined([each.changed("TRANSFORMATION") for each in (before, *changed.values())])
@@ -236,7 +245,7 @@ class Terms:
         text = ", ".join(arguments)
         places = [found.start() for found in re.finditer(" as ", flat(text)) if _TYPE.fullmatch(text[found.end() :])]
         if not places:
-            raise Unread(f"the cast of {short(text)} is not understood")
+            raise UnreadablePlan(f"the cast of {short(text)} is not understood")
         value, kind = self.read(text[: places[0]]), text[places[0] + len(" as ") :]
         if kind.startswith("struct<"):
             return value.renamed(_fields_of(kind))
@@ -267,7 +276,7 @@ def _cases(text: str) -> tuple[list[str], list[str], int]:
     """Return the conditions, the values and the end of a CASE at the beginning of a text.
 
     Raises:
-        Unread: if its words do not fit together.
+        UnreadablePlan: if its words do not fit together.
     """
     found: dict[str, list[str]] = {"condition": [], "value": []}
     depth, begun, part = 0, 0, ""
@@ -284,7 +293,7 @@ def _cases(text: str) -> tuple[list[str], list[str], int]:
         if word == "END":
             return found["condition"], found["value"], each.end()
         begun, part = each.end(), "condition" if "WHEN" in each[0] else "value"
-    raise Unread(f"the CASE of {short(text)} is not understood")
+    raise UnreadablePlan(f"the CASE of {short(text)} is not understood")
 
 
 def _fields_of(kind: str) -> list[str]:

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, pairwise
 
 __all__ = [
-    "ID", "MARK", "SUBQUERY", "Ambiguous", "Unread", "closing", "flat", "inside", "is_readable", "items", "lists",
-    "pieces", "readings", "short",
+    "ID", "MARK", "SUBQUERY", "Ambiguous", "UnreadablePlan", "closing", "flat", "inside", "is_readable", "items",
+    "lists", "pieces", "readings", "short",
 ]  # fmt: skip
 
 ID = re.compile(r"#(\d+)L?(?:-T\d+ms)?")
@@ -32,11 +32,11 @@ _ITEM = re.compile(rf"\ue000\d+\ue001(?=, |$)|(?:(?! AS |[(\[]).)*?{_ID}|.*? AS 
 _ENDED = (*",) .[]#", "\ue000", "\ue002", "")
 
 
-class Unread(ValueError):
+class UnreadablePlan(ValueError):
     """A text of a plan that is not understood."""
 
 
-class Ambiguous(Unread):
+class Ambiguous(UnreadablePlan):
     """A text of a plan with several meanings, however the brackets are read."""
 
 
@@ -44,13 +44,13 @@ def items(text: str) -> list[tuple[str, bool]]:
     """Split a list of columns and named expressions into texts, each with whether the cut is doubtful.
 
     Raises:
-        Unread: for another list.
+        UnreadablePlan: for another list.
     """
     found, start = list[str](), 0
     while start < len(text):
         item = _ITEM.match(text, start)
         if item is None:
-            raise Unread(f"{short(text[start:])} is no column")
+            raise UnreadablePlan(f"{short(text[start:])} is no column")
         found.append(item[0])
         start = item.end() + 2
     # A text that looks like a name and an id cuts an expression in two.
@@ -62,12 +62,12 @@ def lists(text: str, count: int) -> list[str]:
     """Return the contents of lists in square brackets, side by side.
 
     Raises:
-        Unread: if there are not so many, or not only one way to tell them apart.
+        UnreadablePlan: if there are not so many, or not only one way to tell them apart.
     """
     inner = text[text.find("[") + 1 : text.rfind("]")]
     found = inner.split("], [")
     if len(found) != count or "[" not in text:
-        raise Unread(f"the brackets of {short(text)} do not match")
+        raise UnreadablePlan(f"the brackets of {short(text)} do not match")
     return found
 
 
@@ -75,7 +75,7 @@ def pieces(text: str) -> list[str]:
     """Split a list at commas outside of brackets.
 
     Raises:
-        Unread: if brackets do not match.
+        UnreadablePlan: if brackets do not match.
     """
     cuts = [-2, *(found.start() for found in re.finditer(", ", flat(text))), len(text)]
     return [text[start + 2 : end] for start, end in pairwise(cuts)] if text else []
@@ -90,17 +90,17 @@ def flat(text: str) -> str:
     """Return a text with the insides of brackets hidden, at the same positions.
 
     Raises:
-        Unread: if brackets do not match.
+        UnreadablePlan: if brackets do not match.
     """
     found, expected = list[str](), list[str]()
     for each in text:
         if each in _CLOSE and (not expected or expected.pop() != each):
-            raise Unread(f"the brackets of {short(text)} do not match")
+            raise UnreadablePlan(f"the brackets of {short(text)} do not match")
         found.append(_HIDDEN if expected else each)
         if each in _OPEN:
             expected.append(_CLOSE[_OPEN.index(each)])
     if expected:
-        raise Unread(f"the brackets of {short(text)} do not match")
+        raise UnreadablePlan(f"the brackets of {short(text)} do not match")
     return "".join(found)
 
 
@@ -108,7 +108,7 @@ def closing(text: str, start: int) -> int:
     """Return the position of the closing bracket for the opening bracket at ``start``.
 
     Raises:
-        Unread: without one.
+        UnreadablePlan: without one.
     """
     expected = list[str]()
     for place in range(start, len(text)):
@@ -119,7 +119,7 @@ def closing(text: str, start: int) -> int:
                 break
             if not expected:
                 return place
-    raise Unread(f"the brackets of {short(text)} do not match")
+    raise UnreadablePlan(f"the brackets of {short(text)} do not match")
 
 
 def readings(text: str) -> Iterator[str]:
@@ -196,7 +196,7 @@ def _explained(text: str) -> bool:
 def _matches(text: str) -> bool:
     try:
         flat(text)
-    except Unread:
+    except UnreadablePlan:
         return False
     return True
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from dedp_assets.patterns.observability._plans.texts import Unread
+from dedp_assets.patterns.observability._plans.texts import UnreadablePlan
 
-__all__ = ["Node", "parsed"]
+__all__ = ["PlanNode", "parsed"]
 
 _LINE = re.compile(r"((?:   |:  )*)(\+- |:- )(.*)", re.DOTALL)
 _MARKS = str.maketrans("\ue000\ue001\ue002\ue003", "????")
 
 
 @dataclass
-class Node:
+class PlanNode:
     """A node of a plan.
 
     Attributes:
@@ -26,30 +26,30 @@ class Node:
 
     text: str
     depth: int
-    children: list[Node] = field(default_factory=list)
-    subqueries: list[Node] = field(default_factory=list)
+    children: list[PlanNode] = field(default_factory=list)
+    subqueries: list[PlanNode] = field(default_factory=list)
 
 
-def parsed(text: str) -> Node:
+def parsed(text: str) -> PlanNode:
     """Parse the lines of a plan into a tree.
 
     Raises:
-        Unread: for a text that is no tree.
+        UnreadablePlan: for a text that is no tree.
     """
     lines = text.translate(_MARKS).split("\n")
-    root = Node(lines[0], 0)
+    root = PlanNode(lines[0], 0)
     opened, last = [root], root
     for line in lines[1:]:
         found = _LINE.match(line)
         if found is None:  # a text of an expression goes on in the next line
             last.text += f"\n{line}"
             continue
-        last = Node(found[3], len(found[1]) // 3 + 1)
+        last = PlanNode(found[3], len(found[1]) // 3 + 1)
         while opened and opened[-1].depth >= last.depth:
             opened.pop()
         above = last.depth - opened[-1].depth if opened else 0
         if above not in (1, 2):
-            raise Unread(f"the plan is no tree at {found[3][:40]}")
+            raise UnreadablePlan(f"the plan is no tree at {found[3][:40]}")
         (opened[-1].children if above == 1 else opened[-1].subqueries).append(last)
         opened.append(last)
     while root.text.endswith("\n"):

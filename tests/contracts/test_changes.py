@@ -1,0 +1,31 @@
+"""Fragments of the changelog."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dedp_assets.resources.environments import CHECKOUT
+
+FRAGMENTS = sorted((CHECKOUT / "changes").glob("+*"))
+
+
+@pytest.mark.parametrize("fragment", FRAGMENTS, ids=lambda file: file.name)
+def test_a_fragment_is_a_paragraph(fragment):
+    """Without a bullet, which the changelog gives it, under a name that is found."""
+    assert re.fullmatch(r"\+[a-z0-9-]+\.change\.md", fragment.name)
+    assert re.fullmatch(r"[^-*#\s][^\n]*(\n[^-*#\s][^\n]*)*\n", fragment.read_text(encoding="utf-8"))
+
+
+def test_the_changelog_is_made_of_the_fragments():
+    """All of them, each as a bullet, before a release."""
+    tool = Path(sys.executable).parent / "towncrier"
+    made = subprocess.run(
+        [tool, "build", "--draft", "--version", "next"], cwd=CHECKOUT, capture_output=True, text=True, check=True
+    ).stdout
+    bullets = [" ".join(each.split()) for each in re.split(r"^- ", made, flags=re.MULTILINE)[1:]]
+    assert sorted(bullets) == sorted(" ".join(each.read_text(encoding="utf-8").split()) for each in FRAGMENTS)
