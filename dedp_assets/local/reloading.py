@@ -72,14 +72,14 @@ class Reloading:
         if process.poll() is None:
             return
         self._loading = None
-        said = self._log.read_text(errors="replace")
+        output = self._log.read_text(errors="replace")
         if process.returncode:
-            reason = last_lines(said, 1)
+            reason = last_lines(output, 1)
             self._say("notice", f"the changed code does not load, so the code before goes on: {reason} (`dedp check`)")
             return
         faults = [reason for each in self._code.locations if (reason := self._reload(each.name))]
         self._restart()
-        bad = _FAULT.search(said)
+        bad = _FAULT.search(output)
         but = f", without what has faults (`dedp check`): {bad[0]}" if bad else ""
         self._say("reloaded", f"{'; '.join(faults) or 'the changed declarations are in force'}{but}")
 
