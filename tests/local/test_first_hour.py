@@ -26,7 +26,7 @@ from tests.faults.processes import command, living, wait_until
 from tests.platforms import DEDP, Up, platform_up
 from tests.wheel import Wheel, built_wheel
 
-pytestmark = [pytest.mark.slow, pytest.mark.budget(300, "a platform of a wheel, with five changes of its project")]
+pytestmark = [pytest.mark.slow, pytest.mark.budget(330, "a platform of a wheel, with five changes of its project")]
 
 Named = tuple[str, str, str]
 """Kind, table and partition of a trouble."""
