@@ -25,7 +25,7 @@ SUBQUERY = re.compile(r"\ue002(\d+)\ue003")
 _HIDDEN, _DROPPED = "\0", "\ue004"
 _OPEN, _CLOSE = "([", ")]"
 _SHOWN = 60
-_MOST_ODD, _MOST_WAYS, _MOST_READINGS = 6, 1_500, 400
+_MOST_ODD, _MOST_WAYS, _MOST_READINGS = 6, 5_000, 400
 _ID = r"#\d+L?(?:-T\d+ms)?(?=, |$)"
 _ITEM = re.compile(rf"\ue000\d+\ue001(?=, |$)|(?:(?! AS |[(\[]).)*?{_ID}|.*? AS (?:(?! AS ).)*?{_ID}", re.DOTALL)
 """A column, or an expression with a name; only behind an id does a comma separate two, as names and texts have some."""
