@@ -22,7 +22,7 @@ _LEAST = 4
 _LEAST_KNOWN = 6
 """Characters of the shortest known value that is masked in texts of others: a shorter one is part of ordinary words."""
 _URL = re.compile(
-    # Of a password any characters: of HTTP unless they are a port; of all else those of a URL, without a full stop behind.
+    # Of a password any characters: of HTTP unless they are a port; of all else those of a URL, without a full stop.
     r"""(?:\b(?!https?:)[a-z][a-z0-9+.-]*://(?:[^\s/?#:@"']*:\S*@)?|(?:\bhttps?:)?//(?:[^\s/?#:@"']*:(?!\d+(?:[/?#]|$))\S*@)?)"""
     r"""[^\s"'<>`|\\^]*[^\s"'<>`|\\^.,;:)\]]""",
     re.IGNORECASE,
