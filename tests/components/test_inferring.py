@@ -249,7 +249,7 @@ def test_lines_around_the_records_and_excluded_files_are_not_looked_at(home, cap
     assert "2 columns, 1 of 1 files, 2 records" in capsys.readouterr().err
     (home / "landing" / "orders" / "2026-01-05" / "a.csv").write_bytes("Report\n\nid;v\n1;é\n2;e\nx".encode("cp1252"))
     assert main(["infer", str(defs.parent), "--again"]) == 0
-    assert "1 records, 1 with bytes that are no text: state encoding" in capsys.readouterr().err
+    assert "2 records, 1 with bytes that are no text: state encoding" in capsys.readouterr().err
 
 
 def test_elements_of_an_array_are_records(tmp_path):
