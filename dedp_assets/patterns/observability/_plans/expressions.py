@@ -83,7 +83,7 @@ class Expressions:
             return named[2], Column((named[1],), self.unknown)
         *inner, last = places
         # Unless its brackets match before it, the word is one of a text.
-        places = [*(place for place in inner if next(readings(named[1][:place]), None) is not None), last]
+        places = [*(place for place in inner if _is_whole(named[1][:place])), last]
         names = tuple(MARK.sub("", named[1][place + 4 :]) for place in places)
         between = named[1][places[0] : places[-1]]
         values = [self.value(named[1][:place]) for place in places]
@@ -95,13 +95,16 @@ class Expressions:
     def value(self, text: str) -> Value:
         """Return the origin of an expression's value; opaque, with all columns, if nothing else is certain."""
         found, why = list[Value](), f"the brackets of {short(text)} do not match"
-        for reading in readings(text):
-            try:
-                found.append(self._terms().read(reading))
-            except Ambiguous as error:
-                return self._guessed(text, str(error))
-            except Unread as error:
-                why = str(error)
+        try:
+            for reading in readings(text):
+                try:
+                    found.append(self._terms().read(reading))
+                except Ambiguous:
+                    raise
+                except Unread as error:
+                    why = str(error)
+        except Ambiguous as error:
+            return self._guessed(text, str(error))
         if not found:
             return self._guessed(text, why)
         plain = [each.changed("TRANSFORMATION") for each in found]
@@ -143,3 +146,11 @@ def _ends_with(text: str, name: str) -> bool:
     if not name or tail.lower() != name.lower():
         return False
     return not head or not (head[-1].isalnum() or head[-1] == "_") or not (name[0].isalnum() or name[0] == "_")
+
+
+def _is_whole(text: str) -> bool:
+    """Return whether the brackets of a text match in any way, or in too many ways to say."""
+    try:
+        return next(readings(text), None) is not None
+    except Ambiguous:
+        return True

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from itertools import combinations, pairwise
 
+from dedp_assets.patterns.core.exact import PARTS_OF_NUMBERS
+
 __all__ = [
     "ID", "MARK", "SUBQUERY", "Ambiguous", "Unread", "closing", "flat", "inside", "items", "lists", "pieces",
     "readings", "short",
@@ -25,7 +27,9 @@ SUBQUERY = re.compile(r"\ue002(\d+)\ue003")
 _HIDDEN, _DROPPED = "\0", "\ue004"
 _OPEN, _CLOSE = "([", ")]"
 _SHOWN = 60
-_MOST_ODD, _MOST_READINGS = 6, 400
+_MOST_ODD, _MOST_READINGS, _MOST_WAYS = 6, 400, 2_000
+_EXACT = re.compile(rf"\\A\(\?:[^\ue000-\ue004]*?\)\\z|{'|'.join(map(re.escape, PARTS_OF_NUMBERS))}")
+"""Patterns of exact conversions, which are texts without a column."""
 _ID = r"#\d+L?(?:-T\d+ms)?(?=, |$)"
 _ITEM = re.compile(rf"\ue000\d+\ue001(?=, |$)|(?:(?! AS |[(\[]).)*?{_ID}|.*? AS (?:(?! AS ).)*?{_ID}", re.DOTALL)
 """A column, or an expression with a name; only behind an id does a comma separate two, as names and texts have some."""
@@ -126,22 +130,31 @@ def readings(text: str) -> Iterator[str]:
     """Yield the readings of a text with matching brackets: whole, and without brackets of literals.
 
     Brackets that stand where Spark puts none are left out in every way. If that is not enough, any one or two are.
+
+    Raises:
+        Ambiguous: if there are too many ways: of a part of them, those that agree say nothing.
     """
+    text = _EXACT.sub(_DROPPED, text)
     odd = [place for place in range(len(text)) if _is_odd(text, place)]
-    found = False
-    for count in range(min(len(odd), _MOST_ODD) + 1):
-        for places in combinations(odd, count):
-            if _matches(reading := _without(text, places)):
-                found = True
-                yield reading
+    counts, found = range(min(len(odd), _MOST_ODD) + 1), False
+    if sum(math.comb(len(odd), count) for count in counts) > _MOST_WAYS:
+        raise Ambiguous(f"{short(text)} has too many brackets in texts")
+    for places in (places for count in counts for places in combinations(odd, count)):
+        if _matches(reading := _without(text, places)):
+            found = True
+            yield reading
+    if not found:
+        yield from _of_any_brackets(text)
+
+
+def _of_any_brackets(text: str) -> Iterator[str]:
+    """Yield the readings without any one bracket, or without any two."""
     brackets = [place for place, each in enumerate(text) if each in _OPEN + _CLOSE]
     for count in (1, 2):
-        # Of a part of all ways, those that agree say nothing.
-        if not found and math.comb(len(brackets), count) <= _MOST_READINGS:
-            for places in combinations(brackets, count):
-                if _matches(reading := _without(text, places)):
-                    found = True
-                    yield reading
+        some = combinations(brackets, count) if math.comb(len(brackets), count) <= _MOST_READINGS else ()
+        if found := [reading for places in some if _matches(reading := _without(text, places))]:
+            yield from found
+            return
 
 
 def short(text: str) -> str:
