@@ -107,7 +107,7 @@ def is_number(value: ast.expr | None) -> bool:
 
 
 def test_no_check_has_a_limit_of_its_own():
-    """A number that a check starts from stands in the file of defaults; others are units, or how much is shown or read."""
+    """A number that a check starts from stands in the file of defaults; others are units, or how much is shown."""
     found = {
         f"{file.stem}.{name}"
         for folder in checks.__path__

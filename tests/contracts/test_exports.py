@@ -31,7 +31,11 @@ def used(tree: ast.Module) -> set[str]:
 def found_by_name(tree: ast.Module) -> Iterator[str]:
     """The names that a module reads of others by ``getattr``."""
     for call in ast.walk(tree):
-        if isinstance(call, ast.Call) and ast.unparse(call.func) == "getattr" and isinstance(call.args[1], ast.Constant):
+        if (
+            isinstance(call, ast.Call)
+            and ast.unparse(call.func) == "getattr"
+            and isinstance(call.args[1], ast.Constant)
+        ):
             yield str(call.args[1].value)
 
 

@@ -102,6 +102,7 @@ WRONG = {
     "strpos(name, 'x') > 0": "unknown function strpos",
     "nmae IS NULL": "did you mean name?",
     "id > 0 AS x": "is no SQL",
+    "explode(tags) = 'x'": "which makes several rows",
     "id IN ()": "must have values in id IN ()",
     "id IN (1,)": "a comma too many after 'id IN (1'",
 }

@@ -238,6 +238,8 @@ def _of_predicate(node: Any) -> str:  # noqa: ANN401 - as above
     of_numbers = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.DPipe, exp.Neg)
     if isinstance(plain, (exp.Literal, *of_numbers)):
         return "must be true or false of a row"
+    if several := plain.find(exp.Explode, exp.Posexplode, exp.Inline):
+        return f"must be true or false of a row, not with {several.sql(dialect='spark')}, which makes several rows"
     for found in plain.find_all(exp.AggFunc):
         if found.find_ancestor(exp.Window, exp.Lambda, exp.Subquery, exp.Exists) is None:
             return f"must be true or false of one row, not with {found.sql(dialect='spark')}, a figure of all rows"
