@@ -150,7 +150,6 @@ def logs(draw):
         fields.append(field_of(name, kind, sized, nullable=draw(st.booleans()), **stated))
     by = [field_of(f"by {n}", draw(PARTITIONS)) for n in range(draw(st.integers(0, 2)))]
     checks = draw(st.dictionaries(WORDS, TEXTS, max_size=2).filter(lambda d: len({k.lower() for k in d}) == len(d)))
-    conditions = {f"delta.constraints.{name}": condition(text) for name, text in checks.items()}
     ours = draw(DECLARED)
     times = [each["name"] for each in [*fields, *by] if each["type"] in ("date", "timestamp", "timestamp_ntz")]
     if times and draw(st.booleans()):
