@@ -54,7 +54,9 @@ def check(folder: Path | None, *, style: Format = "text") -> int:
         found = checked(files_below(root) if within else files, tables if within else [])
         in_code = list(in_python(in_files))
     chosen = {str(file) for file in files}
-    faults = [fault for fault in found.faults if fault.file in chosen]
+    # By declaration, as the fault of a column may stand in another file, beside the declaration.
+    refused = (faults for (file, _), (_, faults) in found.refused.items() if file in chosen)
+    faults = sorted({fault for wrong in refused for fault in wrong})
     faults = [replace(fault, file=_near(fault.file)) for fault in (*faults, *in_code)]
     if faults or style == "json":
         print(rendered(faults, style))  # noqa: T201

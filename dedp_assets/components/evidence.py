@@ -14,7 +14,7 @@ from dedp_assets.patterns.connectors.formats import Csv
 from dedp_assets.patterns.connectors.inferred import ColumnValues
 from dedp_assets.patterns.core.errors import ContractError
 
-__all__ = ["Evidence", "other_delimiter"]
+__all__ = ["Evidence", "other_delimiter", "other_format"]
 
 _NUMBER = re.compile(r"-?[0-9]*[.,][0-9]+(?:[eE][+-]?[0-9]+)?")
 _DELIMITERS, _SHOWN, _NO_TEXT = ";\t|,", 40, "\ufffd"
@@ -92,6 +92,9 @@ class Evidence:
         Raises:
             ContractError: names the first malformed one.
         """
+        if self.spoilt > self.records / 2:
+            count = f"{self.spoilt} of {self.strange + self.records} records have bytes that are no text"
+            raise ContractError(f"{count}: state encoding, iso-8859-1 or windows-1252")
         if self.strange > self.records:
             count = f"{self.strange} of {self.strange + self.records} records are no {self.what}, like {self.example}"
             raise ContractError(f"{count}{f': {advice}' if advice else ''}")
@@ -99,6 +102,9 @@ class Evidence:
     def advice_for_csv(self, header: Sequence[str]) -> str:
         """Return the option that reads most malformed records of CSV; empty without an option."""
         length = max(self.lengths, key=self.lengths.__getitem__, default=0)
+        other = max(_DELIMITERS, key=header[0].count) if len(header) == 1 else ""
+        if length and other and other in header[0]:
+            return f"the header has one column, with {other!r} in it: state delimiter: {other!r}"
         if length > len(header):
             found = f"most have {length} values, and the header {len(header)}"
             return f"{found}: state skip_first, the number of lines before the header"
@@ -110,6 +116,13 @@ def other_delimiter(header: Sequence[str], values: Sequence[str]) -> str:
     if len(header) != 1 or len(values) != 1:
         return ""
     return next((each for each in _DELIMITERS if 0 < header[0].count(each) == values[0].count(each)), "")
+
+
+def other_format(header: Sequence[str], made_of: Csv) -> str:
+    """Return the format that the first line of a file of CSV is in; empty for a header."""
+    if _of_json(made_of.delimiter.join(header)) is not None:
+        return "JSON objects: state format: {json_lines: {}}"
+    return "HTML or XML, which is not read" if header and header[0].lstrip().startswith("<") else ""
 
 
 def _of_csv(values: Sequence[str], names: Sequence[str], made_of: Csv) -> Mapping[str, str | None] | None:

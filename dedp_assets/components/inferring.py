@@ -11,7 +11,7 @@ from dedp_assets.components.checking import FILES
 from dedp_assets.components.declaring_landings import attributes, columns_file
 from dedp_assets.components.documents import Document, Unreadable, documents
 from dedp_assets.components.drafts import ROOT
-from dedp_assets.components.evidence import Evidence, other_delimiter
+from dedp_assets.components.evidence import Evidence, other_delimiter, other_format
 from dedp_assets.components.faults import Fault
 from dedp_assets.components.inferred_columns import InferredColumn, name_for, text_of_columns
 from dedp_assets.components.kinds import LANDING
@@ -21,6 +21,7 @@ from dedp_assets.components.making import made
 from dedp_assets.components.topic_source import TopicSource
 from dedp_assets.components.typed_files import columns_of_typed
 from dedp_assets.patterns.connectors.deliveries import Ends
+from dedp_assets.patterns.connectors.files import file_refusal
 from dedp_assets.patterns.connectors.formats import Csv, Format, Json, JsonLines, header_of, records_in
 from dedp_assets.patterns.connectors.framed_values import without_headers
 from dedp_assets.patterns.core.errors import ContractError
@@ -172,9 +173,7 @@ def _columns_of_texts(files: Sequence[Path], made_of: Texts) -> tuple[Mapping[st
 
 def _add_file(evidence: Evidence, file: Path, made_of: Texts) -> str:
     """Add the records of a file; return the advice for a file of another format."""
-    names = header_of(file, made_of) if isinstance(made_of, Csv) and made_of.header else ()
-    if len(set(names)) < len(names):
-        raise ContractError(f"{file.name} names a column twice in its header: {', '.join(names)}")
+    names = _header(file, made_of)
     first = ""
     for number, record in enumerate(records_in(file, made_of)):
         if number >= _MOST_RECORDS:
@@ -190,6 +189,18 @@ def _add_file(evidence: Evidence, file: Path, made_of: Texts) -> str:
         return evidence.advice_for_csv(names)
     whole = {"[": "array: state format: {json: {}}", "{": "object: state format: {json: {records: ...}}"}
     return f"{file.name} may be one JSON {whole[first]}" if isinstance(made_of, JsonLines) and first in whole else ""
+
+
+def _header(file: Path, made_of: Texts) -> tuple[str, ...]:
+    """Return the header of CSV; refuse files of another format than the declared one."""
+    if reason := file_refusal(file):
+        raise ContractError(f"{file.name} {reason}")
+    names = header_of(file, made_of) if isinstance(made_of, Csv) and made_of.header else ()
+    if isinstance(made_of, Csv) and (other := other_format(names, made_of)):
+        raise ContractError(f"{file.name} holds {other}")
+    if len(set(names)) < len(names):
+        raise ContractError(f"{file.name} names a column twice in its header: {', '.join(names)}")
+    return names
 
 
 def _spread(files: Sequence[Path]) -> list[Path]:

@@ -325,12 +325,14 @@ def test_columns_that_are_not_written_down_are_one_fault_that_names_the_command(
         ("columns:\n  no: {type: STRING}\n", 2, "the key no must be a text: write it in quotes"),
     ],
 )
-def test_a_fault_of_the_columns_is_at_its_line_there(folder, text, line, said):
-    """As of the declaration; what depends on it is not blamed."""
+def test_a_fault_of_the_columns_is_at_its_line_there(folder, text, line, said, capsys):
+    """As of the declaration, by the command as well; what depends on it is not blamed."""
     root = folder({"trips/defs.yaml": WITHOUT, "trips/columns.yaml": text})
     faults = [fault for fault in checked(files_below(root)).faults if fault.file.endswith("columns.yaml")]
     assert [fault.line for fault in faults][:1] == [line]
     assert said in faults[0].message
+    assert main(["check", str(root)]) == 1
+    assert said in capsys.readouterr().out
 
 
 def test_another_writer_of_a_table_of_the_landing_is_refused(folder):

@@ -95,6 +95,28 @@ def test_what_cannot_be_inferred_is_said(home, capsys):
     assert "this is no YAML" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("content", "made", "said"),
+    [
+        (b'{"id": 1, "v": "x"}\n{"id": 2, "v": "y"}\n', Csv(), "holds JSON objects: state format: {json_lines: {}}"),
+        (b"<!DOCTYPE html>\n<p>a, b</p>\n", Csv(), "holds HTML or XML"),
+        (gzip.compress(b"a,b\n1,2\n"), Csv(), "holds gzip data"),
+        ("a,b\n1,2\n".encode("utf-16"), Csv(), "holds UTF-16 data"),
+        (b"PK\x03\x04" + bytes(99), Csv(), "holds zip data"),
+        ("a,b\n1,Straße\n".encode("latin-1"), Csv(), "1 of 1 records have bytes that are no text: state encoding"),
+        (b"a;b;c\n" + b"1;x, y;2,5\n" * 9, Csv(), "state delimiter: ';'"),
+        (b'{"id": 1}\n{"id": 2}\n', Json(), "state json_lines"),
+        (b'{"items": [{"id": 1}]}\n', Json(), "state records"),
+    ],
+)
+def test_files_of_another_format_are_refused_with_the_option_that_reads_them(tmp_path, content, made, said):
+    """No column is inferred from bytes, quotation marks and names of another format."""
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(ContractError) as caught:
+        columns_of([tmp_path / "a.csv"], made)
+    assert said in str(caught.value)
+
+
 def test_types_of_csv_are_conservative(tmp_path):
     """Leading zeros, signs and long digits are texts; a type takes nearly all values."""
     values = {
@@ -225,9 +247,9 @@ def test_lines_around_the_records_and_excluded_files_are_not_looked_at(home, cap
     defs.write_text(stated + '  exclude: ["*.md"]\n')
     assert main(["infer", str(defs.parent)]) == 0
     assert "2 columns, 1 of 1 files, 2 records" in capsys.readouterr().err
-    (home / "landing" / "orders" / "2026-01-05" / "a.csv").write_bytes("Report\n\nid;v\n1;é\nx".encode("cp1252"))
+    (home / "landing" / "orders" / "2026-01-05" / "a.csv").write_bytes("Report\n\nid;v\n1;é\n2;e\nx".encode("cp1252"))
     assert main(["infer", str(defs.parent), "--again"]) == 0
-    assert "1 records, 1 with bytes that are no text: state encoding" in capsys.readouterr().err
+    assert "2 records, 1 with bytes that are no text: state encoding" in capsys.readouterr().err
 
 
 def test_elements_of_an_array_are_records(tmp_path):

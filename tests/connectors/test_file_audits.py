@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dedp_assets.patterns.connectors.file_audits import FileAudit, audit_files, require_sound_files
-from dedp_assets.patterns.connectors.formats import Avro, Csv, JsonLines, Parquet
+from dedp_assets.patterns.connectors.formats import Avro, Csv, Json, JsonLines, Parquet
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.records import Approval
 
@@ -175,3 +175,13 @@ def test_rules_that_can_never_hold_are_refused(options, said):
     """When they are declared."""
     with pytest.raises(ConfigError, match=said):
         FileAudit(**{"format": Csv(), **options})
+
+
+def test_files_of_one_array_are_judged_by_its_elements(judge):
+    """Sound ones, with columns that are missing, with other members, and cut."""
+    text = b'{"items": [{"id": 1}, {"id": 2, "name": "x"}]}'
+    made = Json(records="items")
+    assert judge({"a.json": text}, format=made, columns=["id", "name"], announced={"a.json": 2}) == {}
+    assert judge({"a.json": text}, format=made, columns=["mail"]) == {COLUMNS: "a.json has no column mail"}
+    assert "a.json has no array of records" in judge({"a.json": text}, format=Json())[FORMAT]
+    assert "a.json is no JSON to its end" in judge({"a.json": text[:-1]}, format=made)[FORMAT]

@@ -79,6 +79,9 @@ QUERIES = [
     "SELECT transform(tags, t -> upper(t)) AS t, named_struct('a', id).a AS b FROM {rows}",
     "SELECT /*+ BROADCAST(u) */ u.login FROM {rows} JOIN {users} u USING (id)",
     "SELECT * FROM (SELECT name, day, fare FROM {rows}) PIVOT (sum(fare) FOR name IN ('a', 'b'))",
+    "FROM {rows} |> AGGREGATE count(*) AS n GROUP BY day |> WHERE n > 1",
+    "SELECT id FROM {rows} WHERE id = (SELECT max(id) FROM {users}) UNION SELECT id FROM {users} WHERE login IN ('a')",
+    "SELECT explode(more) FROM {rows} UNION ALL SELECT 'a', 'b'",
 ]
 WRONG = {
     "id >": "is no SQL after 'id >'",
@@ -99,6 +102,9 @@ WRONG = {
     "strpos(name, 'x') > 0": "unknown function strpos",
     "nmae IS NULL": "did you mean name?",
     "id > 0 AS x": "is no SQL",
+    "explode(tags) = 'x'": "which makes several rows",
+    "id IN ()": "must have values in id IN ()",
+    "id IN (1,)": "a comma too many after 'id IN (1'",
 }
 FIGURES = {
     "count(*) FILTER (WHERE fare > 1)": "",
@@ -123,6 +129,9 @@ SLIPS = {
     "SELECT u.logn FROM {rows} r JOIN {users} u ON r.id = u.id": "did you mean login?",
     "SELECT id FROM {rows} WHERE (id > 1": "is no SQL",
     "WITH t AS (SELECT id AS x FROM {rows}) SELECT t.y FROM t": "y",
+    "SELECT day, count(*) AS n, FROM {rows} GROUP BY day": "a comma too many after 'day, count(*) AS n'",
+    "SELECT day FROM {rows} WHERE count(*) > 1 GROUP BY day": "COUNT(*), a figure of many rows, in HAVING",
+    "SELECT id, name FROM {rows} UNION ALL SELECT id FROM {users}": "on both sides of UNION, not 2 and 1",
 }
 
 

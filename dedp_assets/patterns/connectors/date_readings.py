@@ -14,17 +14,19 @@ __all__ = ["Reading", "readings", "readings_of"]
 _DAYS = (
     "yyyy-MM-dd", "yyyy/MM/dd", "yyyy.MM.dd", "yyyy-M-d", "yyyy/M/d", "M/d/yyyy", "d/M/yyyy", "d.M.yyyy", "M-d-yyyy",
     "d-M-yyyy", "MMM d yyyy", "MMM d, yyyy", "MMMM d yyyy", "MMMM d, yyyy", "d MMM yyyy", "d MMMM yyyy", "d-MMM-yyyy",
-    "d. MMM yyyy", "d. MMMM yyyy", "yyyy MMM d", "M/d/yy", "d/M/yy", "d.M.yy", "d-MMM-yy",
+    "d. MMM yyyy", "d. MMMM yyyy", "yyyy MMM d", "ddMMMyyyy", "d/MMM/yyyy", "M/d/yy", "d/M/yy", "d.M.yy", "d-MMM-yy",
 )  # fmt: skip
 _TIMES = (
     "", " HH:mm", " H:mm", "'T'HH:mm", " HH:mm:ss", " H:mm:ss", "'T'HH:mm:ss", " HH:mm:ss.SSS", " h:mm a", " h:mm:ss a",
     " hh:mma", " HH.mm", " HH.mm.ss", ", HH:mm", ", h:mm a", ", HH:mm:ss", ", h:mm:ss a", " HHmm",
+    " HH:mm:ss.SSSSSS", " HH:mm:ss 'UTC'", " HH:mm:ss.SSSSSS 'UTC'",
 )  # fmt: skip
 _PIECES: Mapping[str, tuple[str, str]] = {
     "yyyy": ("%Y", "[0-9]{4}"), "yy": ("%y", "[0-9]{2}"), "MMMM": ("%B", "[A-Za-z]{3,9}"), "MMM": ("%b", "[A-Za-z]{3}"),
     "MM": ("%m", "[0-9]{2}"), "M": ("%m", "[0-9]{1,2}"), "dd": ("%d", "[0-9]{2}"), "d": ("%d", "[0-9]{1,2}"),
     "HH": ("%H", "[0-9]{2}"), "H": ("%H", "[0-9]{1,2}"), "hh": ("%I", "[0-9]{2}"), "h": ("%I", "[0-9]{1,2}"),
-    "mm": ("%M", "[0-9]{2}"), "ss": ("%S", "[0-9]{2}"), "SSS": ("%f", "[0-9]{3}"), "a": ("%p", "[AaPp][Mm]"),
+    "mm": ("%M", "[0-9]{2}"), "ss": ("%S", "[0-9]{2}"), "SSS": ("%f", "[0-9]{3}"),
+    "SSSSSS": ("%f", "[0-9]{6}"), "a": ("%p", "[AaPp][Mm]"),
 }  # fmt: skip
 """Piece of a pattern -> Python's directive, and the texts that Spark reads by the piece."""
 _PIECE = re.compile(r"'([^']*)'|(y+|M+|d+|H+|h+|m+|s+|S+|a)|(.)")
@@ -60,7 +62,13 @@ class Reading:
 @cache
 def readings() -> tuple[Reading, ...]:
     """Return every reading except ISO 8601; patterns of fixed digits come first."""
-    whole = ("yyyy-MM-dd", "yyyy-MM-dd HH:mm:ss", "yyyy-MM-dd'T'HH:mm:ss", "yyyy-MM-dd HH:mm:ss.SSS")
+    whole = (
+        "yyyy-MM-dd",
+        "yyyy-MM-dd HH:mm:ss",
+        "yyyy-MM-dd'T'HH:mm:ss",
+        "yyyy-MM-dd HH:mm:ss.SSS",
+        "yyyy-MM-dd HH:mm:ss.SSSSSS",
+    )
     found = [_reading(f"{day}{time}") for time in _TIMES for day in _DAYS]
     return tuple(each for each in found if each.pattern not in whole)
 

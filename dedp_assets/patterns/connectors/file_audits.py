@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from dedp_assets.patterns.connectors.avro_files import open_avro
 from dedp_assets.patterns.connectors.files import count_lines, lines_of
-from dedp_assets.patterns.connectors.formats import Avro, Csv, Format, JsonLines, header_of, records_in, text_of
+from dedp_assets.patterns.connectors.formats import Avro, Csv, Format, Json, JsonLines, header_of, records_in, text_of
 from dedp_assets.patterns.connectors.parquet_files import open_parquet
 from dedp_assets.patterns.core.audits import overrule, summary
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, ContractError
@@ -192,6 +192,8 @@ def _content_of(made: Format) -> Callable[[Path], _Content]:
         return lambda file: _csv_content(file, made)
     if isinstance(made, JsonLines):
         return lambda file: _json_content(file, made)
+    if isinstance(made, Json):
+        return lambda file: _array_content(file, made)
     return _avro_content if isinstance(made, Avro) else _parquet_content
 
 
@@ -220,6 +222,14 @@ def _json_content(file: Path, made: JsonLines) -> _Content:
         return _Content(fault=f"holds no JSON object in its first {min(records, _FIRST)} lines")
     if _object(last) is None and not _ends_a_line(file):
         return _Content(records, columns, "ends within a record: the last line is no JSON object")
+    return _Content(records, columns)
+
+
+def _array_content(file: Path, made: Json) -> _Content:
+    """Read an array to the end; return the records and the columns of the first elements."""
+    records, columns = 0, set[str]()
+    for records, text in enumerate(records_in(file, made), 1):
+        columns.update((_object(text) or ()) if records <= _FIRST else ())
     return _Content(records, columns)
 
 

@@ -32,6 +32,9 @@ _NUMBERS_OF_TIME = {
     re.compile(r"(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])"): (
         "days, with type: DATE, format: yyyyMMdd"
     ),
+    re.compile(r"(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])(?:[01][0-9]|2[0-3])(?:[0-5][0-9]){2}"): (
+        "times, with type: TIMESTAMP, format: yyyyMMddHHmmss"
+    ),
     re.compile(r"1[0-9]{9}"): "times, with type: TIMESTAMP, format: epoch_seconds",
     re.compile(r"1[0-9]{12}"): "times, with type: TIMESTAMP, format: epoch_millis",
 }
@@ -40,7 +43,7 @@ _NUMBERS_OF_TIME = {
 _TEXTS_OF_NUMBERS = {
     _WHOLE: "whole numbers of more than 64 bits",
     re.compile(r"-?[0-9]{1,3}(?:[, '][0-9]{3})*(?:[.][0-9]*)?"): "numbers with signs between thousands",
-    re.compile(r"-?[0-9]*(?:,[0-9]+)?"): "numbers with a decimal comma: state decimal: ',' in the format",
+    re.compile(r"-?(?:[0-9]+(?:,[0-9]*)?|,[0-9]+)"): "numbers with a decimal comma: state decimal: ',' in the format",
     re.compile(r"-?[0-9]{1,3}(?:[.][0-9]{3})*(?:,[0-9]*)?"): "numbers with points between thousands",
 }
 """Shape of texts -> what they are, where they are no numbers to the conversion."""

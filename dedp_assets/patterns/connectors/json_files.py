@@ -64,6 +64,14 @@ class _Scanner:
     def __init__(self, name: str, text: str) -> None:
         self._name, self._text, self._at = name, text, 0
 
+    def _is_lines(self) -> bool:
+        """Return whether the first line is a value of its own, and others follow."""
+        first, _, more = self._text.strip().partition("\n")
+        try:
+            return bool(more and isinstance(json.loads(first), dict))
+        except ValueError:
+            return False
+
     def records(self, members: str) -> Iterator[str]:
         """Yield the texts of the elements of the array in a member, or of the array that the text is."""
         if members:
@@ -72,7 +80,8 @@ class _Scanner:
             self._enter(member)
         if not self._takes("["):
             where = f"in its member {members}" if members else "where it begins"
-            raise ContractError(f"{self._name} has no array of records {where}: state records, the member with it")
+            advice = "state json_lines" if self._is_lines() else "state records, the member with it"
+            raise ContractError(f"{self._name} has no array of records {where}: {advice}")
         ends = self._takes("]")
         while not ends:
             yield self._value().translate(_FEEDS)

@@ -38,6 +38,7 @@ __all__ = [
     "LONGEST_NUMBER",
     "NUMBER",
     "OFFSET",
+    "PARTS_OF_NUMBERS",
     "SPECIAL",
     "TIME",
     "exact",
@@ -65,6 +66,10 @@ _DECIMAL = re.compile(r"(?:DECIMAL|DEC|NUMERIC)(?: *\( *(\d+) *(?:, *(\d+) *)?\)
 _VARCHAR = re.compile(r"VARCHAR *\( *(\d+) *\)")
 _MOST = {"epoch_seconds": 62_135_596_800, "epoch_millis": 62_135_596_800_000}
 """The years that readers can show."""
+_DIGIT, _NOTHING, _HUGE = "^[-+0.]*[1-9]", "^[-+0.]+(?:[eE]|$)", "[eE][+-]?0*[0-9]{4}"
+_FRACTION, _ZEROS, _EXPONENT = "[.]([0-9]+)", "^[+-]?[0-9]*?(0*)(?:[.]|[eE]|$)", "[eE](.*)"
+PARTS_OF_NUMBERS = (_DIGIT, _NOTHING, _HUGE, _FRACTION, _ZEROS, _EXPONENT)
+"""Regular expressions of parts of a number; those of whole texts stand between ``\\A(?:`` and ``)\\z``."""
 _BASE64 = "(?:[A-Za-z0-9+/]{4})*+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 LONGEST_NUMBER = 400
 """Longer texts are no DECIMAL: Spark would compute with all their digits, or with those their exponent stands for."""
@@ -156,7 +161,7 @@ def _other(text: str, name: str) -> str:
 def _floating(text: str, name: str, *, special: bool) -> str:
     value = f"try_cast({text} AS {name})"
     finite = f"abs({value}) < CAST('Infinity' AS {name})"
-    vanished = f"{value} = 0 AND {text} RLIKE '^[-+0.]*[1-9]'"
+    vanished = f"{value} = 0 AND {text} RLIKE {quoted(_DIGIT)}"
     number = f"if({_is(text, NUMBER)}, if({finite} AND NOT ({vanished}), {value}, NULL), NULL)"
     return f"if({text} IN ({', '.join(map(quoted, SPECIAL))}), {value}, {number})" if special else number
 
@@ -165,14 +170,14 @@ def _decimal(text: str, precision: int, scale: int) -> str:
     value = f"try_cast({text} AS DECIMAL({precision}, {scale}))"
     fraction = f"[.](?:[0-9]{{1,{scale}}}0*+)" if scale else "[.]0++"
     plain = _is(text, f"[+-]?(?:(?:0|[1-9][0-9]{{0,37}})(?:{fraction}|[.])?|{fraction})")
-    huge = f"{text} RLIKE '[eE][+-]?0*[0-9]{{4}}'"
+    huge = f"{text} RLIKE {quoted(_HUGE)}"
     small = f"octet_length({text}) <= {LONGEST_NUMBER} AND {_is(text, NUMBER)} AND NOT {huge}"
-    decimals = f"rtrim('0', regexp_extract({text}, '[.]([0-9]+)', 1))"
-    zeros = f"octet_length(regexp_extract({text}, '^[+-]?[0-9]*?(0*)(?:[.]|[eE]|$)', 1))"
-    exponent = f"coalesce(try_cast(nullif(regexp_extract({text}, '[eE](.*)', 1), '') AS INT), 0)"
+    decimals = f"rtrim('0', regexp_extract({text}, {quoted(_FRACTION)}, 1))"
+    zeros = f"octet_length(regexp_extract({text}, {quoted(_ZEROS)}, 1))"
+    exponent = f"coalesce(try_cast(nullif(regexp_extract({text}, {quoted(_EXPONENT)}, 1), '') AS INT), 0)"
     needed = f"if({decimals} = '', -{zeros}, octet_length({decimals})) - {exponent}"
     zero = f"CAST(0 AS DECIMAL({precision}, {scale}))"
-    nothing = f"{text} RLIKE '^[-+0.]+(?:[eE]|$)'"
+    nothing = f"{text} RLIKE {quoted(_NOTHING)}"
     return (
         f"if(octet_length({text}) <= {LONGEST_NUMBER} AND {plain}, {value}, "
         f"if({small}, if({nothing}, {zero}, if({needed} <= {scale}, {value}, NULL)), NULL))"

@@ -32,7 +32,7 @@ _EXAMPLE = "user:password"
 """User and password of the examples in sentences of this library."""
 _NAMED = (
     r"(?:[\w.-]*(?:password|passwd|passphrase|passcode|secret|token|api[_-]?key|access[_-]?key|private[_-]?key"
-    r"|account[_-]?key|credentials?|signature|authorization)|pwd|sig|sas)[\w.-]*"
+    r"|account[_-]?key|credentials?|signature|authorization)|pwd|sig|sas|pass(?![a-z])|jsessionid)[\w.-]*"
 )
 _VALUE = re.compile(
     rf"(?P<name>(?<![\w.-]){_NAMED}[\"'\\]*\s*(?:=>|[:=])\s*(?:\[|\()?)(?P<scheme>(?:[\"'\\]*(?:basic|bearer|digest|token)\s+)?)"
@@ -41,8 +41,18 @@ _VALUE = re.compile(
 )
 """A value behind a name that tells of a secret: in JSON, a mapping, a connection string, a header, an assignment."""
 _BEARER = re.compile(r"\b(?P<scheme>basic|bearer)\s+(?=[\w+/=.~-]*[\d=])[\w+/=.~-]{8,}", re.IGNORECASE)
+_SPELT = re.compile(
+    r"(?P<kept>-----BEGIN [A-Z ]*PRIVATE KEY-----)(?:(?!-----END).)*"  # of a file
+    r"|(?P<sent>\bcookie:\s*)[^\n'\"]+"
+    r"|(?P<option>(?<!\w)--[\w-]*(?:password|token|secret|key)\s+|(?<!\w)-u\s+[^\s:]+:|\boracle:thin:[^\s/]+/)[^\s@]+"
+    r"|(?P<said>\b(?:password|passwd|passphrase|identified\s+by)\s+)(?P<mark>\\*[\"']).*?(?P=mark)"
+    rf"|(?P<element><{_NAMED}>)[^<]+"
+    r"|\b(?:gh[pousr]_|github_pat_|glpat-|xox[a-z]-|[rs]k_(?:live|test)_|sk-|AKIA|ASIA|AIza)[\w-]{12,}",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Secrets by the way in which they are written: of command lines, SQL, XML, files with keys, services."""
 _WEB_TOKEN = re.compile(r"\beyJ[\w-]{8,}(?:\.[\w-]+){1,2}")
-_LIKE_A_TOKEN = re.compile(r"(?=[^/]*\d)(?=[^/]*[A-Za-z])[\w:-]{20,}")
+_LIKE_A_TOKEN = re.compile(r"(?=[^/]*\d)(?=[^/]*[A-Za-z])[\w:@-]{20,}")
 
 
 class Secret:
@@ -120,6 +130,7 @@ def masked(text: str, secrets: Collection[str] = ()) -> str:
             text = _pattern(secret).sub(HIDDEN, text)
     text = _URL.sub(lambda found: _masked_url(found[0]), text)
     text = _VALUE.sub(lambda found: f"{found['name']}{found['scheme']}{HIDDEN}", text)
+    text = _SPELT.sub(lambda found: "".join(filter(None, found.groupdict().values())) + HIDDEN, text)
     return _WEB_TOKEN.sub(HIDDEN, _BEARER.sub(lambda found: f"{found['scheme']} {HIDDEN}", text))
 
 

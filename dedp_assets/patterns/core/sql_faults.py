@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Collection, Mapping
+from itertools import pairwise
 from string import Formatter
 from typing import Any, Literal
 
@@ -65,8 +66,9 @@ def query_fault(sql: str, tables: Tables) -> str:
         if type(tree).__name__ in _CHANGES:
             return f"must be a query, not {type(tree).__name__.upper()}"
         found = _of_braces(tree, tables) or unknown_function(text, tree) or unknown_column(tree, tables)
-        return found or ungrouped_column(tree) or analysis_fault(sql, tables)
-    return ""
+        found = found or _of_shape(tree) or ungrouped_column(tree)
+        return found or analysis_fault(sql, tables)
+    return analysis_fault(sql, tables)
 
 
 def _of_braces(tree: Any, tables: Tables) -> str:  # noqa: ANN401 - sqlglot's tree
@@ -77,6 +79,31 @@ def _of_braces(tree: Any, tables: Tables) -> str:  # noqa: ANN401 - sqlglot's tr
         if table.name in tables and not table.this.args.get("quoted") and table.name not in made:
             return f"must name rows in braces, {{{table.name}}}, not {table.name}"
     return ""
+
+
+def _of_shape(tree: Any) -> str:  # noqa: ANN401 - as above
+    """Return the fault of SQL that sqlglot parses and Spark refuses; empty for sound SQL."""
+    exp = expressions()
+    for within in tree.find_all(exp.In):
+        if not any(within.args.get(each) for each in ("expressions", "query", "unnest", "field")):
+            return f"must have values in {within.sql(dialect='spark')}"
+    for where in tree.find_all(exp.Where):
+        for found in where.find_all(exp.AggFunc):
+            if found.find_ancestor(exp.Where, exp.Window, exp.Lambda, exp.Select) is where:
+                return f"must have {found.sql(dialect='spark')}, a figure of many rows, in HAVING, not in WHERE"
+    for both in tree.find_all(exp.SetOperation):
+        widths = [_width(both.left), _width(both.right)]
+        if None not in widths and widths[0] != widths[1]:
+            return f"must have as many columns on both sides of {both.key.upper()}, not {widths[0]} and {widths[1]}"
+    return ""
+
+
+def _width(query: Any) -> int | None:  # noqa: ANN401 - as above
+    """Return the number of a query's columns; ``None`` where a column may stand for several."""
+    exp = expressions()
+    selects = query.unnest().selects if isinstance(query, exp.Query) else []
+    several = (exp.Star, exp.UDTF, exp.Anonymous, exp.Inline, exp.Explode, exp.Posexplode, exp.Aliases)
+    return None if any(each.is_star or each.find(*several) for each in selects) else len(selects) or None
 
 
 def query_columns(sql: str, tables: Tables) -> Mapping[str, str | None] | None:
@@ -134,7 +161,12 @@ def expression_fault(sql: str, columns: Collection[str] | None, kind: Kind = "va
     if not isinstance(node, exp.Alias):
         return "must have no comment at its end"
     found = unknown_function(text, tree) or (unknown_column(tree, {}, columns) if columns else "")
-    found = found or _RULES[kind](node.this) or (_of_type(node.this, columns) if kind == "predicate" else "")
+    found = (
+        found
+        or _of_shape(tree)
+        or _RULES[kind](node.this)
+        or (_of_type(node.this, columns) if kind == "predicate" else "")
+    )
     plain = sql.replace("{", "{{").replace("}", "}}")
     asked = f"if({plain}, true, false)" if kind == "predicate" else plain
     return found or analysis_fault(f"{_SELECT}{asked} FROM {{rows}}", {"rows": columns})
@@ -162,10 +194,24 @@ def _parsed(text: str) -> list[Any]:
         raise ConfigError("is no SQL: a quotation mark or a comment is not closed") from None
     except RecursionError:
         return [None]
+    _require_no_comma_too_many(sqlglot, text)
     for each in found:
         for select in each.find_all(sqlglot.exp.Select):
             select.set("hint", None)  # words of hints are no columns
-    return [None if isinstance(each, sqlglot.exp.Command) else each for each in found]
+    # Of a pipe, names of one step are columns of the next.
+    return [None if isinstance(each, sqlglot.exp.Command) or "|>" in text else each for each in found]
+
+
+def _require_no_comma_too_many(sqlglot: Any, text: str) -> None:  # noqa: ANN401 - a module
+    """Refuse a comma that nothing follows, over which sqlglot passes.
+
+    Raises:
+        ConfigError: for such a text.
+    """
+    for comma, after in pairwise(sqlglot.tokenize(text, read="spark")):
+        if comma.token_type.name == "COMMA" and after.token_type.name in ("FROM", "R_PAREN"):
+            before = text[: comma.start].removeprefix(_SELECT).rstrip()
+            raise ConfigError(f"has a comma too many after {before[-_SHOWN:]!r}")
 
 
 def _respelt(text: str) -> str:
@@ -192,6 +238,8 @@ def _of_predicate(node: Any) -> str:  # noqa: ANN401 - as above
     of_numbers = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.DPipe, exp.Neg)
     if isinstance(plain, (exp.Literal, *of_numbers)):
         return "must be true or false of a row"
+    if several := plain.find(exp.Explode, exp.Posexplode, exp.Inline):
+        return f"must be true or false of a row, not with {several.sql(dialect='spark')}, which makes several rows"
     for found in plain.find_all(exp.AggFunc):
         if found.find_ancestor(exp.Window, exp.Lambda, exp.Subquery, exp.Exists) is None:
             return f"must be true or false of one row, not with {found.sql(dialect='spark')}, a figure of all rows"

@@ -20,7 +20,6 @@ from dedp_assets.patterns.observability._plans.texts import (
     Ambiguous,
     UnreadablePlan,
     closing,
-    is_readable,
     readings,
     short,
 )
@@ -84,7 +83,7 @@ class Expressions:
             return named[2], PlanColumn((named[1],), self.unknown)
         *inner, last = places
         # Unless its brackets match before it, the word is one of a text.
-        places = [*(place for place in inner if is_readable(named[1][:place])), last]
+        places = [*(place for place in inner if _is_whole(named[1][:place])), last]
         names = tuple(MARK.sub("", named[1][place + 4 :]) for place in places)
         between = named[1][places[0] : places[-1]]
         values = [self.value(named[1][:place]) for place in places]
@@ -147,3 +146,11 @@ def _ends_with(text: str, name: str) -> bool:
     if not name or tail.lower() != name.lower():
         return False
     return not head or not (head[-1].isalnum() or head[-1] == "_") or not (name[0].isalnum() or name[0] == "_")
+
+
+def _is_whole(text: str) -> bool:
+    """Return whether the brackets of a text match in any way, or in too many ways to say."""
+    try:
+        return next(readings(text), None) is not None
+    except Ambiguous:
+        return True

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import combinations, pairwise
 
+from dedp_assets.patterns.core.exact import PARTS_OF_NUMBERS
+
 __all__ = [
-    "ID", "MARK", "SUBQUERY", "Ambiguous", "UnreadablePlan", "closing", "flat", "inside", "is_readable", "items",
+    "ID", "MARK", "SUBQUERY", "Ambiguous", "UnreadablePlan", "closing", "flat", "inside", "items",
     "lists", "pieces", "readings", "short",
 ]  # fmt: skip
 
@@ -25,7 +27,9 @@ SUBQUERY = re.compile(r"\ue002(\d+)\ue003")
 _HIDDEN, _DROPPED = "\0", "\ue004"
 _OPEN, _CLOSE = "([", ")]"
 _SHOWN = 60
-_MOST_ODD, _MOST_WAYS, _MOST_READINGS = 6, 5_000, 400
+_MOST_ODD, _MOST_WAYS, _MOST_READINGS = 6, 2_000, 400
+_EXACT = re.compile(rf"\\A\(\?:[^\ue000-\ue004]*?\)\\z|{'|'.join(map(re.escape, PARTS_OF_NUMBERS))}")
+"""Patterns of exact conversions, which are texts without a column."""
 _ID = r"#\d+L?(?:-T\d+ms)?(?=, |$)"
 _ITEM = re.compile(rf"\ue000\d+\ue001(?=, |$)|(?:(?! AS |[(\[]).)*?{_ID}|.*? AS (?:(?! AS ).)*?{_ID}", re.DOTALL)
 """A column, or an expression with a name; only behind an id does a comma separate two, as names and texts have some."""
@@ -128,38 +132,29 @@ def readings(text: str) -> Iterator[str]:
     Brackets that stand where Spark puts none are left out in every way. If that is not enough, any one or two are.
 
     Raises:
-        Ambiguous: if there are too many ways, as of a text with a long regular expression.
+        Ambiguous: if there are too many ways: of a part of them, those that agree say nothing.
     """
+    text = _EXACT.sub(_DROPPED, text)
     odd = [place for place in range(len(text)) if _is_odd(text, place)]
     counts, found = range(min(len(odd), _MOST_ODD) + 1), False
-    # Of a part of all ways, those that agree say nothing; and of 60 such brackets there are 56 million.
     if sum(math.comb(len(odd), count) for count in counts) > _MOST_WAYS:
-        raise Ambiguous(f"{short(text)} has too many brackets that may be of a text")
-    for reading in _matching(text, odd, counts):
-        found = True
-        yield reading
+        raise Ambiguous(f"{short(text)} has too many brackets in texts")
+    for places in (places for count in counts for places in combinations(odd, count)):
+        if _matches(reading := _without(text, places)):
+            found = True
+            yield reading
+    if not found:
+        yield from _of_any_brackets(text)
+
+
+def _of_any_brackets(text: str) -> Iterator[str]:
+    """Yield the readings without any one bracket, or without any two."""
     brackets = [place for place, each in enumerate(text) if each in _OPEN + _CLOSE]
     for count in (1, 2):
-        if not found and math.comb(len(brackets), count) <= _MOST_READINGS:
-            for reading in _matching(text, brackets, [count]):
-                found = True
-                yield reading
-
-
-def _matching(text: str, places: Sequence[int], counts: Iterable[int]) -> Iterator[str]:
-    """Yield the readings without so many brackets of some places, as far as the others match."""
-    for count in counts:
-        for chosen in combinations(places, count):
-            if _matches(reading := _without(text, chosen)):
-                yield reading
-
-
-def is_readable(text: str) -> bool:
-    """Return whether brackets match in one reading at least, or in too many ways to be looked at."""
-    try:
-        return next(readings(text), None) is not None
-    except Ambiguous:
-        return True
+        some = combinations(brackets, count) if math.comb(len(brackets), count) <= _MOST_READINGS else ()
+        if found := [reading for places in some if _matches(reading := _without(text, places))]:
+            yield from found
+            return
 
 
 def short(text: str) -> str:

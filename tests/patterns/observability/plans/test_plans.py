@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.core.exact import exact
+from dedp_assets.patterns.core.exact import DAY, OFFSET, PARTS_OF_NUMBERS, TIME, exact
 from dedp_assets.patterns.observability._plans import CUT, lineage_of
 from dedp_assets.patterns.observability._plans.tree import parsed
 
@@ -98,6 +98,18 @@ def test_what_is_unknown_is_opaque_and_the_rest_is_not():
     assert {each.opaque for each in lineage_of(cut, COLUMNS, {}).columns.values()} == {CUT}
     assert lineage_of("", COLUMNS, {}).columns["n"].opaque == "the plan has no analysed part"
     assert lineage_of(SHOWN, ["x"], {}).columns["x"].opaque
+
+
+def test_patterns_with_many_brackets_are_texts_or_opaque():
+    """Of an exact conversion: read; of anything else: not read in all ways, of which there are billions."""
+    exact = [rf"RLIKE(first_name#1, {part})" for part in PARTS_OF_NUMBERS]
+    exact += [rf"RLIKE(first_name#1, \A(?:{DAY}[T ]{TIME}{zone})\z)" for zone in ("", OFFSET)] * 3
+    many = f"regexp_extract(first_name#1, ^{'([a-z]+)://([^/]+)(/.*)?' * 4}$, 1)"
+    for value, is_read in ((" AND ".join(f"({each} = true)" for each in exact), True), (many, False)):
+        lineage = lineage_of(SHOWN.replace("upper(first_name#1)", f"({value})", 1), COLUMNS, {})
+        assert (lineage.columns["n"].opaque == "") is is_read
+        assert [str(each) for each in lineage.columns["n"].inputs] == ["bronze/users.first_name"]
+        assert not any(lineage.columns[name].opaque for name in ("total", "tag", "top"))
 
 
 PIECES = st.sampled_from(
