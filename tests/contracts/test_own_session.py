@@ -9,7 +9,8 @@ import pytest
 
 from dedp_assets.resources import engine
 from dedp_assets.resources.environments import CHECKOUT, child_environment, settings
-from tests.contracts.test_wheel import EXTRAS, HIDING
+from tests.contracts.test_wheel import EXTRAS
+from tests.wheel import HIDING
 
 THEIRS = """
 import sys

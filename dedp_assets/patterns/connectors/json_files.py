@@ -65,7 +65,7 @@ class _Scanner:
         self._name, self._text, self._at = name, text, 0
 
     def _is_lines(self) -> bool:
-        """Return whether the first line is a value of its own, and others follow."""
+        """Return whether the first line is a whole value, with further lines behind."""
         first, _, more = self._text.strip().partition("\n")
         try:
             return bool(more and isinstance(json.loads(first), dict))
