@@ -89,6 +89,6 @@ def test_a_sentence_asks_for_the_format_of_times_and_counts_what_it_leaves_out()
     ]
     sentence = summed_up(letters, of=7)
     assert sentence.startswith(
-        "3 of 7 dead letters: at is not a TIMESTAMP (has the column a format?), such as {at: 'x'}; "
+        "3 of 7 dead letters: at is not a TIMESTAMP (does the column's format fit?), such as {at: 'x'}; "
     )
     assert sentence.endswith("; and 2 more reasons")

@@ -107,4 +107,4 @@ def _cut(values: Mapping[str, str]) -> str:
 
 
 def _hint(letter: LetterReason) -> str:
-    return " (has the column a format?)" if _NO_TIME.fullmatch(letter.reason) else ""
+    return " (does the column's format fit?)" if _NO_TIME.fullmatch(letter.reason) else ""
