@@ -189,8 +189,9 @@ class CauseWatch:
         known = (stored.ledger.version(), f"{now:%Y-%m-%d %H}")
         if self._newest.get(name, (None, None))[0] != known:
             seconds = judge_recency(table, stored, now).figures.get("age_seconds")
-            newest = None if seconds is None else now - timedelta(seconds=round(float(seconds)))
-            self._newest[name] = known, newest
+            # To the second, as the age is: each look finds the same time.
+            newest = None if seconds is None else now - timedelta(seconds=round(float(seconds)) - 0.5)
+            self._newest[name] = known, newest and newest.replace(microsecond=0)
         return self._newest[name][1]
 
     def _notes(self, lake: Lake, errors: TableErrors) -> dict[str, Mapping[str, Any]]:
