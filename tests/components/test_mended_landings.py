@@ -34,7 +34,8 @@ columns:
 """
 DAYS = ["2026-07-25", "2026-07-26"]
 WHY = (
-    "3 of 3 dead letters: ordered is not a TIMESTAMP (does the column's format fit?), such as {ordered: '25/07/2026 10:00', "
+    "3 of 3 dead letters: ordered is not a TIMESTAMP (does the column's format fit?), "
+    "such as {ordered: '25/07/2026 10:00', "
 )
 NOW = datetime(2026, 8, 1, tzinfo=timezone.utc)
 
