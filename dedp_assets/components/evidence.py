@@ -11,7 +11,7 @@ from typing import Any
 
 from dedp_assets.components.inferred_columns import InferredColumn, name_for
 from dedp_assets.patterns.connectors.formats import Csv
-from dedp_assets.patterns.connectors.inferred import ColumnValues
+from dedp_assets.patterns.connectors.inferred import ColumnValues, is_value
 from dedp_assets.patterns.core.errors import ContractError
 
 __all__ = ["Evidence", "other_delimiter", "other_format"]
@@ -122,6 +122,8 @@ def other_format(header: Sequence[str], made_of: Csv) -> str:
     """Return the format that the first line of a file of CSV is in; empty for a header."""
     if _of_json(made_of.delimiter.join(header)) is not None:
         return "JSON objects: state format: {json_lines: {}}"
+    if header and all(map(is_value, header)):
+        return f"no header, but the values {', '.join(header[:_SOME])}: state header: false in the format"
     return "HTML or XML, which is not read" if header and header[0].lstrip().startswith("<") else ""
 
 

@@ -99,6 +99,7 @@ def test_what_cannot_be_inferred_is_said(home, capsys):
     ("content", "made", "said"),
     [
         (b'{"id": 1, "v": "x"}\n{"id": 2, "v": "y"}\n', Csv(), "holds JSON objects: state format: {json_lines: {}}"),
+        (b"1,2.5,2026-01-05\n2,3.5,2026-01-06\n", Csv(), "holds no header, but the values 1, 2.5, 2026-01-05: state header"),
         (b"<!DOCTYPE html>\n<p>a, b</p>\n", Csv(), "holds HTML or XML"),
         (gzip.compress(b"a,b\n1,2\n"), Csv(), "holds gzip data"),
         ("a,b\n1,2\n".encode("utf-16"), Csv(), "holds UTF-16 data"),
@@ -161,7 +162,11 @@ WHY = {
     ("1.234,5", "2,6"): "text: numbers with points between thousands",
     ("9" * 20, "1"): "text: whole numbers of more than 64 bits",
     ("3/4/2026", "5/6/2026"): "text: M/d/yyyy or d/M/yyyy? '3/4/2026' may be both",
-    ("1", "2", "3", "n/a"): "text: 1 of 4 values are no DOUBLE: 'n/a'",
+    ("1", "2", "3", "n/a"): "text: 1 of 4 values are no DOUBLE: 'n/a'; if they stand for no value, state nulls: ['n/a'] "
+    "in the format",
+    ("1", "2", "NA", "12 USD"): "text: 2 of 4 values are no DOUBLE: 'NA', '12 USD'",
+    ("TRUE", "FALSE", "TRUE"): "text: 'FALSE' and 'TRUE' may be a BOOLEAN, of which true and false are read alone",
+    ("Y", "maybe", "N"): "text: no number, date or time",
     ("2026-01-05", "2026-01-06", "soon"): "text: 1 of 3 values are no DATE: 'soon'",
     ("2001/01/01 06:55", "2001/01/02 06:55", "x"): "text: 1 of 3 values are not as yyyy/MM/dd HH:mm: 'x'",
     ("Main Street", "May"): "text: no number, date or time",

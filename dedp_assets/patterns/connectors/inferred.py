@@ -15,7 +15,7 @@ from typing import Any
 from dedp_assets.patterns.connectors.date_readings import Reading, readings_of
 from dedp_assets.patterns.core.names import identifier
 
-__all__ = ["NEARLY_ALL", "ColumnValues"]
+__all__ = ["NEARLY_ALL", "ColumnValues", "is_value"]
 
 NEARLY_ALL = 0.98
 """Share of a column's values that must have its type."""
@@ -47,6 +47,10 @@ _TEXTS_OF_NUMBERS = {
     re.compile(r"-?[0-9]{1,3}(?:[.][0-9]{3})*(?:,[0-9]*)?"): "numbers with points between thousands",
 }
 """Shape of texts -> what they are, where they are no numbers to the conversion."""
+_NULLS = frozenset({"na", "n/a", "#n/a", "null", "none", "nil", "nan", "-", "--", "?", ".", "\\n"})
+"""Words for no value, in small letters."""
+_BOOLEANS = frozenset({"true", "false", "t", "f", "yes", "no", "y", "n", "on", "off"})
+"""Words for true and false, in small letters."""
 
 
 @dataclass
@@ -145,7 +149,9 @@ class ColumnValues:
 
     def _without(self, kind: str, count: int, some: list[str]) -> str:
         odd = ", ".join(repr(each[:20]) for each in some[:_SOME])
-        return f"{count} of {self.values} values are no {kind}: {odd}" if count else ""
+        found = f"{count} of {self.values} values are no {kind}: {odd}" if count else ""
+        are_nulls = count and all(each.lower() in _NULLS for each in some)
+        return f"{found}; if they stand for no value, state nulls: {sorted({*some})} in the format" if are_nulls else found
 
     def _of_time(self) -> str:
         """Return the times that whole numbers may stand for."""
@@ -157,7 +163,9 @@ class ColumnValues:
         """Return why no other type than text holds the values."""
         if not self.values:
             return "no value"
-        found = (self._of_several_readings(), self._of_numbers(), self._nearly(), self._nearly_read())
+        found = (
+            self._of_several_readings(), self._of_numbers(), self._of_booleans(), self._nearly(), self._nearly_read()
+        )  # fmt: skip
         return f"text: {next(filter(None, found), 'no number, date or time')}"
 
     def _of_several_readings(self) -> str:
@@ -168,6 +176,13 @@ class ColumnValues:
         if self.kinds["LEADING"]:
             return "leading zeros, or a sign"
         return next((what for shape, what in _TEXTS_OF_NUMBERS.items() if all(map(shape.fullmatch, self.texts))), "")
+
+    def _of_booleans(self) -> str:
+        """Return whether two words stand for true and false."""
+        words = sorted(self.texts)
+        if len(words) > 2 or not all(each.lower() in _BOOLEANS for each in words):
+            return ""
+        return f"{' and '.join(map(repr, words))} may be a BOOLEAN, of which true and false are read alone"
 
     def _nearly(self) -> str:
         """Return the values that are not of a type that at least half of the values have."""
@@ -196,6 +211,11 @@ class ColumnValues:
         if len({name.lower() for name in self.fields}) < len(self.fields):
             return "STRING"
         return f"STRUCT<{', '.join(f'{_field(name)}: {each.type()}' for name, each in self.fields.items())}>"
+
+
+def is_value(text: str) -> bool:
+    """Return whether a text is a number, a date or a time, and so no name of a column."""
+    return _kind_of(text) not in ("STRING", "BOOLEAN")
 
 
 def _field(name: str) -> str:
