@@ -123,7 +123,7 @@ def other_format(header: Sequence[str], made_of: Csv) -> str:
     if _of_json(made_of.delimiter.join(header)) is not None:
         return "JSON objects: state format: {json_lines: {}}"
     if header and all(map(is_value, header)):
-        return f"no header, but the values {', '.join(header[:_SOME])}: state header: false in the format"
+        return f"no header, but the values {', '.join(header)[:_SHOWN]}: state header: false in the format"
     return "HTML or XML, which is not read" if header and header[0].lstrip().startswith("<") else ""
 
 

@@ -150,8 +150,9 @@ class ColumnValues:
     def _without(self, kind: str, count: int, some: list[str]) -> str:
         odd = ", ".join(repr(each[:20]) for each in some[:_SOME])
         found = f"{count} of {self.values} values are no {kind}: {odd}" if count else ""
-        are_nulls = count and all(each.lower() in _NULLS for each in some)
-        return f"{found}; if they stand for no value, state nulls: {sorted({*some})} in the format" if are_nulls else found
+        if not count or not all(each.lower() in _NULLS for each in some):
+            return found
+        return f"{found}; if they stand for no value, state nulls: {sorted({*some})} in the format"
 
     def _of_time(self) -> str:
         """Return the times that whole numbers may stand for."""
