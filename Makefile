@@ -78,6 +78,7 @@ bench: $(VENV)/.ready ## speed as ratios, both sides in one run
 	@$(BIN)/python -m benchmarks $(BENCH)
 
 format: $(VENV)/.ready ## rewrite the code, and README's table of patterns, as `make check` wants them
+	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/python -m tests.contracts.readme README.md docs/settings.md

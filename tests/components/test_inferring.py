@@ -162,8 +162,8 @@ WHY = {
     ("1.234,5", "2,6"): "text: numbers with points between thousands",
     ("9" * 20, "1"): "text: whole numbers of more than 64 bits",
     ("3/4/2026", "5/6/2026"): "text: M/d/yyyy or d/M/yyyy? '3/4/2026' may be both",
-    ("1", "2", "3", "n/a"): "text: 1 of 4 values are no DOUBLE: 'n/a'; if they stand for no value, state nulls: ['n/a'] "
-    "in the format",
+    ("1", "2", "n/a"): "text: 1 of 3 values are no DOUBLE: 'n/a'; if they stand for no value, state nulls: ['n/a'] in "
+    "the format",
     ("1", "2", "NA", "12 USD"): "text: 2 of 4 values are no DOUBLE: 'NA', '12 USD'",
     ("TRUE", "FALSE", "TRUE"): "text: 'FALSE' and 'TRUE' may be a BOOLEAN, of which true and false are read alone",
     ("Y", "maybe", "N"): "text: no number, date or time",
