@@ -39,7 +39,7 @@ def escaped(text):
 NAMES = (
     "token", "api_key", "apikey", "access_token", "X-Amz-Signature", "X-Amz-Credential", "sig", "password", "pwd",
     "client_secret", "auth_token", "AccountKey", "session_token", "jwt_secret", "private_key", "passphrase", "SAS",
-    "code", "anything",
+    "code", "anything", "PROVIDER_KEY", "passwort",
 )  # fmt: skip
 FORMS = {
     "user of a URL": lambda s: f"cannot open https://{escaped(s)}@host.example/path: refused",

@@ -31,8 +31,8 @@ _URL = re.compile(
 _EXAMPLE = "user:password"
 """User and password of the examples in sentences of this library."""
 _NAMED = (
-    r"(?:[\w.-]*(?:password|passwd|passphrase|passcode|secret|token|api[_-]?key|access[_-]?key|private[_-]?key"
-    r"|account[_-]?key|credentials?|signature|authorization)|pwd|sig|sas|pass(?![a-z])|jsessionid)[\w.-]*"
+    r"(?:(?-i:[A-Z][A-Z0-9_]*_KEY)\b|[\w.-]*(?:password|passwort|kennwort|passwd|passphrase|passcode|secret|token"
+    r"|api[_-]?key|access[_-]?key|private[_-]?key|account[_-]?key|credentials?|signature|authorization)|pwd|sig|sas|pass(?![a-z])|jsessionid)[\w.-]*"
 )
 _VALUE = re.compile(
     rf"(?P<name>(?<![\w.-]){_NAMED}[\"'\\]*\s*(?:=>|[:=])\s*(?:\[|\()?)(?P<scheme>(?:[\"'\\]*(?:basic|bearer|digest|token)\s+)?)"
