@@ -146,10 +146,11 @@ class Edge:
 
     def _fanned_in(self, lake: Lake, watches: Mapping[str, TableWatch], now: datetime, states: RunStates) -> FannedIn:
         """Return the lookup of the upstream version that a run of a fan-in applies."""
+        ledgers = cache(lake.ledger)
 
         def version(spec: TableSpec, feed: Feed, key: str) -> int:
             self.waiting.pop(key, None)
-            watch, ledger = watches[spec.name], lake.ledger(spec.name)
+            watch, ledger = watches[spec.name], ledgers(spec.name)
             runs = states(spec.name) if feed.fan_in and feed.fan_in.ended else {}
             branches = branches_of(feed.reads(key), watch.done, runs, partial(watch.reached, ledger))
             try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cache
@@ -16,6 +16,7 @@ from dedp_assets.graph.reconcile.overview import Overview
 from dedp_assets.graph.reconcile.reconciling import Outcome, Tried, Want, plan_requests
 from dedp_assets.graph.reconcile.requests import in_flight, tried
 from dedp_assets.graph.reconcile.slots import within_slots
+from dedp_assets.graph.reconcile.table_errors import TableErrors
 from dedp_assets.graph.run.fan_in import without_runs
 from dedp_assets.graph.run.refusals import Refusal, Refusals, judged_by
 from dedp_assets.graph.run.upstream_runs import run_states
@@ -65,7 +66,6 @@ class Reconciler:
             mine: tells what it asks for; another one asks for the rest.
             limit: most runs to ask for.
         """
-        declared = {table.spec.name: table for table in self.tables}
         versions = _code_versions(self.tables, repository)
         # Before the logs are read: what a run that has ended meanwhile wrote is seen there.
         busy = in_flight(instance, repository, launched_by=name) if instance else {}
@@ -77,24 +77,71 @@ class Reconciler:
                 self._overviews[place] = Overview(self.tables)
             overview = self._overviews[place]
             wants = overview.poll(lake, landing, now, thorough=self.thorough, states=states, versions=versions)
-        notes = cache(lambda table: Refusals(lake.refused(table)).by_key())
-        judges = cache(lambda table: judges_of(declared[table], lake))
-        codes = cache(lambda table: f"{versions[table]} {declared[table].declaration}")
-        readable: list[Want] = []
-        for want in wants:
-            with overview.unreadable.at(want.named or want.tables[0]):
-                _ = [judges(table) for table in want.tables if want.key in notes(table)]
-                readable.append(replace(want, code=", ".join(map(codes, want.tables))))
-
-        def refused(table: str, key: str, goal: str) -> Refusal | None:
-            note = notes(table).get(key)
-            return note if note and goal in note.goals and note.holds(versions.get(table), judges(table)) else None
+        notes = _Notes({table.spec.name: table for table in self.tables}, versions, lake, overview.unreadable)
 
         def ended(requests: Mapping[str, str]) -> Mapping[str, Tried]:
             return tried(instance, requests) if instance else {}
 
-        outcome = plan_requests(readable, busy=busy, refused=refused, tried=ended, limit=limit, mine=mine)
+        readable = list(notes.readable(wants))
+        outcome = plan_requests(readable, busy=busy, refused=notes.refused, tried=ended, limit=limit, mine=mine)
         return within_slots(outcome, self.tables, busy), overview
+
+
+class _Notes:
+    """Notes on refusals, and the codes of tables, of one reconciliation; each is read once.
+
+    Args:
+        declared: the tables by name.
+        versions: code version of each table.
+        lake: the tables as they are stored.
+        errors: takes the tables that cannot be read.
+    """
+
+    def __init__(
+        self,
+        declared: Mapping[str, LakeTable[...]],
+        versions: Mapping[str, str | None],
+        lake: Lake,
+        errors: TableErrors,
+    ) -> None:
+        self._declared, self._versions, self._errors = declared, versions, errors
+        self._of = cache(lambda table: Refusals(lake.refused(table)).by_key())
+        self._judges = cache(lambda table: judges_of(declared[table], lake))
+        self._code = cache(self._code_of)
+
+    def readable(self, wants: Iterable[Want]) -> Iterator[Want]:
+        """Yield the partitions of tables that can be read, with the code that a request would have.
+
+        Nobody asks for what waits, and there may be tens of thousands.
+        """
+        for want in wants:
+            code = self._code(want.named or want.tables[0], want.tables)
+            if code is not None and self._is_judged(want):
+                yield want if want.is_idle else replace(want, code=code)
+
+    def refused(self, table: str, key: str, goal: str) -> Refusal | None:
+        """Return the refusal of a partition that holds for the present code and the present judges."""
+        note = self._of(table).get(key)
+        if note and goal in note.goals and note.holds(self._versions.get(table), self._judges(table)):
+            return note
+        return None
+
+    def _code_of(self, named: str, tables: tuple[str, ...]) -> str | None:
+        """Return the code of tables, once the notes are read; ``None`` after an error."""
+        with self._errors.at(named):
+            for table in tables:
+                self._of(table)
+            return ", ".join(f"{self._versions[table]} {self._declared[table].declaration}" for table in tables)
+        return None
+
+    def _is_judged(self, want: Want) -> bool:
+        """Return whether the judges of a partition's refusals, if there are any, can be read."""
+        noted = [table for table in want.tables if want.key in self._of(table)]
+        if not noted:
+            return True
+        with self._errors.at(want.named or want.tables[0]):
+            return bool([self._judges(table) for table in noted])
+        return False
 
 
 def judges_of(table: LakeTable[...], lake: Lake) -> str:

@@ -80,6 +80,11 @@ class Want:
     code: str = ""
 
     @property
+    def is_idle(self) -> bool:
+        """``True`` if nobody has to ask for the partition now."""
+        return self.state in _IDLE
+
+    @property
     def request(self) -> str:
         """The name of the request; a restore gives the same goal a new name."""
         return request_of(self.named, self.key, self.goal, restored=self.restored)
@@ -174,13 +179,13 @@ def plan_requests(
         (table, want.key)
         for want, notes in zip(ordered, refusals, strict=True)
         for table in want.tables
-        if want.state not in _IDLE and table not in notes
+        if not want.is_idle and table not in notes
     }
     plan = _Plan({table: set(keys) for table, keys in busy.items()}, Backlogs(ordered), limit, mine)
     for number, want in enumerate(ordered):
         if number % _AT_ONCE == 0 and (len(plan.asks) < limit or plan.backlogs.grows):
             some = ordered[number : number + _AT_ONCE]
-            ended = tried({each.request: each.code for each in some if each.state not in _IDLE})
+            ended = tried({each.request: each.code for each in some if not each.is_idle})
         plan.take_in(want, refusals[number], ended.get(want.request, Tried()), want.after & sought)
     return Outcome(tuple(plan.asks), tuple(plan.gaps))
 
@@ -200,6 +205,9 @@ class _Plan:
     def take_in(
         self, want: Want, refused: Mapping[str, Refusal], runs: Tried, first: Collection[tuple[str, str]]
     ) -> None:
+        if want.is_idle and not refused and not want.in_order:
+            self.gaps += [Gap(table, want.key, want.state, want.reason) for table in want.tables]
+            return
         left = tuple(table for table in want.tables if table not in refused)
         computed = tuple(dict.fromkeys(name for table in left for name in want.computes.get(table, ())))
         joined = self.backlogs.run_of(want, computed, self.asks) if runs.is_first else None
@@ -246,7 +254,7 @@ def _held(
     want: Want, runs: Tried, *, under_way: bool, first: Collection[tuple[str, str]], full: bool
 ) -> tuple[str, str]:
     """Return a partition's state and the reason to hold the request, empty for a request to send now."""
-    if want.state in _IDLE:
+    if want.is_idle:
         return want.state, ""
     if under_way:
         return want.state, "is being processed"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
+from functools import cache
 from typing import Any
 
 import dagster as dg
@@ -134,13 +135,19 @@ def branches_of(
     by_name = {str(value): {column: str(value)} for each in partitions for column, value in each.items()}
     rest = [name for name in by_name if name not in done]
     versions = zip(rest, reached(by_name[name] for name in rest) if rest else (), strict=True)
-    committed = {**{name: _LONG_AGO for name, version in versions if version is not None}, **done}
+    # Of all that is done, which may be years of hours, the branches are looked up: a copy would cost as much each time.
+    long_ago = {name: _LONG_AGO for name, version in versions if version is not None}
     found = {}
     for name in by_name:
-        state = states.get(name, "waiting")
-        is_done = state != "running" and name in committed
-        found[name] = BranchState("succeeded", committed[name]) if is_done else BranchState(state)
+        state, version = states.get(name, "waiting"), done.get(name, long_ago.get(name))
+        is_done = state != "running" and version is not None
+        found[name] = BranchState("succeeded", version) if is_done else _undone(state)
     return found
+
+
+@cache
+def _undone(state: State) -> BranchState:
+    return BranchState(state)
 
 
 def read_branches(

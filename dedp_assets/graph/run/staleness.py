@@ -8,6 +8,7 @@ against its inputs and code (:func:`is_computed_from`), and computes nothing if 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache, partial
 from typing import Any
 
 from dedp_assets.graph.run.feeds import Feed, pin
@@ -52,7 +53,7 @@ def needed_versions(
     """
     needed = dict.fromkeys(keys, 0)
     for spec, feed in upstream.items():
-        known = newest[spec.name]
+        known, table = newest[spec.name], cache(partial(table_of, spec))
         for key in list(needed):
             try:
                 if feed.fan_in is not None and fanned_in is not None:
@@ -60,7 +61,7 @@ def needed_versions(
                 elif key in known and feed.fan_in is None:
                     needed[key] += known[key]
                 else:
-                    needed[key] += pin(table_of(spec), feed, key).changed
+                    needed[key] += pin(table(), feed, key).changed
             except NotReady:
                 del needed[key]
     for each in revisions:
