@@ -153,8 +153,7 @@ def _tree(file: str) -> ast.Module:
 
 @cache
 def _tests() -> tuple[str, ...]:
-    files = _git("ls-files", "--cached", "--others", "--exclude-standard", "tests")
-    return tuple(file for file in files if re.search(r"/test_\w+\.py$", file) and Path(file).exists())
+    return tuple(sorted(path.as_posix() for path in Path("tests").rglob("test_*.py")))
 
 
 @cache

@@ -48,7 +48,10 @@ def test_records_are_in_the_topic_in_order_and_say_who_they_are(kafka):
         assert len({partition for partition, _ in by_key[f"page {n}"]}) == 1
     large = Outgoing("large", "page 0", "x" * 2_000_000)
     answers, requests = send(
-        sink, kafka.topic, [Outgoing("60", "page 0", "{}"), large, RECORDS[0]], attempts=3, pause_seconds=0
+        sink,
+        kafka.topic,
+        [Outgoing("60", "page 0", "{}"), large, RECORDS[0]],
+        backoff=Backoff(attempts=3, first_seconds=0),
     )
     assert ([answer.outcome for answer in answers], requests) == (["accepted", "refused", "failed"], 1)
     assert sink.send(kafka.topic, RECORDS[:1])[0].outcome == "accepted"

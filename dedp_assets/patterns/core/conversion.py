@@ -116,7 +116,7 @@ def convert_columns(
     values, texts = {c: identifier(c) for c in schema}, {c: f"CAST({identifier(c)} AS STRING)" for c in schema}
     if kinds:
         texts |= {name: _json_of(name, given[name], schema[name]) for name in kinds}
-        sound = ", ".join(f"if(is_valid_utf8({texts[name]}), {texts[name]}, '')" for name in kinds)
+        sound = ", ".join(f"if(NOT is_valid_utf8({texts[name]}), '', {texts[name]})" for name in kinds)
         stated = F.expr(f"array({sound})")
         rows = rows.withColumn(_RECORD, _read(stated, read_texts, options.nested(rows, kinds)))
         values |= {name: f"{_RECORD}.nested.n{n}" for n, name in enumerate(kinds)}
@@ -166,12 +166,15 @@ def _read(values: Column, read: _Reader, nested: Mapping[str, Nested]) -> Column
     fields = ", ".join(f"n{n}: {nullable(each.kind)}" for n, each in enumerate(nested.values())) or "none: STRING"
     kind = f"STRUCT<fault: STRING, texts: ARRAY<STRING>, nested: STRUCT<{fields}>, misfits: ARRAY<STRING>>"
 
+    # Arrow has no type of texts with a length: that is checked where the values are made.
+    kinds = [to_arrow_type(parsed_type(nullable(each.kind)), timezone="UTC") for each in nested.values()]
+
     def read_batch(batch: pa.Array) -> pa.Array:
         found = [read(value, nested) for value in batch.to_pylist()]
         parts = {
             "fault": pa.array([each.fault or None for each in found], pa.string()),
             "texts": pa.array([each.texts for each in found], pa.list_(pa.string())),
-            "nested": _values(found, [each.kind for each in nested.values()]),
+            "nested": _values(found, kinds),
             "misfits": pa.array([each.misfits or None for each in found], pa.list_(pa.string())),
         }
         return pa.StructArray.from_arrays(parts.values(), parts)
@@ -181,12 +184,12 @@ def _read(values: Column, read: _Reader, nested: Mapping[str, Nested]) -> Column
     return column
 
 
-def _values(found: Sequence[ReadRecord], kinds: Sequence[DataType]) -> pa.Array:
+def _values(found: Sequence[ReadRecord], kinds: Sequence[pa.DataType]) -> pa.Array:
     """Return the values of nested columns as an array of structs."""
     if not kinds:
         return pa.StructArray.from_arrays([pa.nulls(len(found), pa.string())], ["none"])
     columns = zip(*(each.nested or [None] * len(kinds) for each in found), strict=True)
-    arrays = [pa.array(each, to_arrow_type(kind, timezone="UTC")) for each, kind in zip(columns, kinds, strict=True)]
+    arrays = [pa.array(each, kind) for each, kind in zip(columns, kinds, strict=True)]
     return pa.StructArray.from_arrays(arrays, [f"n{n}" for n in range(len(kinds))])
 
 

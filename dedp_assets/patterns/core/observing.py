@@ -30,6 +30,7 @@ SPARK_ERRORS = (PySparkException, Py4JError)
 
 _ROWS = f"{RESERVED}watched"
 _OF_VALUES = re.compile("SQLSTATE: (22|P0001)")
+"""States of errors about a value, ``raise_error`` of an expression among them."""
 _COUNTED = {_ROWS: "count(1)"}
 _SURE = re.compile(r"\s*(count|count_if|min|max|bool_and|bool_or|bit_xor|histogram_numeric)\(", re.IGNORECASE)
 
@@ -120,8 +121,8 @@ class Watch:
 
 
 def is_data_fault(error: Exception) -> bool:
-    """Return whether a Spark error is about a value: an overflow, a failed cast, ``raise_error``."""
-    return isinstance(error, SPARK_ERRORS) and bool(_OF_VALUES.search(str(error)))
+    """Return whether a Spark error is a data exception of a value, such as an overflow or a failed cast."""
+    return isinstance(error, SPARK_ERRORS) and "SQLSTATE: 22" in str(error)
 
 
 @contextmanager
@@ -138,7 +139,7 @@ def computing(what: str, remedy: str) -> Iterator[None]:
     try:
         yield
     except SPARK_ERRORS as error:
-        if not is_data_fault(error):
+        if not _OF_VALUES.search(str(error)):
             raise
         raise ContractError(f"{what} cannot be computed for every row: {reason_of(error)}: {remedy}") from error
 

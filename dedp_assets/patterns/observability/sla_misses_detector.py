@@ -68,9 +68,9 @@ def detect_sla_misses(
         'ok'
         >>> own, pipeline = detect_sla_misses([run], began + 41 * minute, due=due, table="gold/report").troubles
         >>> own.metric, own.figure, own.limit, own.reason
-        ('run_seconds', '2,460 s', 'at most 2,400 s', 'no attempt has succeeded within 40 min of the first start')
+        ('run_seconds', '41 min', 'at most 40 min', 'no attempt has succeeded within 40 min of the first start')
         >>> pipeline.metric, pipeline.limit, pipeline.since == began + 40 * minute
-        ('pipeline_seconds', 'at most 24,000 s', True)
+        ('pipeline_seconds', 'at most 6.67 h', True)
     """
     if recent_hours < 0:
         raise ConfigError(f"recent_hours must be 0 or more, not {recent_hours:g}")

@@ -299,7 +299,7 @@ def test_a_database_that_does_not_answer_is_asked_again(database):
 
     with pytest.raises(NotReady, match="run again once the database answers"):
         write_sets([totals("1")], write(1), connect=connect)
-    with pytest.raises(ConfigError, match=r"write schema\.table"):
+    with pytest.raises(ConfigError, match=r"table must be schema\.table, not 'totals'"):
         replace(totals("1"), table="totals")
     with pytest.raises(ConfigError, match=r"missing: \['x'\]"):
         replace(totals("1"), keys=["x"])

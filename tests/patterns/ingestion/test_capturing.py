@@ -62,8 +62,9 @@ class Stored:
     def applied(self, name, partition):  # noqa: ARG002 - as the ledger's
         return self.commits[-1].record.sequence if self.commits else None
 
-    def history(self):
-        return reversed(self.commits)
+    def last(self, holds, *, until=None):
+        found = [each for each in self.commits if until is None or each.version <= until]
+        return next(filter(holds, reversed(found)), None)
 
     def version(self):
         return len(self.commits) - 1

@@ -429,8 +429,10 @@ def read_plan(visits, spark, monkeypatch):
 
 
 BOUNDED = re.compile(
-    r"PushedFilters: \[\*?Or\(And\(GreaterThanOrEqual\(ingestion_time,2026-01-05[^,]*\),"
-    r"LessThan\(ingestion_time,2026-01-06[^,]*\)\),IsNull\(ingestion_time\)\)\]"
+    r"PushedFilters: \[\*?Or\(Or\(And\(GreaterThanOrEqual\(ingestion_time,2026-01-05[^,]*\),"
+    r"LessThan\(ingestion_time,2026-01-06[^,]*\)\),IsNull\(ingestion_time\)\),"
+    # What no window holds is refused, not left out.
+    r"Or\(LessThan\(ingestion_time,0001-01-02[^,]*\),GreaterThanOrEqual\(ingestion_time,9999-01-01[^,]*\)\)\)\]"
 )
 
 

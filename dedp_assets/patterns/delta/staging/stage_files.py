@@ -177,8 +177,10 @@ def _read_back(column: str, layout: StageLayout, folders: Mapping[str, str]) -> 
 def _write(rows: DataFrame, folders: Sequence[str], stage: Stage) -> None:
     """Write the Parquet files, and raise library errors from inside the query unwrapped."""
     try:
-        # A shredded VARIANT asks for a feature of its own, and without it is read by Spark alone.
-        writer = rows.write.option("spark.sql.variant.inferShreddingSchema", "false")
+        writer = rows.write
+        if "variant" in rows.schema.simpleString():
+            # A shredded VARIANT asks for a feature of its own, and without it is read by Spark alone.
+            writer = writer.option("spark.sql.variant.inferShreddingSchema", "false")
         writer.partitionBy(*folders).parquet(stage.store.address)
     except SPARK_ERRORS as error:
         if original := relayed(str(error)) or refused_write(stage.store.address, error):
