@@ -135,7 +135,7 @@ class _Notes:
         return None
 
     def _is_judged(self, want: Want) -> bool:
-        """Return whether the judges of a partition's refusals, if there are any, can be read."""
+        """Return whether the judges of a partition's refusals can be read; ``True`` without a refusal."""
         noted = [table for table in want.tables if want.key in self._of(table)]
         if not noted:
             return True
