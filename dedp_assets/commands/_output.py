@@ -46,5 +46,5 @@ def print_json(content: Any) -> None:  # noqa: ANN401 - any JSON values
 
 
 def note(text: str) -> None:
-    """Print a line beside the output, on the error output."""
+    """Print a line on the error output."""
     print(text, file=sys.stderr)  # noqa: T201

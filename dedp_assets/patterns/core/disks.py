@@ -17,7 +17,7 @@ class NoRoom(NotReady, OSError):
 
 
 class Unwritable(ConfigError, OSError):
-    """A place where this user, or nobody, may write."""
+    """A refused write, for a missing permission or a read-only disk."""
 
 
 _FULL = (NoRoom, "the disk is full", "make room, and run again")

@@ -135,7 +135,7 @@ def masked(text: str, secrets: Collection[str] = ()) -> str:
 
 
 def _masked_url(url: str) -> str:
-    """Mask the parts of a URL that nobody but the owner has to know."""
+    """Mask user, password, query values and token-like path parts of a URL."""
     head, _, rest = url.partition("//")
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     # A password may have any characters, unless what stands behind the colon is a port.
