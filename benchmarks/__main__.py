@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import report
-from dedp_assets.resources.environments import CHECKOUT, child_environment, settings
+from dedp_assets.graph.resources.environments import CHECKOUT, child_environment, settings
 
 NAMES = (
     "publish",

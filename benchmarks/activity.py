@@ -21,8 +21,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from benchmarks.measure import Row, compare, interleave
+from dedp_assets.graph.resources.environments import settings
 from dedp_assets.patterns.delta import ActivityLog, Ledger
-from dedp_assets.resources.environments import settings
 from tests.helpers import a_record, write_log
 
 __all__ = ["run"]

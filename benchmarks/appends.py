@@ -22,12 +22,12 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from benchmarks.measure import Row, compare, explain, interleave
+from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Ledger, Table, store_at, transaction_id
 from dedp_assets.patterns.delta.commit import commits
-from dedp_assets.resources.environments import settings
-from dedp_assets.resources.spark import SparkEngine
 from tests.helpers import NOW, a_record, write_log
 
 __all__ = ["run"]

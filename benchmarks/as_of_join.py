@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from benchmarks.measure import Counters, Row, compare, interleave
+from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.value.static_joiner import VALID, AsOf, join_static, judge_reference
-from dedp_assets.resources.environments import settings
-from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["run"]
 

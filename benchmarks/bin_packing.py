@@ -23,6 +23,9 @@ import uvicorn
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.measure import Row, compare, interleave
+from dedp_assets.case_study.sources.services import application
+from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.connectors.http import Patience, Service
 from dedp_assets.patterns.connectors.http_sink import HttpSink
 from dedp_assets.patterns.connectors.receipts import RECEIPT
@@ -31,9 +34,6 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.value.bin_pack_orderer import deliver_in_bins
 from dedp_assets.patterns.value.fifo_orderer import RecordColumns, deliver_in_order
-from dedp_assets.resources.environments import settings
-from dedp_assets.resources.spark import SparkEngine
-from dedp_assets.sources.services import application
 from tests.faults.processes import wait_until
 
 __all__ = ["run"]

@@ -32,19 +32,19 @@ from pyspark.sql import functions as F
 
 from benchmarks import database
 from benchmarks.measure import Counters, Row, Sample, Side, compare, explain, timed
-from dedp_assets.defs.bronze.users import HISTORY, KEYS, USERS
+from dedp_assets.case_study.defs.bronze.users import HISTORY, KEYS, USERS
+from dedp_assets.case_study.sources.operational import USERS as SOURCE
+from dedp_assets.case_study.sources.operational import USERS_SLOT, work
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.resources.postgres import OperationalDatabase
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.rows import digest, row_hash
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.ingestion.change_data_capture import capture_changes
 from dedp_assets.patterns.ingestion.full_loader import load_full
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.environments import settings
-from dedp_assets.resources.postgres import OperationalDatabase
-from dedp_assets.resources.spark import SparkEngine
-from dedp_assets.sources.operational import USERS as SOURCE
-from dedp_assets.sources.operational import USERS_SLOT, work
 
 __all__ = ["run"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import date, timedelta
 from pathlib import Path
 
-from dedp_assets.defs.silver.visits import RECORD
+from dedp_assets.case_study.defs.silver.visits import RECORD
+from dedp_assets.case_study.sources import visits
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
-from dedp_assets.sources import visits
 
 __all__ = ["FIRST_DAY", "TYPED", "day", "land", "lines"]
 

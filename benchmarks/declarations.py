@@ -27,11 +27,11 @@ from benchmarks.measure import Counters, Row, Sample, Side, compare, interleave
 from dedp_assets.components.declaring import declare, draft
 from dedp_assets.components.documents import documents
 from dedp_assets.graph.declare import LakeTable
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.environments import CHECKOUT, child_environment, settings
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.environments import CHECKOUT, child_environment, settings
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["load_once", "run", "write_project"]
 

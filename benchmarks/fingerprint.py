@@ -19,11 +19,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import MapType
 
 from benchmarks.measure import Counters, Row, compare, interleave
+from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.columns import inside
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.rows import digest, row_hash
-from dedp_assets.resources.environments import settings
-from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["run"]
 

@@ -21,7 +21,10 @@ from pyspark.sql import SparkSession
 
 from benchmarks import data, database
 from benchmarks.measure import Counters, Row, compare, files_of, interleave
-from dedp_assets.defs.bronze.legacy_visits import LEGACY_VISITS, SOURCE
+from dedp_assets.case_study.defs.bronze.legacy_visits import LEGACY_VISITS, SOURCE
+from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.resources.postgres import OperationalDatabase
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
@@ -30,9 +33,6 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.ingestion.full_loader import load_full
 from dedp_assets.patterns.ingestion.incremental_loader import load_increment
-from dedp_assets.resources.environments import settings
-from dedp_assets.resources.postgres import OperationalDatabase
-from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["run"]
 

@@ -19,9 +19,9 @@ from pyspark.sql import DataFrame
 
 from benchmarks import database
 from benchmarks.measure import Counters, Row, compare, interleave
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.rows import digest, row_hash
-from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["run"]
 

@@ -20,6 +20,8 @@ from itertools import count
 from pyspark.sql import SparkSession
 
 from benchmarks.measure import Counters, Row, compare, interleave
+from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.rows import RowsRead, tally
@@ -27,8 +29,6 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import plan_late_partitions
 from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
-from dedp_assets.resources.environments import settings
-from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["run"]
 

@@ -26,11 +26,11 @@ from statistics import median, quantiles
 import dagster as dg
 
 from benchmarks.measure import Row
-from dedp_assets.local.ports import free
+from dedp_assets.case_study.sources import visits
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.environments import CHECKOUT, Settings, child_environment, settings
+from dedp_assets.laptop.servers.ports import free
 from dedp_assets.patterns.delta import Ledger
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.environments import CHECKOUT, Settings, child_environment, settings
-from dedp_assets.sources import visits
 
 __all__ = ["run"]
 

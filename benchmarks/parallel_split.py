@@ -23,14 +23,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks import data
 from benchmarks.measure import Counters, Row, compare, interleave
+from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.connectors.csv_folder import Batch, CsvFolder
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, Target
 from dedp_assets.patterns.flow.parallel_split import write_parallel
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
-from dedp_assets.resources.environments import settings
-from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["run"]
 

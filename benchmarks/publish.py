@@ -26,14 +26,14 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.measure import Counters, Row, compare, explain, files_of, interleave
+from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, TableState
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish
-from dedp_assets.resources.environments import settings
-from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["run"]
 

@@ -16,7 +16,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.measure import Counters, Row, compare, interleave
-from dedp_assets.defs.silver.visits import DEAD_LETTER, IDENTITY, KEYS, RECORD, RULES, VISITS
+from dedp_assets.case_study.defs.silver.visits import DEAD_LETTER, IDENTITY, KEYS, RECORD, RULES, VISITS
+from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, tally
@@ -24,8 +26,6 @@ from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable, route
 from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
-from dedp_assets.resources.environments import settings
-from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["run"]
 

@@ -14,8 +14,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as Grid
 
-from dedp_assets.resources import engine
-from dedp_assets.resources.environments import settings
+from dedp_assets.graph.resources import engine
+from dedp_assets.graph.resources.environments import settings
 
 __all__ = ["markdown", "show"]
 

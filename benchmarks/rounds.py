@@ -26,12 +26,12 @@ from benchmarks.measure import Row, compare, interleave
 from dedp_assets.graph.declare import About, Baseline, Due, Expects, LakeTable, Reads, Runs, Step, lake_table, same
 from dedp_assets.graph.observe.deadlines import recent_records, records_of
 from dedp_assets.graph.observe.rounds import RoundResult, Rounds
+from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, Target
-from dedp_assets.resources.environments import settings
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.spark import SparkEngine
 from tests.logs import LogOverTime
 
 __all__ = ["run"]

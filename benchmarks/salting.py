@@ -15,9 +15,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.measure import Counters, Row, compare, interleave
+from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.value.distributed_aggregator import aggregate
-from dedp_assets.resources.environments import settings
-from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["run"]
 

@@ -23,16 +23,16 @@ from pyspark.sql import functions as F
 
 from benchmarks import data
 from benchmarks.measure import Counters, Row, compare, explain, interleave
-from dedp_assets.defs.bronze.visits import EVENT_TIME
-from dedp_assets.defs.bronze.visits import VISITS as LANDED
-from dedp_assets.defs.silver.visits import DEAD_LETTER, RULES, VISITS
-from dedp_assets.local.instance import Platform
+from dedp_assets.case_study.defs.bronze.visits import EVENT_TIME
+from dedp_assets.case_study.defs.bronze.visits import VISITS as LANDED
+from dedp_assets.case_study.defs.silver.visits import DEAD_LETTER, RULES, VISITS
+from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.laptop.orchestration.instance import Platform
 from dedp_assets.patterns.connectors.lines import read_lines
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Ledger, Table
-from dedp_assets.resources.environments import settings
-from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["Bronze", "run"]
 

@@ -19,10 +19,10 @@ import dagster as dg
 
 from benchmarks import data
 from benchmarks.measure import Counters, Row, Side, compare, explain, files_of, interleave
-from dedp_assets.local.instance import Platform
+from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.laptop.orchestration.instance import Platform
 from dedp_assets.patterns.delta import Ledger
-from dedp_assets.resources.environments import settings
-from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["run"]
 

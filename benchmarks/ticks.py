@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.measure import Row, compare, explain, interleave
 from benchmarks.zone import LAST_DAY, SILVER, Zone
-from dedp_assets.resources.environments import apply, settings
+from dedp_assets.graph.resources.environments import apply, settings
 
 __all__ = ["run"]
 
@@ -63,10 +63,10 @@ def run(*, quick: bool) -> list[Row]:
 
 def _forgetful() -> Any:  # noqa: ANN401 - Dagster is imported late
     """The reconciler as after a restart, in a process that has read no partition value yet."""
-    from dedp_assets import defs
+    from dedp_assets.case_study import defs
     from dedp_assets.graph.declare import declared
+    from dedp_assets.graph.sensors.reconciler import reconciler
     from dedp_assets.patterns.core.partitions import logged
-    from dedp_assets.sensors.reconciler import reconciler
 
     logged.cache_clear()
     return reconciler(declared(defs), [])
@@ -76,7 +76,7 @@ class _Ticker:
     """Ticks deployed sensors over any zone."""
 
     def __init__(self) -> None:
-        from dedp_assets.local.instance import Platform
+        from dedp_assets.laptop.orchestration.instance import Platform
 
         self.platform = Platform(settings())
         self.sensors = {s.name: s for s in self.platform.definitions.get_repository_def().sensor_defs}
@@ -140,10 +140,10 @@ class _Ticker:
         """One tick, from the steady state's cursor; returns the cursor it leaves."""
         import dagster as dg
 
-        from dedp_assets.resources.clock import Clock
-        from dedp_assets.resources.lake import Lake
-        from dedp_assets.resources.landing import Landing
-        from dedp_assets.resources.spark import SparkEngine
+        from dedp_assets.graph.resources.clock import Clock
+        from dedp_assets.graph.resources.lake import Lake
+        from dedp_assets.graph.resources.landing import Landing
+        from dedp_assets.graph.resources.spark import SparkEngine
 
         engine = SparkEngine()
         resources = {

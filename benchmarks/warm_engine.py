@@ -18,9 +18,9 @@ import time
 from benchmarks import data
 from benchmarks.measure import Row, Sample, Side, compare, explain, timed, tree_cpu
 from benchmarks.step import Bronze
-from dedp_assets.local.instance import Platform
-from dedp_assets.resources.environments import CHECKOUT, apply, child_environment, settings
-from dedp_assets.resources.spark import SparkEngine
+from dedp_assets.graph.resources.environments import CHECKOUT, apply, child_environment, settings
+from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.laptop.orchestration.instance import Platform
 from tests.helpers import connect_server
 
 __all__ = ["cold_run", "run"]

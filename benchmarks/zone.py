@@ -64,7 +64,9 @@ class Zone:
 
     def dead_letters(self, days: int) -> None:
         """So many days with a dead letter that the present code refused, among as many commits as there are days."""
-        from dedp_assets.defs.silver.visits import visits  # not before the days have landed: the graph begins with them
+        from dedp_assets.case_study.defs.silver.visits import (
+            visits,
+        )  # not before the days have landed: the graph begins with them
 
         few = set(self.days[:: max(1, len(self.days) // days)])
         code_version = visits.code_version

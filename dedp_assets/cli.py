@@ -21,13 +21,13 @@ from types import ModuleType
 
 from dedp_assets import commands
 from dedp_assets.commands._output import note
+from dedp_assets.graph.resources.engine import EngineError
+from dedp_assets.graph.resources.environments import Settings, apply, settings
+from dedp_assets.graph.resources.home import running
+from dedp_assets.graph.resources.masking import shown
 from dedp_assets.patterns.core.disks import refused_write
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.extras import extra_of, needs
-from dedp_assets.resources.engine import EngineError
-from dedp_assets.resources.environments import Settings, apply, settings
-from dedp_assets.resources.home import running
-from dedp_assets.resources.masking import shown
 
 __all__ = ["main"]
 

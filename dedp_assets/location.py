@@ -21,21 +21,21 @@ from dedp_assets.graph.catalogue.contracts import ContractFolder, with_contracts
 from dedp_assets.graph.checks.catching_up import catch_up_checks  # noqa: E402
 from dedp_assets.graph.checks.completeness import completeness_checks  # noqa: E402
 from dedp_assets.graph.declare import LakeJob, LakeTable, OnMarkers, declared, declared_jobs, sources, starting  # noqa: E402
+from dedp_assets.graph.resources.alerting import Alerting  # noqa: E402
+from dedp_assets.graph.resources.clock import Clock  # noqa: E402
+from dedp_assets.graph.resources.environments import settings  # noqa: E402
+from dedp_assets.graph.resources.journal import Journal  # noqa: E402
+from dedp_assets.graph.resources.lake import Lake  # noqa: E402
+from dedp_assets.graph.resources.landing import Landing  # noqa: E402
+from dedp_assets.graph.resources.secrets import Secrets  # noqa: E402
+from dedp_assets.graph.resources.spark import SparkEngine  # noqa: E402
 from dedp_assets.graph.run.waiting import mend_waiting  # noqa: E402
-from dedp_assets.resources.alerting import Alerting  # noqa: E402
-from dedp_assets.resources.clock import Clock  # noqa: E402
-from dedp_assets.resources.environments import settings  # noqa: E402
-from dedp_assets.resources.journal import Journal  # noqa: E402
-from dedp_assets.resources.lake import Lake  # noqa: E402
-from dedp_assets.resources.landing import Landing  # noqa: E402
-from dedp_assets.resources.secrets import Secrets  # noqa: E402
-from dedp_assets.resources.spark import SparkEngine  # noqa: E402
-from dedp_assets.sensors.alerts import alerts  # noqa: E402
-from dedp_assets.sensors.external_trigger import events_arrived  # noqa: E402
-from dedp_assets.sensors.lineage import lineage  # noqa: E402
-from dedp_assets.sensors.markers import markers_finished  # noqa: E402
-from dedp_assets.sensors.reconciler import reconcilers  # noqa: E402
-from dedp_assets.sensors.replay import dead_letters_fixed  # noqa: E402
+from dedp_assets.graph.sensors.alerts import alerts  # noqa: E402
+from dedp_assets.graph.sensors.external_trigger import events_arrived  # noqa: E402
+from dedp_assets.graph.sensors.lineage import lineage  # noqa: E402
+from dedp_assets.graph.sensors.markers import markers_finished  # noqa: E402
+from dedp_assets.graph.sensors.reconciler import reconcilers  # noqa: E402
+from dedp_assets.graph.sensors.replay import dead_letters_fixed  # noqa: E402
 
 __all__ = [
     "lake_contracts", "lake_declarations", "lake_definitions", "lake_jobs", "lake_resources", "lake_sensors",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import tomli
 import yaml
 
-from dedp_assets.resources.environments import CHECKOUT, project_root
+from dedp_assets.graph.resources.environments import CHECKOUT, project_root
 
 if TYPE_CHECKING:
     import dagster as dg

@@ -1,17 +1,17 @@
 """Wiring of this project: resources for the source systems of the case study, by name.
 
-:func:`~dedp_assets.location.lake_resources` makes the others; the classes are in `dedp_assets.resources`.
+:func:`~dedp_assets.location.lake_resources` makes the others; the classes are in `dedp_assets.graph.resources`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dedp_assets.resources.environments import settings
-from dedp_assets.resources.kafka import Kafka
-from dedp_assets.resources.orchestrator import Orchestrator
-from dedp_assets.resources.postgres import OperationalDatabase
-from dedp_assets.resources.services import Services
+from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.resources.kafka import Kafka
+from dedp_assets.graph.resources.orchestrator import Orchestrator
+from dedp_assets.graph.resources.postgres import OperationalDatabase
+from dedp_assets.graph.resources.services import Services
 
 __all__ = ["resources"]
 

@@ -1,6 +1,6 @@
 """Wiring of this project: the sensors that wake the graph as a whole.
 
-The sensors' functions are in `dedp_assets.sensors`.
+The sensors' functions are in `dedp_assets.graph.sensors`.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from typing import Any
 
 import dagster as dg
 
+from dedp_assets.case_study.sources import operational as applications
 from dedp_assets.graph.declare.tables import LakeTable
-from dedp_assets.resources.environments import settings
-from dedp_assets.sensors.alerts import alerts
-from dedp_assets.sensors.external_trigger import events_arrived
-from dedp_assets.sensors.lineage import lineage
-from dedp_assets.sensors.positions import of_all, slot_positions, topic_positions
-from dedp_assets.sensors.reconciler import reconcilers
-from dedp_assets.sensors.replay import dead_letters_fixed
-from dedp_assets.sensors.small_files import files_scattered
-from dedp_assets.sources import operational as applications
+from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.sensors.alerts import alerts
+from dedp_assets.graph.sensors.external_trigger import events_arrived
+from dedp_assets.graph.sensors.lineage import lineage
+from dedp_assets.graph.sensors.positions import of_all, slot_positions, topic_positions
+from dedp_assets.graph.sensors.reconciler import reconcilers
+from dedp_assets.graph.sensors.replay import dead_letters_fixed
+from dedp_assets.graph.sensors.small_files import files_scattered
 
 __all__ = ["sensors"]
 

@@ -21,16 +21,16 @@ import pytest
 import uvicorn
 from sqlalchemy import Engine, event
 
-from dedp_assets.local import engine
-from dedp_assets.local import postgres as server
-from dedp_assets.local.kafka import Broker
-from dedp_assets.local.ports import free as free_port
+from dedp_assets.case_study.sources.services import application
+from dedp_assets.graph.resources import postgres
+from dedp_assets.graph.resources.environments import Settings, apply, settings
+from dedp_assets.graph.resources.kafka import Kafka
+from dedp_assets.laptop.servers import engine
+from dedp_assets.laptop.servers import postgres as server
+from dedp_assets.laptop.servers.kafka import Broker
+from dedp_assets.laptop.servers.ports import free as free_port
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table
-from dedp_assets.resources import postgres
-from dedp_assets.resources.environments import Settings, apply, settings
-from dedp_assets.resources.kafka import Kafka
-from dedp_assets.sources.services import application
 from tests import shared_engine
 from tests.dagster_storage import keep_what_is_the_same
 from tests.faults.processes import wait_until
@@ -74,7 +74,7 @@ def test_settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 @pytest.fixture(scope="session")
 def spark(request: pytest.FixtureRequest, test_settings: Settings) -> Iterator[Any]:
     """The test process's Spark session: embedded, or attached to the Spark Connect server of the run."""
-    from dedp_assets.resources.spark import SparkEngine
+    from dedp_assets.graph.resources.spark import SparkEngine
 
     config = request.config
     if config.getoption("--engine") != "connect":

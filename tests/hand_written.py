@@ -9,10 +9,10 @@ from typing import Any
 import dagster as dg
 
 from dedp_assets.graph.declare import About, LakeTable, Reads, Runs, Step, lake_table, same
+from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, Target, transaction_id
-from dedp_assets.resources.lake import Lake
 from tests.helpers import a_record, write_log
 
 CHECKS = ("rows_are_accounted_for", "rows_lie_in_their_partition", "constraints_hold")

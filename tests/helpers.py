@@ -17,14 +17,14 @@ from urllib.request import Request, urlopen
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from dedp_assets.local import engine, ports
+from dedp_assets.graph.resources.announced import listens
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.engine import use_java
+from dedp_assets.graph.resources.environments import Settings, child_environment
+from dedp_assets.laptop.servers import engine, ports
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
-from dedp_assets.resources.announced import listens
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.engine import use_java
-from dedp_assets.resources.environments import Settings, child_environment
 
 NOW = datetime(2026, 1, 20, 12, tzinfo=timezone.utc)
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from jsonschema import Draft202012Validator, FormatChecker
 from referencing import Registry, Resource
 
-FOLDER = Path(__file__).parent / "mail" / "openlineage_schemas"
+FOLDER = Path(__file__).parent / "graph" / "mail" / "openlineage_schemas"
 SCHEMAS = {each["$id"]: each for each in (json.loads(path.read_text()) for path in FOLDER.glob("*.json"))}
 REGISTRY = Registry().with_resources((name, Resource.from_contents(each)) for name, each in SCHEMAS.items())
 FORMATS = FormatChecker()

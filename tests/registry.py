@@ -1,6 +1,6 @@
 """A schema registry for tests of readers and senders: keeps schemas in memory and judges nothing.
 
-What a real one refuses is tested against the server of ``dedp up`` (``tests/local/test_registry.py``).
+What a real one refuses is tested against the server of ``dedp up`` (``tests/laptop/servers/test_registry.py``).
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ from datetime import datetime, timezone
 from functools import cache
 from importlib import import_module
 
+from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.resources.environments import CHECKOUT
 from tests.helpers import read_back
 
 STORED = "{}.`ü`'\"$1\\%s:/[0]<b>"

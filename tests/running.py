@@ -13,7 +13,7 @@ from _pytest.config import apply_warning_filters
 from hypothesis import settings as hypothesis_settings
 from xdist.scheduler import LoadFileScheduling
 
-from dedp_assets.resources.environments import apply
+from dedp_assets.graph.resources.environments import apply
 
 # Of the graph that tests load, whose data are of January 2026; a conftest may import it before the fixtures are there.
 apply({"DEDP_FIRST_DAY": "2025-12-06"})
@@ -27,8 +27,9 @@ _OF_DAGSTER = ("BetaWarning", "PreviewWarning", "SupersessionWarning")
 """Dagster marks partitioned checks as preview and some asset arguments as beta on every load."""
 
 WITH_DAEMONS = frozenset([
-    "tests/assets/test_daemon.py", "tests/assets/test_fan_in_daemon.py", "tests/assets/test_locations.py",
-    "tests/assets/test_runners.py", "tests/local/test_first_hour.py", "tests/local/test_processes.py",
+    "tests/case_study/assets/test_daemon.py", "tests/case_study/assets/test_fan_in_daemon.py",
+    "tests/case_study/assets/test_locations.py",
+    "tests/case_study/assets/test_runners.py", "tests/laptop/test_first_hour.py", "tests/laptop/test_processes.py",
     "tests/ui/test_status_page.py", "tests/ui/test_ui.py",
 ])  # fmt: skip
 """Files that start daemons and servers. One process runs them one after the other: at once they would starve each other
@@ -83,8 +84,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def _start(config: pytest.Config, *, connect: bool) -> None:
-    from dedp_assets.local import engine
-    from dedp_assets.resources.environments import settings
+    from dedp_assets.graph.resources.environments import settings
+    from dedp_assets.laptop.servers import engine
     from tests import shared_engine
     from tests.helpers import connect_server
 

@@ -12,8 +12,8 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from dedp_assets.resources import engine
-from dedp_assets.resources.environments import Settings
+from dedp_assets.graph.resources import engine
+from dedp_assets.graph.resources.environments import Settings
 
 __all__ = ["attach", "open_gateway", "start"]
 

@@ -13,19 +13,19 @@ from importlib.metadata import version
 
 import pytest
 
+from dedp_assets.case_study.defs.silver.visits import visits
 from dedp_assets.cli import main
-from dedp_assets.defs.silver.visits import visits
 from dedp_assets.graph.catalogue.table_names import tables_named
+from dedp_assets.graph.resources.alerting import outbox_of
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.engine import EngineError
+from dedp_assets.graph.resources.environments import CHECKOUT, child_environment, settings
+from dedp_assets.graph.resources.home import Running, hold
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.graph.run.refusals import Refusal, Refusals
-from dedp_assets.local import engine
+from dedp_assets.laptop.servers import engine
 from dedp_assets.patterns.core.troubles import Trouble
-from dedp_assets.resources.alerting import outbox_of
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.engine import EngineError
-from dedp_assets.resources.environments import CHECKOUT, child_environment, settings
-from dedp_assets.resources.home import Running, hold
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.spark import SparkEngine
 from tests.helpers import a_record, fill, write_log
 
 COMMANDS = sorted(path.stem for path in (CHECKOUT / "dedp_assets" / "commands").glob("[!_]*.py"))

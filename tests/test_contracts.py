@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from dedp_assets.cli import main
-from dedp_assets.resources.clock import Clock
+from dedp_assets.graph.resources.clock import Clock
 
 GOLD = "gold/sales_by_day"
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from dedp_assets.cli import main
 from dedp_assets.commands.cost import spent
+from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.delta import Commit
-from dedp_assets.resources.clock import Clock
 from tests.helpers import a_record, write_log
 
 FIRST = datetime(2026, 1, 5, 8, tzinfo=timezone.utc)  # of the commits of write_log

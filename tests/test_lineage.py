@@ -7,12 +7,12 @@ from datetime import datetime, timezone
 
 import pytest
 
-from dedp_assets import defs
+from dedp_assets.case_study import defs
 from dedp_assets.cli import main
 from dedp_assets.graph.checks.lineage import declared_lineage
 from dedp_assets.graph.declare import declared, declared_jobs
-from dedp_assets.mail.lineage_outbox import LineageOutbox
-from dedp_assets.mail.openlineage import Attempt, Touched, complete_event
+from dedp_assets.graph.mail.lineage_outbox import LineageOutbox
+from dedp_assets.graph.mail.openlineage import Attempt, Touched, complete_event
 from dedp_assets.patterns.core.column_lineage import ColumnInput, ColumnLineage, ColumnOrigin, Influence
 from dedp_assets.patterns.core.lineage import LAKE, Dataset
 from dedp_assets.patterns.delta import LocalStore

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from dedp_assets.graph.resources import environments
+from dedp_assets.graph.resources.environments import CHECKOUT, settings
 from dedp_assets.project import project
-from dedp_assets.resources import environments
-from dedp_assets.resources.environments import CHECKOUT, settings
 
 STATED = '[tool.dg.project]\nroot_module = "lake_of_a_test"\n'
 

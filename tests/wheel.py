@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dedp_assets.resources.environments import CHECKOUT, child_environment, settings
+from dedp_assets.graph.resources.environments import CHECKOUT, child_environment, settings
 
 UV = Path(sys.executable).parent / "uv"
 HIDING = """

@@ -29,7 +29,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 def day(text: str) -> date:
     """Return the UTC day of an option: a date, ``today``, ``yesterday``, or a number of days ago (``7d``)."""
-    from dedp_assets.resources.clock import Clock  # noqa: PLC0415 - Dagster
+    from dedp_assets.graph.resources.clock import Clock  # noqa: PLC0415 - Dagster
 
     ago = _DAYS_AGO.fullmatch(text)
     back = {"today": 0, "yesterday": 1}.get(text, int(ago[1]) if ago else None)

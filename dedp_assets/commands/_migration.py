@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from rich.console import Console
 
+from dedp_assets.case_study.sources import visits
 from dedp_assets.commands._output import coloured, console
 from dedp_assets.commands._runs import print_ended
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.environments import Settings, child_environment
+from dedp_assets.graph.resources.home import running
 from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY
-from dedp_assets.local.instance import Platform
+from dedp_assets.laptop.orchestration.instance import Platform
 from dedp_assets.patterns.delta import Ledger
 from dedp_assets.project import project
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.environments import Settings, child_environment
-from dedp_assets.resources.home import running
-from dedp_assets.sources import visits
 
 if TYPE_CHECKING:
     from dedp_assets.graph.declare.editions import Edition
@@ -86,7 +86,7 @@ def deploy(settings: Settings, terminal: Console, *, nightly: Sequence[str] = _N
     Returns:
         The exit code; 1 if a phase was refused.
     """
-    from dedp_assets.defs.silver.visits import EDITION  # noqa: PLC0415 - the code of the present phase
+    from dedp_assets.case_study.defs.silver.visits import EDITION  # noqa: PLC0415 - the code of the present phase
 
     platform = Platform(settings)
     terminal.print(coloured(("  deployed ", "bold"), _described(EDITION)))
@@ -154,7 +154,7 @@ def _ledger(settings: Settings) -> Ledger:
 
 def _is_over(ledger: Ledger) -> bool:
     """Return whether the table has reached the last phase."""
-    from dedp_assets.defs.silver.visits import EDITION  # noqa: PLC0415 - the graph, which not every command needs
+    from dedp_assets.case_study.defs.silver.visits import EDITION  # noqa: PLC0415 - the graph, which not every command needs
     from dedp_assets.graph.declare.editions import edition_at  # noqa: PLC0415
 
     return edition_at(ledger, EDITION.migration, EDITION.new).reached == "removed"

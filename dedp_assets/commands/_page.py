@@ -9,13 +9,13 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from dedp_assets.commands._output import coloured
-from dedp_assets.local.instance import close_abandoned
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.environments import Settings
+from dedp_assets.graph.resources.home import running
+from dedp_assets.laptop.orchestration.instance import close_abandoned
+from dedp_assets.laptop.status_page.making import Maker
+from dedp_assets.laptop.status_page.model import Page, ShownTrouble, age, moment, summary
 from dedp_assets.patterns.core.quantities import with_limit
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.environments import Settings
-from dedp_assets.resources.home import running
-from dedp_assets.status_page.making import Maker
-from dedp_assets.status_page.model import Page, ShownTrouble, age, moment, summary
 
 __all__ = ["collect", "print_troubles"]
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from dedp_assets.commands._output import coloured, console
 from dedp_assets.graph.catalogue.table_names import by_layer, require_table, tables_named
 from dedp_assets.graph.declare.replays import REPLAYS
-from dedp_assets.local.instance import Ended, Platform
+from dedp_assets.laptop.orchestration.instance import Ended, Platform
 from dedp_assets.project import project
 
 __all__ = ["compute", "print_ended", "react", "require_computable"]

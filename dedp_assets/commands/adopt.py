@@ -12,9 +12,9 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
+from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Adoption, adoption_of
-from dedp_assets.resources.environments import Settings
 
 __all__ = ["adopt", "arguments", "as_python", "in_file", "run"]
 

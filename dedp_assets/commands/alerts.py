@@ -12,13 +12,13 @@ from rich.table import Table as Grid
 
 from dedp_assets.commands._output import console, say
 from dedp_assets.commands._page import collect, print_troubles
-from dedp_assets.mail.alert_outbox import Pending
-from dedp_assets.mail.alerts import AlertChannel, Message
-from dedp_assets.mail.outbox import attempt
+from dedp_assets.graph.mail.alert_outbox import Pending
+from dedp_assets.graph.mail.alerts import AlertChannel, Message
+from dedp_assets.graph.mail.outbox import attempt
+from dedp_assets.graph.resources.alerting import channels_of, outbox_of
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.patterns.core.troubles import Trouble
-from dedp_assets.resources.alerting import channels_of, outbox_of
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.environments import Settings
 
 __all__ = ["arguments", "run"]
 

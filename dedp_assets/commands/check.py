@@ -8,9 +8,9 @@ from pathlib import Path
 
 from dedp_assets.commands import contract
 from dedp_assets.components.commands import check
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.project import project
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.environments import Settings
 
 __all__ = ["arguments", "run"]
 

@@ -21,14 +21,14 @@ from dedp_assets.graph.checks.contracts import (
     unmet_needs,
     with_contract,
 )
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.environments import Settings
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.graph.run.column_traces import traced_tables
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.governance._documents import contract_document
 from dedp_assets.project import project
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.environments import Settings
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.spark import SparkEngine
 
 if TYPE_CHECKING:
     from dedp_assets.graph.declare import LakeTable

@@ -13,13 +13,13 @@ from rich.table import Table as Grid
 from dedp_assets.commands._arguments import add_json, add_table, day
 from dedp_assets.commands._output import console, print_json, say
 from dedp_assets.commands._tables import require_known
+from dedp_assets.graph.resources.environments import Settings
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.costs import Cost, total
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.delta import Commit
-from dedp_assets.resources.environments import Settings
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["Spent", "arguments", "cost", "run", "spent"]
 

@@ -9,19 +9,19 @@ from pathlib import Path
 
 from rich.console import Console
 
+from dedp_assets.case_study.sources import access_log, devices, partner_visits, visits
 from dedp_assets.commands._arguments import day
 from dedp_assets.commands._migration import deploy, migrate
 from dedp_assets.commands._output import coloured, console
 from dedp_assets.commands._runs import react
 from dedp_assets.commands.status import status
-from dedp_assets.local import engine
-from dedp_assets.local.instance import Platform
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.environments import Settings, apply
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.laptop.orchestration.instance import Platform
+from dedp_assets.laptop.servers import engine
 from dedp_assets.project import project
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.environments import Settings, apply
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.spark import SparkEngine
-from dedp_assets.sources import access_log, devices, partner_visits, visits
 
 __all__ = ["arguments", "computes", "demo", "run"]
 

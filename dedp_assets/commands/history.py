@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from dedp_assets.local.history import history
-from dedp_assets.resources.environments import Settings
+from dedp_assets.graph.resources.environments import Settings
+from dedp_assets.laptop.orchestration.history import history
 
 __all__ = ["arguments", "run"]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from dedp_assets.commands._output import note
 from dedp_assets.components.inferring import infer
+from dedp_assets.graph.resources.environments import Settings
+from dedp_assets.graph.resources.masking import shown
 from dedp_assets.patterns.core.errors import ContractError
-from dedp_assets.resources.environments import Settings
-from dedp_assets.resources.masking import shown
 
 __all__ = ["arguments", "run"]
 

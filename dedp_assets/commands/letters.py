@@ -8,9 +8,9 @@ from rich.table import Table as Grid
 
 from dedp_assets.commands._output import console
 from dedp_assets.graph.checks.letters import count_letters, refused_letters
-from dedp_assets.resources.environments import Settings
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.spark import SparkEngine
+from dedp_assets.graph.resources.environments import Settings
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.spark import SparkEngine
 
 __all__ = ["arguments", "letters", "run"]
 

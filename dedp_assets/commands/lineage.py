@@ -15,17 +15,17 @@ from dedp_assets.commands._output import console, print_json, say
 from dedp_assets.graph.catalogue.exporting import as_json, as_mermaid, kind_of
 from dedp_assets.graph.catalogue.table_names import require_table
 from dedp_assets.graph.checks.lineage import column_origins, column_types, declared_lineage, judge_lineage
+from dedp_assets.graph.mail.lineage_outbox import LineageOutbox
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.environments import Settings
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.graph.run.column_traces import traced_tables
-from dedp_assets.mail.lineage_outbox import LineageOutbox
 from dedp_assets.patterns.core.column_lineage import broken_references
 from dedp_assets.patterns.core.lineage import Dataset, LineageGraph, ObservedRun
 from dedp_assets.patterns.delta import LocalStore
 from dedp_assets.patterns.observability.dataset_tracker import Impact, Root, affected_by, root_of
 from dedp_assets.project import project
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.environments import Settings
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.spark import SparkEngine
 
 if TYPE_CHECKING:
     from dedp_assets.graph.declare import LakeTable

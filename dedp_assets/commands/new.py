@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from dedp_assets.commands._output import say
+from dedp_assets.graph.resources.environments import Settings, home_of
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.resources.environments import Settings, home_of
 
 __all__ = ["arguments", "create", "run"]
 

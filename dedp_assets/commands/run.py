@@ -6,9 +6,9 @@ import argparse
 
 from dedp_assets.commands._arguments import add_table
 from dedp_assets.commands._runs import compute, require_computable
+from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.graph.run.run_tags import FORCE
-from dedp_assets.local.instance import Platform
-from dedp_assets.resources.environments import Settings
+from dedp_assets.laptop.orchestration.instance import Platform
 
 __all__ = ["arguments", "computes", "run"]
 

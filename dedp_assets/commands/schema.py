@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from dedp_assets.components.commands import schema
-from dedp_assets.resources.environments import Settings
+from dedp_assets.graph.resources.environments import Settings
 
 __all__ = ["arguments", "run"]
 

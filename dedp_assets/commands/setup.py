@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from dedp_assets.local import engine
-from dedp_assets.resources.environments import Settings
+from dedp_assets.graph.resources.environments import Settings
+from dedp_assets.laptop.servers import engine
 
 __all__ = ["arguments", "run"]
 

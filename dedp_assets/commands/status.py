@@ -11,10 +11,10 @@ from dedp_assets.commands._arguments import add_json, add_table
 from dedp_assets.commands._output import console, print_json, say
 from dedp_assets.commands._page import collect, print_troubles
 from dedp_assets.graph.catalogue.table_names import require_table
-from dedp_assets.resources.environments import Settings
-from dedp_assets.status_page.making import Maker
-from dedp_assets.status_page.model import Page, as_json, details_as_json
-from dedp_assets.status_page.render import render
+from dedp_assets.graph.resources.environments import Settings
+from dedp_assets.laptop.status_page.making import Maker
+from dedp_assets.laptop.status_page.model import Page, as_json, details_as_json
+from dedp_assets.laptop.status_page.render import render
 
 __all__ = ["arguments", "run", "status"]
 

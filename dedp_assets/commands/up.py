@@ -6,8 +6,8 @@ import argparse
 import signal
 
 from dedp_assets.commands._output import say
+from dedp_assets.graph.resources.environments import Settings, settings
 from dedp_assets.project import project
-from dedp_assets.resources.environments import Settings, settings
 
 __all__ = ["arguments", "run"]
 
@@ -42,11 +42,19 @@ def run(settings: Settings, chosen: argparse.Namespace) -> int:
     """Start the project's servers, and supervise the processes until Ctrl-C."""
     say(f"dedp up: the servers' code is loaded; everything is written to {settings.home}")
     # Seconds of imports.
-    from dedp_assets.local.processes import Ports, up  # noqa: PLC0415
+    from dedp_assets.laptop.processes import Ports, up  # noqa: PLC0415
+
+    if project().is_case_study:
+        from dedp_assets.case_study import workload  # noqa: PLC0415
+
+        sources = workload.SYSTEMS
+    else:
+        sources = None
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # also while the engine is being made ready
     every = {**_SERVERS, **_DATABASE, **_SOURCES}
-    return up(settings, Ports(**{name: getattr(chosen, name, port) for name, (_, _, port) in every.items()}))
+    ports = Ports(**{name: getattr(chosen, name, port) for name, (_, _, port) in every.items()})
+    return up(settings, ports, sources)
 
 
 def _more() -> dict[str, tuple[str, str, int]]:

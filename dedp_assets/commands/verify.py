@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dedp_assets.commands._arguments import add_table
 from dedp_assets.commands._output import say
 from dedp_assets.commands._tables import require_known
+from dedp_assets.graph.resources.environments import Settings
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.delta import Ledger, LostFile, Verification, verify_table
-from dedp_assets.resources.environments import Settings
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["arguments", "computes", "run", "verify"]
 
@@ -75,8 +75,8 @@ def _is_captured(table: str) -> bool:
 def _compared(lake: Lake, table: str) -> bool:
     """Compare a captured table with the database table, and print the findings with the cost."""
     # Dagster and the graph are loaded only if a captured table was named.
-    from dedp_assets.defs.bronze.users import compare_users  # noqa: PLC0415
-    from dedp_assets.resources.postgres import OperationalDatabase  # noqa: PLC0415
+    from dedp_assets.case_study.defs.bronze.users import compare_users  # noqa: PLC0415
+    from dedp_assets.graph.resources.postgres import OperationalDatabase  # noqa: PLC0415
 
     found = compare_users(lake, OperationalDatabase())
     figures = found.figures

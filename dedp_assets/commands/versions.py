@@ -16,6 +16,10 @@ from rich.table import Table as Grid
 from dedp_assets.commands._arguments import add_table
 from dedp_assets.commands._output import console
 from dedp_assets.graph.catalogue.table_names import require_table
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.environments import Settings
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.delta import Table
@@ -23,10 +27,6 @@ from dedp_assets.patterns.delta.versions import expired, exposures, load_of, nam
 from dedp_assets.patterns.idempotency._expiry import expire, held, hold, release
 from dedp_assets.patterns.idempotency.proxy import load_version, switch_version
 from dedp_assets.project import project
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.environments import Settings
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["Wanted", "arguments", "run", "versions"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from dedp_assets.local.processes import work
-from dedp_assets.resources.environments import Settings
+from dedp_assets.case_study.workload import work
+from dedp_assets.graph.resources.environments import Settings
 
 __all__ = ["arguments", "run"]
 

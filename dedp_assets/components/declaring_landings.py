@@ -23,10 +23,10 @@ from dedp_assets.components.making import made
 from dedp_assets.components.model import Options, create, model_of
 from dedp_assets.components.sql_rules import of_rules
 from dedp_assets.graph.declare import LakeTable
+from dedp_assets.graph.resources.landing import PARTITION
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.suggestions import unknown
-from dedp_assets.resources.landing import PARTITION
 
 __all__ = ["LandingDraft", "attributes", "columns_file", "declare", "draft"]
 

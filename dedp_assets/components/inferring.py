@@ -20,14 +20,14 @@ from dedp_assets.components.landings import LandingSpec
 from dedp_assets.components.making import made
 from dedp_assets.components.topic_source import TopicSource
 from dedp_assets.components.typed_files import columns_of_typed
+from dedp_assets.graph.resources.databases import Database
+from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.resources.landing import PARTITION
 from dedp_assets.patterns.connectors.deliveries import Ends
 from dedp_assets.patterns.connectors.files import file_refusal
 from dedp_assets.patterns.connectors.formats import Csv, Format, Json, JsonLines, header_of, records_in
 from dedp_assets.patterns.connectors.framed_values import without_headers
 from dedp_assets.patterns.core.errors import ContractError
-from dedp_assets.resources.databases import Database
-from dedp_assets.resources.environments import settings
-from dedp_assets.resources.landing import PARTITION
 
 __all__ = ["infer", "columns_of", "columns_of_table", "columns_of_topic"]
 

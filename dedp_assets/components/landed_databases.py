@@ -25,6 +25,8 @@ from dedp_assets.graph.declare import (
     lake_table,
 )
 from dedp_assets.graph.reconcile.backlogs import spans
+from dedp_assets.graph.resources.databases import Database
+from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.run.history import last_code
 from dedp_assets.graph.run.landings import LANDING_FIGURES
 from dedp_assets.graph.run.run_tags import range_request
@@ -37,8 +39,6 @@ from dedp_assets.patterns.error_management.late_data_detector import detect_late
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.ingestion.full_loader import load_full, volume_guard
 from dedp_assets.patterns.ingestion.incremental_loader import plan_windows
-from dedp_assets.resources.databases import Database
-from dedp_assets.resources.lake import Lake
 
 __all__ = ["TableLoad"]
 

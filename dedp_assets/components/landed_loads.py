@@ -27,6 +27,7 @@ from dedp_assets.graph.declare import (
     Target,
     lake_table,
 )
+from dedp_assets.graph.resources import landing as zone
 from dedp_assets.graph.run.history import watermark_of_landings
 from dedp_assets.graph.run.landings import LANDING_FIGURES, measures_of_landing
 from dedp_assets.patterns.connectors.file_columns import FILE_COLUMNS, judge_file_columns
@@ -44,7 +45,6 @@ from dedp_assets.patterns.error_management.late_data_detector import detect_late
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.ingestion.full_loader import load_full, volume_guard
 from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
-from dedp_assets.resources import landing as zone
 
 __all__ = [
     "AHEAD",

@@ -35,6 +35,9 @@ from dedp_assets.graph.declare import (
     lake_table,
 )
 from dedp_assets.graph.reconcile.topics import requested
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.run.landings import LANDING_FIGURES, measures_of_landing
 from dedp_assets.graph.run.topics import ALL_OFFSETS, inputs_after, newest_by_input, result_of
 from dedp_assets.patterns.connectors.record_texts import as_records
@@ -44,9 +47,6 @@ from dedp_assets.patterns.core.names import OUTCOME, identifier
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.environments import settings
-from dedp_assets.resources.lake import Lake
 
 __all__ = ["TopicLoad"]
 

@@ -12,6 +12,7 @@ import dagster as dg
 from dedp_assets.components.landed_columns import LandedColumn
 from dedp_assets.components.topic_source import TopicSource
 from dedp_assets.graph.declare import About, Expects, Gates
+from dedp_assets.graph.resources.databases import Database
 from dedp_assets.patterns.connectors.deliveries import MARKER, Ends
 from dedp_assets.patterns.connectors.formats import Avro, Csv, Json, JsonLines, Parquet
 from dedp_assets.patterns.connectors.framed_values import SCHEMA_ID
@@ -20,7 +21,6 @@ from dedp_assets.patterns.connectors.record_texts import BROKEN, LAYOUT, RECORD,
 from dedp_assets.patterns.core.digests import as_plain, digest_of
 from dedp_assets.patterns.core.schema import TAGS, Column, TableSpec
 from dedp_assets.patterns.error_management.dead_letter import LETTER
-from dedp_assets.resources.databases import Database
 
 __all__ = ["ADDED", "COLUMNS", "Landed", "LandingSpec"]
 

@@ -11,12 +11,12 @@ from typing import Any, Literal
 from dedp_assets.components.documents import Path
 from dedp_assets.components.operations import StepOperation
 from dedp_assets.graph.declare.runs import Every, OnRequest, Polls
+from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.patterns.core.errors import TRANSIENT, ConfigError, PatternError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Access, Finding, Plan, WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table
-from dedp_assets.resources.lake import Lake
 
 __all__ = ["FACTS", "Action", "At", "Done", "OnPlan", "Upkeep"]
 

@@ -13,10 +13,10 @@ from deltalake import DeltaTable
 from dedp_assets.components.checking import checked, files_below
 from dedp_assets.components.defining import definitions_of
 from dedp_assets.graph.reconcile.overview import Overview
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.landing import Landing
-from dedp_assets.resources.spark import SparkEngine
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.landing import Landing
+from dedp_assets.graph.resources.spark import SparkEngine
 
 IDLE = ("waiting", "unusable")
 

@@ -17,9 +17,9 @@ from dedp_assets.components.landed_columns import LandedColumn
 from dedp_assets.components.landing import LandingComponent
 from dedp_assets.components.landings import LandingSpec
 from dedp_assets.graph.declare import OnDelivery
+from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.patterns.connectors.formats import Csv
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.resources.environments import CHECKOUT
 from tests.components.declarations import faults_in
 from tests.components.test_checking import edited_texts, edited_values, require_faults_or_a_table
 from tests.components.test_declaring import line_of, parts, yaml_of

@@ -23,9 +23,9 @@ DEFINITIONS = """
 from pathlib import Path
 import dagster as dg
 from dedp_assets.components.loading import load
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.spark import SparkEngine
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.spark import SparkEngine
 
 own = {"clock": Clock(), "lake": Lake(root="nowhere", engine=SparkEngine())}
 defs = dg.Definitions.merge(load(Path(__file__).parent).definitions, dg.Definitions(resources=own))

@@ -13,7 +13,7 @@ import pytest
 from dedp_assets.cli import main
 from dedp_assets.components.checking import completed, drafts_of
 from dedp_assets.graph.declare import Baseline, Due, Expects, LakeTable, QuietHours
-from dedp_assets.resources.environments import CHECKOUT
+from dedp_assets.graph.resources.environments import CHECKOUT
 from tests.components.declarations import GOOD as TABLE
 from tests.components.declarations import SPECS, faults_in
 from tests.components.test_declaring_landings import GOOD as LANDING

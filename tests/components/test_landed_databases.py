@@ -10,9 +10,9 @@ import pytest
 from dedp_assets.components.checking import checked
 from dedp_assets.components.inferring import infer
 from dedp_assets.graph.declare import Every
+from dedp_assets.graph.resources.databases import Database
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta import transaction_id
-from dedp_assets.resources.databases import Database
 from tests.components.declarations import faults_in
 from tests.components.landed_project import Project
 from tests.helpers import a_record, write_log

@@ -10,13 +10,13 @@ import dagster as dg
 import fastavro
 import pytest
 
+from dedp_assets.case_study.sources.visits_topic import publish
 from dedp_assets.components.inferring import infer
 from dedp_assets.graph.declare import sensors_of
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.kafka import Kafka
 from dedp_assets.patterns.connectors.framed_values import UNREAD
 from dedp_assets.patterns.connectors.schema_registry import framed, register_schema
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.kafka import Kafka
-from dedp_assets.sources.visits_topic import publish
 from tests.components.landed_project import Project
 from tests.helpers import within_one_day
 from tests.registry import schemas_in_memory

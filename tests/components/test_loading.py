@@ -15,8 +15,8 @@ from dedp_assets.components.loading import load
 from dedp_assets.components.model import Options
 from dedp_assets.components.table import TableComponent
 from dedp_assets.graph.declare import Inputs, Request
+from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.location import lake_resources
-from dedp_assets.resources.environments import CHECKOUT
 
 TABLE = """
 type: dedp_assets.components.TableComponent

@@ -10,10 +10,10 @@ import pytest
 from dedp_assets.components.acting import declare, draft
 from dedp_assets.components.documents import documents
 from dedp_assets.components.maintaining import maintenance_of
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.spark import SparkEngine
 from tests.helpers import NOW, a_run, active_files, read_back, write_log
 
 ITEMS = TableSpec("silver/items", {"id": Column("BIGINT"), "event_date": Column("DATE")}, partition_by=("event_date",))

@@ -7,10 +7,10 @@ import pytest
 
 from dedp_assets.components.checking import completed, drafts_of
 from dedp_assets.graph.declare import AtOnce, Follow, InOrder, Nightly
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.spark import SparkEngine
 from tests.components.declarations import SPECS, VISITS
 from tests.helpers import NOW, a_run, read_back
 

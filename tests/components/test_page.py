@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from dedp_assets import defs
+from dedp_assets.case_study import defs
 from dedp_assets.components.checking import completed, drafts_of
 from dedp_assets.components.declaring import declare
 from dedp_assets.components.operations import operations
 from dedp_assets.graph.declare import declared
-from dedp_assets.resources.environments import CHECKOUT
+from dedp_assets.graph.resources.environments import CHECKOUT
 
 PAGE = (CHECKOUT / "docs" / "own_table_in_yaml.md").read_text()
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)

@@ -9,6 +9,9 @@ from dedp_assets.components.declaring import declare, draft
 from dedp_assets.components.documents import documents
 from dedp_assets.graph.declare import About, Gates, Nightly, Pinned, Reads, Runs, job_of, lake_table, same, schedules_of
 from dedp_assets.graph.declare.partitions import daily
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import tally
@@ -18,9 +21,6 @@ from dedp_assets.patterns.error_management.windowed_deduplicator import deduplic
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.ingestion.full_loader import load_full
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.spark import SparkEngine
 from tests.components.declarations import GOOD, SPECS, USERS, VISITS
 from tests.helpers import NOW, a_run, read_back
 

@@ -11,9 +11,9 @@ from dedp_assets.components.landings import LandingSpec
 from dedp_assets.components.model import model_of
 from dedp_assets.components.topic_source import TopicSource
 from dedp_assets.graph.declare import Polls, sensors_of
+from dedp_assets.graph.resources.kafka import Kafka
 from dedp_assets.patterns.connectors.schema_registry import SchemaRegistry
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
-from dedp_assets.resources.kafka import Kafka
 from tests.components.declarations import faults_in
 from tests.components.test_checking import edited_texts, require_faults_or_a_table
 

@@ -23,6 +23,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPar
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dedp_assets.graph.resources import kafka as kafka_resource
 from dedp_assets.patterns.connectors import mirroring, postgres
 from dedp_assets.patterns.connectors import topic_sink as topic_sinks
 from dedp_assets.patterns.connectors.deliveries import MARKER, delivery_at
@@ -49,7 +50,6 @@ from dedp_assets.patterns.idempotency._transactions import Written, write_sets
 from dedp_assets.patterns.value.bin_pack_orderer import deliver_in_bins
 from dedp_assets.patterns.value.fifo_orderer import RecordColumns, deliver_in_order
 from dedp_assets.patterns.value.static_joiner import ANSWER, keep_answers
-from dedp_assets.resources import kafka as kafka_resource
 from tests.helpers import NOW, a_record, a_run, read_back, write_log
 
 RECORDS = [Outgoing(str(n), f"entity {n}", "{}") for n in range(3)]

@@ -8,11 +8,11 @@ from math import ceil
 
 import pytest
 
-from dedp_assets.local.ports import free as free_port
+from dedp_assets.case_study.sources.ip_locations import location_of
+from dedp_assets.laptop.servers.ports import free as free_port
 from dedp_assets.patterns.connectors.http import Patience, Service, ask_in_bulk
 from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
-from dedp_assets.sources.ip_locations import location_of
 
 NOW = datetime(2026, 1, 20, 12, tzinfo=timezone.utc)
 WITHOUT_JITTER = Backoff(attempts=4, first_seconds=0.5, longest_seconds=30, jitter=0)

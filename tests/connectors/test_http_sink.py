@@ -8,6 +8,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from dedp_assets.case_study.sources.partner_inbox import MOST
 from dedp_assets.patterns.connectors.http import Patience, Service
 from dedp_assets.patterns.connectors.http_sink import HttpSink
 from dedp_assets.patterns.connectors.sinks import Answer, Outgoing, send
@@ -15,7 +16,6 @@ from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.json_schemas import record_schema_of
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.sources.partner_inbox import MOST
 from tests.helpers import NOW
 
 RECORDS = [Outgoing(str(n), f"page {n}", json.dumps({"n": n})) for n in range(12)]

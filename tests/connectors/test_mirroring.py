@@ -11,11 +11,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from dedp_assets.graph.resources.kafka import Kafka, client
 from dedp_assets.patterns.connectors import mirroring
 from dedp_assets.patterns.connectors.mirroring import Place, copy_topic
 from dedp_assets.patterns.connectors.topics import Topic
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady
-from dedp_assets.resources.kafka import Kafka, client
 from tests.helpers import OF_PRODUCERS
 
 PARTITIONS = 3

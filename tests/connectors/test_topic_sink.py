@@ -7,10 +7,10 @@ import json
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from dedp_assets.graph.resources.kafka import client
 from dedp_assets.patterns.connectors.sinks import Outgoing, send
 from dedp_assets.patterns.connectors.topic_sink import TopicSink
 from dedp_assets.patterns.core.backoff import Backoff
-from dedp_assets.resources.kafka import client
 
 pytestmark = pytest.mark.slow
 

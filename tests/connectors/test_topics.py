@@ -12,6 +12,8 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.errors import PySparkException
 
+from dedp_assets.case_study.sources.visits_topic import publish
+from dedp_assets.graph.resources.kafka import client
 from dedp_assets.patterns.connectors.schema_registry import SchemaRegistry, framed, register_schema
 from dedp_assets.patterns.connectors.topics import Position, Topic, append_available, position, read_topic, resume
 from dedp_assets.patterns.core.audits import Audit
@@ -21,8 +23,6 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Ledger, transaction_id
 from dedp_assets.patterns.delta.log.transactions import generation_id
 from dedp_assets.patterns.delta.staging import stage_commit
-from dedp_assets.resources.kafka import client
-from dedp_assets.sources.visits_topic import publish
 from tests.faults.processes import wait_until
 from tests.helpers import OF_PRODUCERS, a_record, a_run, read_back, write_log
 from tests.registry import schemas_in_memory

@@ -10,9 +10,9 @@ from dataclasses import fields
 from itertools import groupby
 from pathlib import Path
 
+from dedp_assets.graph.resources.environments import AlertSettings, Settings, variables_of
 from dedp_assets.patterns import catalog
 from dedp_assets.patterns.catalog import Pattern
-from dedp_assets.resources.environments import AlertSettings, Settings, variables_of
 
 __all__ = ["with_tables"]
 

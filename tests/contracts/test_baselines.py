@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from dedp_assets.graph.checks.null_shares import NullCounts, judge_null_shares
 from dedp_assets.graph.declare.defaults import USUAL_NULLS, USUAL_VOLUME
+from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.patterns.core.activity import Activity, PartitionSize
 from dedp_assets.patterns.core.expected_values import expected
 from dedp_assets.patterns.core.field_census import FieldCensus, FieldFigures
@@ -29,7 +30,6 @@ from dedp_assets.patterns.core.usual import Baseline, reach
 from dedp_assets.patterns.delta import Ledger, audits_of_usual
 from dedp_assets.patterns.observability.skew_detector import detect_skew
 from dedp_assets.patterns.quality.offline_observer import judge_profile
-from dedp_assets.resources.environments import CHECKOUT
 from tests.core.test_profiles import state
 from tests.helpers import a_record, write_log
 

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import data
 from benchmarks.__main__ import NAMES
-from dedp_assets.defs.silver.visits import VISITS
+from dedp_assets.case_study.defs.silver.visits import VISITS
 
 
 @pytest.mark.parametrize("name", NAMES)

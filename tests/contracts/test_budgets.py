@@ -7,7 +7,7 @@ import ast
 import pytest
 from _pytest.reports import CollectReport
 
-from dedp_assets.resources.environments import CHECKOUT
+from dedp_assets.graph.resources.environments import CHECKOUT
 from tests.running import WITH_DAEMONS
 from tests.timing import Budgets, refused
 

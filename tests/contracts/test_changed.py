@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from dedp_assets.resources.environments import CHECKOUT
+from dedp_assets.graph.resources.environments import CHECKOUT
 from tests.changed import touched
 
 
@@ -29,13 +29,13 @@ def _at_the_root():
         ),
         (
             "dedp_assets/patterns/core/backoff.py",
-            {"tests/core/test_backoff.py", "tests/mail/test_alert_outbox.py"},
+            {"tests/core/test_backoff.py", "tests/graph/mail/test_alert_outbox.py"},
             {"tests/core/test_calendars.py"},
         ),
         ("tests/core/test_backoff.py", {"tests/core/test_backoff.py"}, {"tests/core/test_calendars.py"}),
         ("docs/glossary.md", {"tests/contracts/test_docs.py"}, {"tests/core/test_backoff.py"}),
         ("tests/ui/test_ui.py", {"tests/ui/test_ui.py"}, {"tests/core/test_backoff.py"}),
-        ("dedp_assets/graph/run/runner.py", {"tests/assets/test_gates.py"}, {"tests/core/test_backoff.py"}),
+        ("dedp_assets/graph/run/runner.py", {"tests/case_study/assets/test_gates.py"}, {"tests/core/test_backoff.py"}),
         ("pyproject.toml", {"tests/core/test_backoff.py", "tests/ui/test_ui.py"}, set()),
     ],
 )

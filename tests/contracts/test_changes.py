@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dedp_assets.resources.environments import CHECKOUT
+from dedp_assets.graph.resources.environments import CHECKOUT
 
 FRAGMENTS = sorted((CHECKOUT / "changes").glob("+*"))
 

@@ -16,11 +16,11 @@ import dagster as dg
 import pytest
 
 from dedp_assets.graph.declare import About, Inputs, OnRequest, Reads, Request, Runs, Step, lake_table
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Target
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.spark import SparkEngine
 from tests.contracts.test_rerun_law import WRITES, Example
 from tests.examples import tables_in
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dedp_assets.resources.environments import CHECKOUT, child_environment
+from dedp_assets.graph.resources.environments import CHECKOUT, child_environment
 
 pytestmark = pytest.mark.budget(110, "a copy of the project passes its contracts")
 
@@ -57,5 +57,6 @@ def test_the_examples_work_and_pass_all_contracts(copy, spark):
     checked(
         copy, "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow",
         "-k", "not spark or report_nulls or null_reporter or visits_completeness",
-        "tests/contracts", "tests/patterns/quality/test_null_reporter.py", "tests/assets/test_visits_completeness.py",
+        "tests/contracts", "tests/patterns/quality/test_null_reporter.py",
+        "tests/case_study/assets/test_visits_completeness.py",
     )  # fmt: skip

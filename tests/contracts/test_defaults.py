@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import dedp_assets.defs as case_study
+import dedp_assets.case_study.defs as case_study
 from dedp_assets.graph import checks
 from dedp_assets.graph.declare import About, declared
 from dedp_assets.graph.declare.defaults import KINDS, takes_null_shares, takes_volume

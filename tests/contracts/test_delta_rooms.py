@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dedp_assets.resources.environments import CHECKOUT
+from dedp_assets.graph.resources.environments import CHECKOUT
 from tests.contracts.test_patterns import offered
 
 PACKAGE = "dedp_assets.patterns.delta"

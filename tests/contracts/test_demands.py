@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from dedp_assets import defs
+from dedp_assets.case_study import defs
 from dedp_assets.components.operations import operations
 from dedp_assets.components.sql_rules import in_python
 from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, Target, declared, lake_table, same

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dedp_assets.resources.environments import CHECKOUT
+from dedp_assets.graph.resources.environments import CHECKOUT
 
 PAGE = CHECKOUT / "docs" / "how_it_runs.md"
 ROOTS = (CHECKOUT / "dedp_assets", CHECKOUT)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dedp_assets import defs
+from dedp_assets.case_study import defs
 from dedp_assets.graph.declare import declared
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.value.metadata_decorator import CONTEXT, TECHNICAL_KEYS

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from dedp_assets.resources.environments import CHECKOUT
+from dedp_assets.graph.resources.environments import CHECKOUT
 
 ROOMS = ("dedp_assets", "resources", "sensors")
 MODULES = {file: ast.parse(file.read_text()) for room in ROOMS for file in sorted((CHECKOUT / room).rglob("*.py"))}

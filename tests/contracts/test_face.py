@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from dedp_assets import patterns
-from dedp_assets.resources.environments import CHECKOUT
+from dedp_assets.graph.resources.environments import CHECKOUT
 from tests.contracts import face
 from tests.contracts.test_patterns import PATTERNS, SIGNATURES
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from dedp_assets import defs as package
+from dedp_assets.case_study import defs as package
 from dedp_assets.definitions import defs
 from dedp_assets.graph.catalogue.selections import RUNS_ALONE
 from dedp_assets.graph.declare import declared
+from dedp_assets.graph.resources.environments import CHECKOUT, child_environment
 from dedp_assets.patterns import catalog
-from dedp_assets.resources.environments import CHECKOUT, child_environment
 
 DEFS = defs()
 
@@ -154,7 +154,7 @@ def test_top_level_packages_are_this_projects_own(package):
 
 
 def test_only_one_module_reads_the_environment():
-    """Settings come from dedp_assets.resources/environments.py."""
+    """Settings come from dedp_assets.graph.resources/environments.py."""
     sources = [p for folder in ("dedp_assets", "resources", "sensors") for p in (CHECKOUT / folder).rglob("*.py")]
     readers = [p.name for p in sources if "os.environ" in p.read_text() or "getenv" in p.read_text()]
     assert readers == ["environments.py"]

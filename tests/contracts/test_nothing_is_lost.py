@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dedp_assets import defs
+from dedp_assets.case_study import defs
 from dedp_assets.graph.declare import declared
-from dedp_assets.resources.environments import CHECKOUT
+from dedp_assets.graph.resources.environments import CHECKOUT
 
 TABLES = declared(defs)
 INPUTS = [(table, upstream) for table in TABLES for upstream in table.reads.tables]

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from dedp_assets.resources import engine
-from dedp_assets.resources.environments import CHECKOUT, child_environment, settings
+from dedp_assets.graph.resources import engine
+from dedp_assets.graph.resources.environments import CHECKOUT, child_environment, settings
 from tests.contracts.test_wheel import EXTRAS
 from tests.wheel import HIDING
 

@@ -18,14 +18,14 @@ from typing import Any, get_args, get_type_hints
 import grimp
 import pytest
 
-from dedp_assets import defs
+from dedp_assets.case_study import defs
 from dedp_assets.graph.declare import declared
+from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.patterns import catalog
 from dedp_assets.patterns.core import errors
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.column_lineage import ColumnLineage
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.resources.environments import CHECKOUT
 from tests.contracts.readme import with_tables
 
 PATTERNS = list(catalog.patterns())
@@ -210,7 +210,7 @@ def called(function: Callable[..., Any], seen: set[str] | None = None) -> set[st
     for name in set(function.__code__.co_names) - known:
         known.add(name)
         used = function.__globals__.get(name)
-        if inspect.isfunction(used) and used.__module__.startswith("dedp_assets.defs"):
+        if inspect.isfunction(used) and used.__module__.startswith("dedp_assets.case_study.defs"):
             called(used, known)
     return known
 
@@ -221,7 +221,9 @@ def test_every_pattern_works_in_the_graph(pattern):
     declaring = [
         table for table in declared(defs) if pattern.function in {*table.patterns, *chain(*table.beside.values())}
     ]
-    graph = [path for room in ("dedp_assets/graph", "dedp_assets/sensors") for path in (CHECKOUT / room).rglob("*.py")]
+    graph = [
+        path for room in ("dedp_assets/graph", "dedp_assets/graph/sensors") for path in (CHECKOUT / room).rglob("*.py")
+    ]
     asking = [path for path in graph if pattern.module.__name__ in path.read_text()]
     tending = CHECKOUT / "dedp_assets" / "defs" / "platform"
     asking += [path for path in tending.rglob("*.py") if pattern.module.__name__ in path.read_text()]
@@ -239,7 +241,7 @@ def test_only_delta_touches_delta():
         if re.search(r"^\s*(from|import) (delta|deltalake)\b", path.read_text(), re.MULTILINE):
             found.add(path.relative_to(CHECKOUT).as_posix())
     outside = {name for name in found if not name.startswith("dedp_assets/patterns/delta/")}
-    assert outside == {"dedp_assets/resources/lake.py"}
+    assert outside == {"dedp_assets/graph/resources/lake.py"}
     assert found > outside
 
 
@@ -282,6 +284,6 @@ def test_the_library_imports_no_dagster():
     """Somebody who wants one pattern gets Spark and Delta, and no orchestrator."""
     code = (
         "import sys; from dedp_assets.patterns import catalog; list(catalog.patterns()); "
-        "sys.exit('dagster' in sys.modules or 'dedp_assets.resources' in sys.modules)"
+        "sys.exit('dagster' in sys.modules or 'dedp_assets.graph.resources' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, check=False).returncode == 0

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.table import Table as Grid
 
 from dedp_assets.commands._output import coloured, console
-from dedp_assets.resources.environments import CHECKOUT
+from dedp_assets.graph.resources.environments import CHECKOUT
 
 COMMANDS = CHECKOUT / "dedp_assets" / "commands"
 ODD = [

@@ -6,7 +6,7 @@ import ast
 import re
 from collections import Counter
 
-from dedp_assets.resources.environments import CHECKOUT
+from dedp_assets.graph.resources.environments import CHECKOUT
 
 ROWS = [line for line in (CHECKOUT / "docs" / "promises.md").read_text().splitlines() if line.startswith("| ")]
 PROMISES = [row for row in ROWS if not row.startswith("| Promise |")]

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.patterns import Table
-from dedp_assets.resources.environments import CHECKOUT
 from tests.helpers import read_back
 
 

@@ -15,12 +15,12 @@ from typing import Any, get_type_hints
 import pytest
 
 import dedp_assets
+from dedp_assets.graph.resources.environments import CHECKOUT, Settings, variables_of
 from dedp_assets.patterns.catalog import KINDS
 from dedp_assets.patterns.core import results
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Access
 from dedp_assets.patterns.core.secret import HIDDEN, Secret
-from dedp_assets.resources.environments import CHECKOUT, Settings, variables_of
 from tests.contracts.test_patterns import PATTERNS, public_functions
 
 SECRET = re.compile(r"(^|_)(passwords?|passphrase|secrets?|tokens?|credentials?|masking_key|private_key|api_key)$")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dedp_assets.resources.environments import CHECKOUT
+from dedp_assets.graph.resources.environments import CHECKOUT
 
 LIBRARY = CHECKOUT / "dedp_assets" / "patterns"
 SEAM = {LIBRARY / "delta" / "storage" / name for name in ("store.py", "local_store.py", "locations.py")}
@@ -18,7 +18,7 @@ OUTSIDE |= {
     LIBRARY / "connectors" / "editions.py",
     LIBRARY / "connectors" / "csv_folder.py",
 }
-LAKE = CHECKOUT / "dedp_assets" / "resources" / "lake.py"
+LAKE = CHECKOUT / "dedp_assets" / "graph" / "resources" / "lake.py"
 MODULES = sorted({*(LIBRARY / "delta").rglob("*.py"), *OUTSIDE, LAKE} - SEAM)
 FILE_MODULES = {"os", "shutil", "glob", "pathlib", "io", "tempfile", "fcntl", "mmap", "filelock", "fsspec"}
 WORDS = {"PurePosixPath"}

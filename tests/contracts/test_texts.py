@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import functions as F
 
+from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError, PatternError
 from dedp_assets.patterns.core.names import identifier
@@ -22,7 +23,6 @@ from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unp
 from dedp_assets.patterns.error_management.filter_interceptor import filter_measures, intercept_filters
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.value.metadata_decorator import TECHNICAL_KEYS, decorate
-from dedp_assets.resources.environments import CHECKOUT
 from tests.helpers import a_run, read_back
 
 spark_test = pytest.mark.spark

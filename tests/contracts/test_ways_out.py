@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 
 from dedp_assets import cli
 from dedp_assets.commands import setup
+from dedp_assets.graph.mail.alert_outbox import AlertOutbox
+from dedp_assets.graph.resources.masking import shown
 from dedp_assets.graph.run import failures
 from dedp_assets.graph.run.failures import cause_of, failure, sentence, unexpected
-from dedp_assets.mail.alert_outbox import AlertOutbox
 from dedp_assets.patterns.connectors import parts
 from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.secret import masked
 from dedp_assets.patterns.core.troubles import Trouble
 from dedp_assets.patterns.delta import LocalStore
-from dedp_assets.resources.masking import shown
 from tests.graph.run.test_observed import Platform
 
 CANARY = "c4n4ry7"

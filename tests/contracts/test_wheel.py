@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dedp_assets.resources.environments import CHECKOUT
+from dedp_assets.graph.resources.environments import CHECKOUT
 from tests.wheel import built_wheel
 
 pytestmark = pytest.mark.budget(60, "builds the wheel, and runs the tests of a project that was made with it")
@@ -37,7 +37,7 @@ for name in names:
 for name in dir(face):
     getattr(face, name)
 for name in ("engine", "environments", "home"):
-    importlib.import_module(f"dedp_assets.resources.{name}")
+    importlib.import_module(f"dedp_assets.graph.resources.{name}")
 print(len(names), face.__file__)
 """
 COMMANDS = """
@@ -102,9 +102,9 @@ def test_the_wheel_is_one_package_with_all_that_its_code_reads(installed):
     (metadata,) = installed.site.glob("dedp-*.dist-info")
     assert {path.name for path in installed.site.iterdir()} == {"dedp_assets", metadata.name}
     data = (
-        "resources/ivy.xml",
-        "resources/log4j2.properties",
-        "local/dagster.yaml",
+        "graph/resources/ivy.xml",
+        "graph/resources/log4j2.properties",
+        "laptop/orchestration/dagster.yaml",
         "patterns/__init__.pyi",
         "py.typed",
     )

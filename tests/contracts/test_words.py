@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dedp_assets.resources.environments import CHECKOUT
+from dedp_assets.graph.resources.environments import CHECKOUT
 
 ROOMS = ("dedp_assets", "resources", "sensors")
 NO_VERB = re.compile(r"(An?|The|This|That|Each|Every|All|Of|In|On|For|With|At|No|None|\w+(?<!s)s)$")

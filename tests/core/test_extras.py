@@ -9,9 +9,9 @@ import re
 import pytest
 import tomli
 
+from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.extras import EXTRAS, extra_of, optional
-from dedp_assets.resources.environments import CHECKOUT
 
 STATED = tomli.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
 

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, PatternError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.delta import Insert, Merge, Table, Update, adoption_of
-from dedp_assets.resources.environments import CHECKOUT
 from tests.helpers import field_of, write_protocol
 
 pytestmark = pytest.mark.budget(100, "a table of each kind is made, written, merged into and read by Spark")

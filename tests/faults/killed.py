@@ -9,11 +9,11 @@ import sys
 import time
 from pathlib import Path
 
-from dedp_assets.local.instance import Platform
+from dedp_assets.graph.resources.environments import settings
+from dedp_assets.laptop.orchestration.instance import Platform
 from dedp_assets.patterns.delta import Store, staged_writes
 from dedp_assets.patterns.delta.commit import file_exchange
 from dedp_assets.patterns.delta.versions import exposure
-from dedp_assets.resources.environments import settings
 
 
 def main(point: str, table: str, reached: str) -> None:

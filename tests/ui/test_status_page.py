@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from dedp_assets.local.status_server import Pages, serve_pages
+from dedp_assets.laptop.status_server import Pages, serve_pages
 from tests.fixtures import answering
 from tests.helpers import NOW
-from tests.status_page.pages import DAYS, PAGE, Source
+from tests.laptop.status_page.pages import DAYS, PAGE, Source
 from tests.ui.up import CHROMIUM
 
 pytestmark = [

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from dedp_assets.resources import kafka
-from dedp_assets.resources.environments import settings
-from dedp_assets.sources import devices, partner_visits, visits
-from dedp_assets.sources.ads import ads_before
-from dedp_assets.sources.visits_topic import publish
+from dedp_assets.case_study.sources import devices, partner_visits, visits
+from dedp_assets.case_study.sources.ads import ads_before
+from dedp_assets.case_study.sources.visits_topic import publish
+from dedp_assets.graph.resources import kafka
+from dedp_assets.graph.resources.environments import settings
 from tests.ui.up import BAD, CHROMIUM, DAYS, DEDP, FIRST, GOLD, GOOD, open_platform, wait_until
 
 pytestmark = [

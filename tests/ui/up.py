@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
-from dedp_assets.local.ports import free as free_port
+from dedp_assets.case_study.sources import visits
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.environments import child_environment, settings
+from dedp_assets.laptop.servers.ports import free as free_port
 from dedp_assets.patterns.delta import Ledger
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.environments import child_environment, settings
-from dedp_assets.sources import visits
 from tests.helpers import free_pair
 
 if TYPE_CHECKING:

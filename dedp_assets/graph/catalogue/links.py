@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import dagster as dg
 
-from dedp_assets.resources.environments import settings
+from dedp_assets.graph.resources.environments import settings
 
 __all__ = ["status_link"]
 

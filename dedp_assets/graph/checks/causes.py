@@ -17,6 +17,9 @@ from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.reconciler import Reconciler, judges_of
 from dedp_assets.graph.reconcile.reconciling import Gap
 from dedp_assets.graph.reconcile.table_errors import TableErrors
+from dedp_assets.graph.resources.alerting import command_for
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.landing import Landing
 from dedp_assets.graph.run.failures import failure_told, step_failures
 from dedp_assets.graph.run.refusals import Refusals
 from dedp_assets.graph.run.run_tags import refusals
@@ -27,9 +30,6 @@ from dedp_assets.patterns.core.quantities import compared
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.troubles import Severity, Trouble
 from dedp_assets.patterns.delta import Commit, Ledger, LostFileWatch, lost_files_message
-from dedp_assets.resources.alerting import command_for
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.landing import Landing
 
 __all__ = ["HISTORY", "CauseWatch", "Causes", "published", "refused_runs", "unreadable"]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Split
@@ -16,7 +17,6 @@ from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Ledger
 from dedp_assets.patterns.error_management._letters import LETTER, open_by_class
-from dedp_assets.resources.lake import Lake
 
 __all__ = ["KNOWN_STATUS", "LetterCount", "count_letters", "refused_letters", "taken"]
 

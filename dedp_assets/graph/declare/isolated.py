@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dedp_assets.graph.declare.records import Request
+from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.run.batches import Inputs
 from dedp_assets.graph.run.feeds import Feed, hour_to_day, pin, same
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
@@ -13,7 +14,6 @@ from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Glimpse, Ledger, LogFold, Table
 from dedp_assets.patterns.flow.isolated_sequencer import ProducerMarker, judge_contract, plan_by_markers
-from dedp_assets.resources.lake import Lake
 
 __all__ = ["MarkerLog", "OnMarkers", "finished", "require_contract"]
 

@@ -7,7 +7,7 @@ from datetime import date, timedelta
 
 import dagster as dg
 
-from dedp_assets.resources.environments import settings
+from dedp_assets.graph.resources.environments import settings
 
 __all__ = ["DAILY", "HOURLY", "WEEKLY", "daily", "hourly", "static", "weekly"]
 

@@ -20,6 +20,7 @@ from dedp_assets.graph.declare import rules
 from dedp_assets.graph.declare.parameters import Given, arguments, resources_of
 from dedp_assets.graph.declare.records import About, Gates, Reads, Request
 from dedp_assets.graph.declare.runs import Job, OnDelivery, OnEvent, Runs
+from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.run.batches import Inputs, Step, Work, latest
 from dedp_assets.graph.run.column_traces import ColumnTraces, identity_of
 from dedp_assets.graph.run.failures import hiding_secrets
@@ -37,7 +38,6 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table, Target
-from dedp_assets.resources.lake import Lake
 
 __all__ = ["LakeTable", "lake_table"]
 

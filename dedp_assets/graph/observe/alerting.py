@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dedp_assets.graph.resources.alerting import command_for
 from dedp_assets.patterns.core.measurements import Measurement
 from dedp_assets.patterns.core.troubles import Trouble, TroubleKey
-from dedp_assets.resources.alerting import command_for
 
 __all__ = ["ALERTS", "RoundTroubles", "judged"]
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.edges import Edge
 from dedp_assets.graph.reconcile.overview import Overview
+from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.run.batches import owned_by
 from dedp_assets.graph.run.fan_in import RunStates, without_runs
 from dedp_assets.graph.run.feeds import Feed
@@ -17,7 +18,6 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Commit
 from dedp_assets.patterns.observability._lag_of_tables import sample_table
 from dedp_assets.patterns.observability.lag_detector import LagSample
-from dedp_assets.resources.lake import Lake
 
 __all__ = ["LagCache", "lags"]
 

@@ -12,21 +12,21 @@ import dagster as dg
 
 from dedp_assets.graph.checks.causes import CauseWatch, unreadable
 from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.mail.alerts import without_secrets
 from dedp_assets.graph.observe.alerting import judged
 from dedp_assets.graph.observe.deadlines import recent_records, records_of
 from dedp_assets.graph.observe.explaining import explain, upstream_of
 from dedp_assets.graph.observe.rounds import RoundResult, Rounds
-from dedp_assets.mail.alerts import without_secrets
+from dedp_assets.graph.resources.alerting import command_for
+from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.resources.journal import Journal
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.landing import Landing
+from dedp_assets.graph.resources.masking import known_secrets, shown
 from dedp_assets.patterns.core.errors import ContractError, PatternError, error_line
 from dedp_assets.patterns.core.measurements import Measured, Measurement
 from dedp_assets.patterns.core.troubles import SEVERITIES, Trouble, TroubleKey
 from dedp_assets.patterns.observability._lag_samples import LagSample, from_json, to_json
-from dedp_assets.resources.alerting import command_for
-from dedp_assets.resources.environments import settings
-from dedp_assets.resources.journal import Journal
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.landing import Landing
-from dedp_assets.resources.masking import known_secrets, shown
 
 __all__ = ["Observation", "Observer", "Positions"]
 

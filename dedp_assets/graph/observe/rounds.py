@@ -20,6 +20,7 @@ from dedp_assets.graph.observe.deadlines import Timings, timed_runs
 from dedp_assets.graph.observe.lags import LagCache, lags
 from dedp_assets.graph.reconcile.overview import Overview
 from dedp_assets.graph.reconcile.table_errors import TableErrors
+from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.patterns.core.activity import Activity
 from dedp_assets.patterns.core.field_census import FieldCensus
 from dedp_assets.patterns.core.field_changes import measure_fields
@@ -38,7 +39,6 @@ from dedp_assets.patterns.observability.flow_interruption_detector import (
 from dedp_assets.patterns.observability.lag_detector import LagSample, detect_lag
 from dedp_assets.patterns.observability.skew_detector import detect_partition_skew, detect_skew
 from dedp_assets.patterns.observability.sla_misses_detector import detect_sla_misses
-from dedp_assets.resources.lake import Lake
 
 __all__ = ["RoundResult", "Rounds"]
 

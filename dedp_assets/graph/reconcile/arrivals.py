@@ -11,10 +11,10 @@ import dagster as dg
 
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.watching import LoadedDelivery, TableWatch
+from dedp_assets.graph.resources.landing import Landing
 from dedp_assets.patterns.connectors.deliveries import MARKED, Delivery, Ends
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
-from dedp_assets.resources.landing import Landing
 
 __all__ = ["Arrivals"]
 

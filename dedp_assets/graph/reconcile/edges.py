@@ -15,6 +15,7 @@ from dedp_assets.graph.reconcile.backlogs import following
 from dedp_assets.graph.reconcile.ordering import Handover
 from dedp_assets.graph.reconcile.reconciling import Want
 from dedp_assets.graph.reconcile.watching import News, TableWatch
+from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.run.batches import owned_by
 from dedp_assets.graph.run.fan_in import NoBranch, RunStates, branches_of, without_runs
 from dedp_assets.graph.run.feeds import Feed
@@ -22,7 +23,6 @@ from dedp_assets.graph.run.staleness import FannedIn, needed_versions
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import plan_late_partitions
-from dedp_assets.resources.lake import Lake
 
 __all__ = ["Edge", "Fed", "Group", "fed_by", "groups_of"]
 

@@ -19,9 +19,9 @@ from dedp_assets.graph.reconcile.edges import Edge, Group, fed_by, groups_of
 from dedp_assets.graph.reconcile.reconciling import Want
 from dedp_assets.graph.reconcile.table_errors import TableErrors
 from dedp_assets.graph.reconcile.watching import News, TableWatch
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.landing import Landing
 from dedp_assets.graph.run.fan_in import RunStates, without_runs
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.landing import Landing
 
 __all__ = ["Overview"]
 

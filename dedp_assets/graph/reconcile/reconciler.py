@@ -17,11 +17,11 @@ from dedp_assets.graph.reconcile.reconciling import Outcome, Tried, Want, plan_r
 from dedp_assets.graph.reconcile.requests import in_flight, tried
 from dedp_assets.graph.reconcile.slots import within_slots
 from dedp_assets.graph.reconcile.table_errors import TableErrors
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.landing import Landing
 from dedp_assets.graph.run.fan_in import without_runs
 from dedp_assets.graph.run.refusals import Refusal, Refusals, judged_by
 from dedp_assets.graph.run.upstream_runs import run_states
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.landing import Landing
 
 __all__ = ["NAME", "Reconciler", "judges_of"]
 

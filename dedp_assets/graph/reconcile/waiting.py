@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import dagster as dg
 
-from dedp_assets.resources.environments import settings
+from dedp_assets.graph.resources.environments import settings
 
 __all__ = ["keep_polling"]
 

@@ -15,12 +15,12 @@ from functools import partial
 
 from pyspark.sql import DataFrame
 
+from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.patterns.core.column_lineage import ColumnLineage
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Store, Table
 from dedp_assets.patterns.observability.fine_grained_tracker import trace_columns
-from dedp_assets.resources.lake import Lake
 
 __all__ = ["ColumnTraces", "identity_of", "traced_last", "traced_tables"]
 

@@ -10,10 +10,10 @@ from dataclasses import asdict
 import dagster as dg
 from pyspark.errors.exceptions.connect import SparkConnectException
 
+from dedp_assets.graph.resources.masking import shown
 from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import AuditFailed, TransactionReused, printable
 from dedp_assets.patterns.core.results import BY_NAME, LetterReason
-from dedp_assets.resources.masking import shown
 
 __all__ = [
     "BEYOND_APPROVAL",

@@ -17,10 +17,8 @@ import dagster as dg
 
 from dedp_assets.graph.catalogue.rendering import findings_of
 from dedp_assets.graph.catalogue.sources import Source
-from dedp_assets.graph.run.batches import BatchResult, Work
-from dedp_assets.graph.run.feeds import Pinned
-from dedp_assets.mail.lineage_outbox import LineageOutbox
-from dedp_assets.mail.openlineage import (
+from dedp_assets.graph.mail.lineage_outbox import LineageOutbox
+from dedp_assets.graph.mail.openlineage import (
     Attempt,
     InputField,
     Touched,
@@ -28,13 +26,15 @@ from dedp_assets.mail.openlineage import (
     fail_event,
     start_event,
 )
+from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.resources.masking import shown
+from dedp_assets.graph.run.batches import BatchResult, Work
+from dedp_assets.graph.run.feeds import Pinned
 from dedp_assets.patterns.core.column_lineage import ColumnLineage
 from dedp_assets.patterns.core.lineage import LAKE, SOURCES, Dataset
 from dedp_assets.patterns.core.opening import Opened, noting_opened
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Commit, LocalStore, Table
-from dedp_assets.resources.environments import settings
-from dedp_assets.resources.masking import shown
 
 __all__ = ["AppendLineage", "StepLineage", "observed_append", "observed_step"]
 

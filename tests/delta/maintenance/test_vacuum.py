@@ -11,13 +11,13 @@ from datetime import datetime, timedelta, timezone
 import deltalake
 import pytest
 
+from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.delta.commit import commits
 from dedp_assets.patterns.delta.maintenance import vacuum
 from dedp_assets.patterns.delta.maintenance.vacuum import remove_unneeded
 from dedp_assets.patterns.delta.staging.stages import claim_of, new_stage
-from dedp_assets.resources.environments import CHECKOUT
 from tests.helpers import EVENTS, a_run, field_of, write_log, write_protocol
 
 CUTOFF = datetime(2026, 1, 20, tzinfo=timezone.utc)

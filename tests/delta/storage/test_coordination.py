@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import pytest
 
+from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.patterns.core.errors import ConfigError, Conflict
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Ledger, Operation, Table, commit_actions, in_turn, store_at, table_lock
@@ -18,7 +19,6 @@ from dedp_assets.patterns.delta.staging.stages import new_stage
 from dedp_assets.patterns.delta.storage.coordination import turn
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import claim_late_partitions
-from dedp_assets.resources.environments import CHECKOUT
 from tests.helpers import NOW, a_run, write_log
 
 HOLD = """

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
+from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.patterns.connectors.editions import replacing
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta import Table, store_at
@@ -25,7 +26,6 @@ from dedp_assets.patterns.delta.staging.stages import empty_stage, new_stage
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
 from dedp_assets.patterns.delta.storage.store import delta_table
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import claim_late_partitions
-from dedp_assets.resources.environments import CHECKOUT
 from tests.helpers import EVENTS, a_run, write_log
 
 STORES = {"local": lambda folder: LocalStore(str(folder / "lake" / "events"))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
-from dedp_assets import defs
+from dedp_assets.case_study import defs
 from dedp_assets.graph.catalogue.figures import Figure, labelled
 from dedp_assets.graph.catalogue.sources import Source
 from dedp_assets.graph.declare import About, OnRequest, Reads, Request, Runs, declared, lake_table, sources

@@ -7,8 +7,8 @@ import pytest
 from dedp_assets.graph.catalogue.links import status_link
 from dedp_assets.graph.catalogue.rendering import metadata_of
 from dedp_assets.graph.declare import Follow
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.spark import SparkEngine
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.spark import SparkEngine
 from tests.hand_written import commit_day, declare
 
 DAY = "2026-01-19"

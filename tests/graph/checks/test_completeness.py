@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from dedp_assets.graph.checks.completeness import completeness_checks
-from dedp_assets.resources.clock import Clock
+from dedp_assets.graph.resources.clock import Clock
 from tests.graph.reconcile.test_convergence import KEYS, NOW, TABLES, World, converge
 
 FIRST, SECOND, _ = KEYS

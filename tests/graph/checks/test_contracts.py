@@ -9,7 +9,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from dedp_assets import defs
+from dedp_assets.case_study import defs
+from dedp_assets.case_study.reporting import defs as reports
 from dedp_assets.graph.catalogue.contracts import CONTRACT, ContractFolder, with_contracts
 from dedp_assets.graph.checks.contracts import (
     announcement,
@@ -38,7 +39,6 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.project import project
-from dedp_assets.reporting import defs as reports
 
 NOW = datetime(2026, 1, 5, tzinfo=timezone.utc)
 SALES = TableSpec(

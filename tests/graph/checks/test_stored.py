@@ -10,14 +10,14 @@ import pytest
 
 from dedp_assets.graph.checks.stored import STORED, stored_checks
 from dedp_assets.graph.declare import About, Reads, Runs, lake_table
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.graph.run.batches import Step
 from dedp_assets.graph.run.feeds import Pinned, same
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, Target
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.spark import SparkEngine
 from tests.helpers import a_record, write_log
 
 COLUMNS = {"id": Column("BIGINT", "identity"), "day": Column("DATE", "day")}

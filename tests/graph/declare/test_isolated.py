@@ -9,12 +9,12 @@ import pytest
 
 from dedp_assets.graph.declare import About, OnMarkers, Reads, Request, Runs, Target, finished, lake_table
 from dedp_assets.graph.declare.isolated import MarkerLog
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Ledger, Table
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.spark import SparkEngine
 from tests.helpers import a_record, write_log
 
 DAY = "2026-01-05"

@@ -6,11 +6,11 @@ from datetime import datetime, timezone
 
 import dagster as dg
 
-from dedp_assets.defs.gold.sessions import PENDING, SESSIONS, sessions
+from dedp_assets.case_study.defs.gold.sessions import PENDING, SESSIONS, sessions
 from dedp_assets.graph.declare import schedules_of
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.delta import transaction_id
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.spark import SparkEngine
 from tests.helpers import a_record, write_log
 
 VISITS = "silver/visits"

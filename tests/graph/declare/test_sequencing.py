@@ -9,14 +9,14 @@ import dagster as dg
 import pytest
 
 from dedp_assets.graph.declare import About, InSequence, Pinned, Reads, Runs, Target, lake_table, same
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.graph.run.run_tags import DEGRADED, refusals
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.flow.local_sequencer import SequenceStep
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.spark import SparkEngine
 from tests.hand_written import CHECKS, commit_day, daily
 from tests.helpers import NOW
 

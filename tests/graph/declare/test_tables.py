@@ -5,8 +5,8 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
-from dedp_assets import defs
-from dedp_assets.defs.silver.visits import visits
+from dedp_assets.case_study import defs
+from dedp_assets.case_study.defs.silver.visits import visits
 from dedp_assets.graph.declare import (
     About,
     Follow,
@@ -25,16 +25,16 @@ from dedp_assets.graph.declare import (
     same,
     whole,
 )
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.landing import Landing
+from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.graph.sensors.reconciler import reconciler
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, Target
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.landing import Landing
-from dedp_assets.resources.spark import SparkEngine
-from dedp_assets.sensors.reconciler import reconciler
 from tests.helpers import NOW, a_record, a_run, write_log
 
 DAYS = dg.DailyPartitionsDefinition("2026-01-05", end_date="2026-01-12")

@@ -11,6 +11,7 @@ import pytest
 
 from dedp_assets.graph.declare import About, Branch, Follow, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.graph.observe.deadlines import recent_records, records_of, timed_runs
+from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.run.feeds import aligned, hour_to_day
 from dedp_assets.patterns.core.activity import Activity, DataArrival, PartitionSize
 from dedp_assets.patterns.core.errors import ConfigError
@@ -18,7 +19,6 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Table, Target
 from dedp_assets.patterns.flow.exclusive_choice import Router, Rule
 from dedp_assets.patterns.observability.sla_misses_detector import Due, detect_sla_misses
-from dedp_assets.resources.clock import Clock
 from tests.hand_written import daily, declare
 
 DAYS = dg.DailyPartitionsDefinition("2026-01-01", timezone="UTC", end_offset=1)

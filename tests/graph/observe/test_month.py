@@ -27,18 +27,18 @@ from dedp_assets.graph.declare import (
     lake_table,
     same,
 )
+from dedp_assets.graph.mail.alert_outbox import AlertOutbox
 from dedp_assets.graph.observe.alerting import judged
 from dedp_assets.graph.observe.explaining import explain, upstream_of
 from dedp_assets.graph.observe.rounds import Rounds
-from dedp_assets.mail.alert_outbox import AlertOutbox
+from dedp_assets.graph.resources.journal import Journal
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import LocalStore, Table, Target
 from dedp_assets.patterns.observability._lag_samples import from_json, to_json
 from dedp_assets.patterns.observability.lag_detector import LagSample
-from dedp_assets.resources.journal import Journal
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.spark import SparkEngine
 from tests.logs import LogOverTime
 from tests.month import BEGIN, DAYS, HISTORY, HOLIDAYS, TICK, TOPIC, Fault, Moment, Oddity, plan, topic_at, utc
 

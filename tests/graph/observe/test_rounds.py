@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from dedp_assets.graph.declare import About, Baseline, Due, Expects, LakeTable, Reads, Runs, Step, lake_table, same
 from dedp_assets.graph.observe.rounds import Rounds
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.field_census import CENSUS, FieldCensus, FieldFigures
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, Target
 from dedp_assets.patterns.observability.lag_detector import LagSample
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.spark import SparkEngine
 from tests.helpers import a_record, write_log
 from tests.logs import LogOverTime
 

@@ -30,6 +30,9 @@ from dedp_assets.graph.declare import (
 from dedp_assets.graph.reconcile import backlogs
 from dedp_assets.graph.reconcile.overview import Overview
 from dedp_assets.graph.reconcile.reconciling import Tried, plan_requests
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.landing import Landing
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.graph.run.batches import owned_by
 from dedp_assets.graph.run.feeds import Feed, day_to_week, pin, same, whole
 from dedp_assets.patterns.core.errors import NotReady
@@ -38,9 +41,6 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, Target, transaction_id
 from dedp_assets.patterns.idempotency._executions import Executions, executions_of
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.landing import Landing
-from dedp_assets.resources.spark import SparkEngine
 from tests.helpers import a_record, write_log
 
 NOW = datetime(2100, 1, 1, tzinfo=timezone.utc)

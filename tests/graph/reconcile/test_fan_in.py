@@ -24,14 +24,14 @@ from dedp_assets.graph.declare import (
     unaligned,
 )
 from dedp_assets.graph.reconcile.reconciler import Reconciler
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.landing import Landing
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.landing import Landing
-from dedp_assets.resources.spark import SparkEngine
 from tests.helpers import a_record, write_log
 
 DAY = "2026-01-05"

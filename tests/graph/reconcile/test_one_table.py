@@ -17,14 +17,14 @@ from dedp_assets.graph.reconcile.edges import Edge, Group
 from dedp_assets.graph.reconcile.reconciler import Reconciler
 from dedp_assets.graph.reconcile.requests import in_flight
 from dedp_assets.graph.reconcile.watching import TableWatch
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.landing import Landing
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.graph.run.run_tags import keys_of
+from dedp_assets.graph.sensors.replay import OpenLetters
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Ledger, Table
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.landing import Landing
-from dedp_assets.resources.spark import SparkEngine
-from dedp_assets.sensors.replay import OpenLetters
 from tests.hand_written import DAYS, commit_day, daily, declare
 from tests.helpers import NOW, a_record, write_log
 

@@ -7,13 +7,13 @@ import pytest
 
 from dedp_assets.graph.declare import InOrder
 from dedp_assets.graph.reconcile.pending import reject_beyond
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.landing import Landing
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.graph.run.batches import NOT_COMPUTED
-from dedp_assets.local import inprocess
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.landing import Landing
-from dedp_assets.resources.spark import SparkEngine
-from dedp_assets.sensors.reconciler import reconciler
+from dedp_assets.graph.sensors.reconciler import reconciler
+from dedp_assets.laptop.orchestration import inprocess
 from tests.hand_written import declare
 from tests.helpers import NOW
 

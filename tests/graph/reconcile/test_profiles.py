@@ -12,11 +12,11 @@ from dedp_assets.graph.declare import About, Pinned, Reads, Runs, Target, job_of
 from dedp_assets.graph.reconcile.overview import Overview
 from dedp_assets.graph.reconcile.reconciling import plan_requests
 from dedp_assets.graph.reconcile.requests import run_request
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.spark import SparkEngine
 from tests.helpers import a_record, write_log
 
 DAYS = dg.DailyPartitionsDefinition("2026-01-05", end_date="2026-01-12")

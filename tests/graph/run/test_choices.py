@@ -23,6 +23,9 @@ from dedp_assets.graph.declare import (
     schedules_of,
 )
 from dedp_assets.graph.reconcile.overview import Overview
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.graph.run.batches import NOT_COMPUTED
 from dedp_assets.graph.run.choices import SKIPPED
 from dedp_assets.graph.run.feeds import pin
@@ -30,9 +33,6 @@ from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotRead
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.flow.exclusive_choice import Router, Rule
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.spark import SparkEngine
 from tests.hand_written import commit_day, daily
 from tests.helpers import NOW
 

@@ -11,7 +11,7 @@ from dedp_assets.graph.run.column_traces import ColumnTraces, identity_of
 from dedp_assets.patterns.core.column_lineage import ColumnInput, ColumnLineage, ColumnOrigin, Influence
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, store_at
-from tests.assets.conftest import day, visits_of, world_in
+from tests.case_study.assets.conftest import day, visits_of, world_in
 
 pytestmark = pytest.mark.budget(60, "two days of the platform, from landing to gold")
 

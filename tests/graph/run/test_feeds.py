@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dedp_assets.defs.silver.visits import BY_EVENT_DATE
+from dedp_assets.case_study.defs.silver.visits import BY_EVENT_DATE
 from dedp_assets.graph.run.feeds import Pinned, day_to_week, hour_to_day, pin, same, whole
 from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.errors import ContractError, NotReady

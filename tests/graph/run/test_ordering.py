@@ -16,16 +16,16 @@ from dedp_assets.graph.declare import About, InOrder, Pinned, Reads, Runs, Step,
 from dedp_assets.graph.reconcile import backlogs
 from dedp_assets.graph.reconcile.reconciler import Reconciler
 from dedp_assets.graph.reconcile.requests import run_request
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.landing import Landing
+from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.graph.run.batches import NOT_COMPUTED
 from dedp_assets.graph.run.ordering import fed_keys, require_turn
 from dedp_assets.graph.run.run_tags import keys_of
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Table, Target
-from dedp_assets.resources.clock import Clock
-from dedp_assets.resources.lake import Lake
-from dedp_assets.resources.landing import Landing
-from dedp_assets.resources.spark import SparkEngine
 from tests.hand_written import commit_day, daily
 
 pytestmark = pytest.mark.runs

@@ -13,6 +13,8 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql import functions as F
 
+from dedp_assets.graph.resources.engine import use_java
+from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import RowsRead, tally
@@ -24,8 +26,6 @@ from dedp_assets.patterns.error_management.filter_interceptor import (
     intercept_filters,
 )
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
-from dedp_assets.resources.engine import use_java
-from dedp_assets.resources.environments import CHECKOUT
 from tests.helpers import a_record, a_run, read_back, write_log
 from tests.renaming import STORED, any_names
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.flow.exclusive_choice import Choice, Router, Rule, plan_branch
-from dedp_assets.resources.environments import CHECKOUT
 
 MIGRATION = (Rule("legacy", before="2024-01-01"), Rule("modern", since="2024-01-01"))
 FIRST = date(2023, 12, 1)

@@ -15,7 +15,8 @@ import psycopg
 import pytest
 from deltalake import DeltaTable
 
-from dedp_assets.local import postgres as server
+from dedp_assets.case_study.sources import operational
+from dedp_assets.laptop.servers import postgres as server
 from dedp_assets.patterns.connectors import postgres
 from dedp_assets.patterns.connectors.postgres import PostgresTable, slots
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady, SchemaMismatch
@@ -25,7 +26,6 @@ from dedp_assets.patterns.ingestion import _capturing as capturing
 from dedp_assets.patterns.ingestion import change_data_capture
 from dedp_assets.patterns.ingestion._history import cursor
 from dedp_assets.patterns.ingestion.change_data_capture import CHANGES, apply_changes, capture_changes, judge_slot
-from dedp_assets.sources import operational
 from tests.helpers import NOW, a_run, read_back
 
 pytestmark = pytest.mark.budget(120, "each test has a database of its own, and captures it several times")

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.patterns.connectors.editions import MANIFEST, current
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict
 from dedp_assets.patterns.delta import Ledger, folder_at
@@ -21,7 +22,6 @@ from dedp_assets.patterns.ingestion import _replica_files as replicas
 from dedp_assets.patterns.ingestion._replica_contents import folder_contents, table_contents
 from dedp_assets.patterns.ingestion._replica_files import copy_replica, verify
 from dedp_assets.patterns.ingestion._replica_manifest import manifest_of
-from dedp_assets.resources.environments import CHECKOUT
 from tests.helpers import a_run
 
 NAME = "landing/devices"

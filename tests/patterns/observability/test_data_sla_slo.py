@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.mail.episodes import follow
+from dedp_assets.graph.mail.episodes import follow
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.measurements import Measured, Measurement
 from dedp_assets.patterns.core.troubles import Trouble

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dedp_assets.graph.resources.kafka import client
 from dedp_assets.patterns.connectors.postgres import PostgresTable, advance, connected
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.delta import Ledger, transaction_id
@@ -22,7 +23,6 @@ from dedp_assets.patterns.observability._lag_of_tables import sample_table, stre
 from dedp_assets.patterns.observability._lag_of_topics import sample_group, sample_stream
 from dedp_assets.patterns.observability._lag_samples import from_json, keep_samples, to_json
 from dedp_assets.patterns.observability.lag_detector import LagSample, detect_lag
-from dedp_assets.resources.kafka import client
 from tests.faults.processes import wait_until
 from tests.helpers import a_record, write_log
 

@@ -7,13 +7,13 @@ import json
 import pytest
 from confluent_kafka import Consumer
 
+from dedp_assets.graph.resources.kafka import client
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.value._loads import loads_of
 from dedp_assets.patterns.value.metadata_decorator import CONTEXT, contexts_of, decorate, view_for_users
-from dedp_assets.resources.kafka import client
 from tests.faults.failpoints import dying
 from tests.helpers import NOW, a_run
 from tests.renaming import STORED, any_names

@@ -11,6 +11,7 @@ from random import Random
 import pytest
 from pyspark.sql import functions as F
 
+from dedp_assets.case_study.sources.ip_locations import location_of
 from dedp_assets.patterns.connectors.http import Patience, Service, ask_in_bulk
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, ContractError, NotReady, SchemaMismatch
@@ -25,7 +26,6 @@ from dedp_assets.patterns.value.static_joiner import (
     judge_reference,
     keep_answers,
 )
-from dedp_assets.sources.ip_locations import location_of
 from tests.helpers import NOW, a_run, read_back
 from tests.renaming import STORED, any_names
 

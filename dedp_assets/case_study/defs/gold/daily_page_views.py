@@ -1,0 +1,48 @@
+"""Views and visitors of each page, by day."""
+
+from dedp_assets.case_study.defs.gold.promotion import PASSED, promote
+from dedp_assets.case_study.defs.silver.visits import VISITS
+from dedp_assets.graph.declare import About, Figure, Gates, Pinned, Reads, Runs, lake_table, same
+from dedp_assets.graph.declare.partitions import DAILY
+from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, audit_write_audit_publish
+
+DAILY_PAGE_VIEWS = TableSpec(
+    "gold/daily_page_views",
+    {
+        "event_date": Column("DATE", "UTC day", required=True),
+        "page": Column("STRING", "path that was visited", required=True),
+        "views": Column("BIGINT", "visits of the page", required=True),
+        "visitors": Column("BIGINT", "distinct visitors of the page", required=True),
+    },
+    partition_by=("event_date",),
+    checks={"views_cover_visitors": "views >= visitors AND visitors > 0"},
+    comment="One row per page and day.",
+)
+QUERY = """
+    SELECT event_date, page, count(*) AS views, count(DISTINCT user_id) AS visitors
+    FROM {visits} GROUP BY event_date, page
+"""
+AUDITS = (
+    Audit.all_read("every_visit_is_counted", "views"),
+    Audit(name="volume_is_usual", of="views", per="usual", fail_below=0.5, fail_above=2, approvable=True),
+)
+
+
+@lake_table(
+    DAILY_PAGE_VIEWS,
+    reads=Reads({VISITS: same("event_date")}),
+    runs=Runs(DAILY),
+    gates=Gates(AUDITS, checks=PASSED),
+    about=About(
+        owner="team:web-analytics",
+        used_by="dashboards",
+        fresh_hours=26,
+        derived={"views": ["visit_id"], "visitors": ["user_id"]},
+        figures={"usual": Figure("usual volume")},
+    ),
+    patterns=[audit_write_audit_publish],
+    code_version="1",
+)
+def daily_page_views(visits: Pinned, into: Target) -> WriteResult:
+    """Count one day's views by page; the counts are published only after silver and the result passed."""
+    return promote(visits, into, query=QUERY, counted="views")

@@ -1,0 +1,102 @@
+"""Sessions of visitors, with ids that survive late visits."""
+
+from dedp_assets.case_study.defs.silver.visits import VISITS
+from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, lake_table, same
+from dedp_assets.graph.declare.partitions import DAILY
+from dedp_assets.patterns import (
+    Audit,
+    Column,
+    TableSpec,
+    Target,
+    WriteResult,
+    add_stable_key,
+    overwrite_partition,
+    plan_lookback,
+    upsert_keyed,
+)
+from dedp_assets.patterns.idempotency.keyed_idempotency import FIRST, LAST
+
+_PLACE = "STRUCT<landed_on: DATE, source_file: STRING, line_number: BIGINT>"
+DAILY_SESSIONS = TableSpec(
+    "gold/daily_sessions",
+    {
+        "event_date": Column("DATE", "UTC day; a session ends with it", required=True),
+        "session_id": Column("STRING", "of the visitor and of the session's visit that landed first", required=True),
+        "user_id": Column("STRING", "pseudonymous visitor", required=True, personal=True, replica="pseudonym"),
+        "started_at": Column("TIMESTAMP", "first visit, UTC", required=True),
+        "ended_at": Column("TIMESTAMP", "last visit, UTC", required=True),
+        "visits": Column("BIGINT", "visits of the session", required=True),
+        FIRST: Column(_PLACE, "where the visit landed that the id is made of", required=True),
+        LAST: Column(_PLACE, "where the visit landed that landed last", required=True),
+    },
+    partition_by=("event_date",),
+    checks={"it_ends_after_it_started": "ended_at >= started_at AND visits > 0"},
+    comment="One row per session: visits of one visitor, half an hour apart at most.",
+    key=("event_date", "session_id"),
+)
+NUMBERED = """
+    SELECT *, count_if(begins) OVER (PARTITION BY user_id ORDER BY event_time, visit_id) AS session FROM (
+        SELECT *, event_time > lag(event_time) OVER (PARTITION BY user_id ORDER BY event_time, visit_id)
+            + INTERVAL 30 MINUTES AS begins FROM {visits}
+    )
+"""
+QUERY = """
+    SELECT event_date, session_id, user_id, min(event_time) AS started_at, max(event_time) AS ended_at,
+        count(*) AS visits, max(first_record) AS first_record, max(last_record) AS last_record
+    FROM {visits} GROUP BY event_date, session_id, user_id
+"""
+AUDITS = (Audit.none_where("visits_are_of_the_day", "to_date(started_at) <> event_date"),)
+
+
+@lake_table(
+    DAILY_SESSIONS,
+    reads=Reads({VISITS: same("event_date")}),
+    runs=Runs(
+        DAILY,
+        Nightly(
+            "30 2 * * *",
+            lookback=14,
+            description="At 02:30 UTC, yesterday's sessions and those of the days before it whose visits changed "
+            "since.",
+        ),
+        job=Job(
+            "compute_daily_sessions",
+            description="Sessions of a day, and of the days before it that visits came late for.",
+        ),
+    ),
+    gates=Gates(AUDITS, if_empty="A day without visits is refused."),
+    about=About(
+        owner="team:web-analytics",
+        used_by="analysts, who refer to sessions by their id",
+        fresh_hours=28,
+        derived={
+            "session_id": ["user_id", "landed_on", "source_file", "line_number"],
+            **dict.fromkeys(("started_at", "ended_at"), ("event_time",)),
+            "visits": ["visit_id"],
+            **dict.fromkeys((FIRST, LAST), ("landed_on", "source_file", "line_number")),
+        },
+        unchecked={
+            "completeness": "its schedule asks for the days of its lookback that are missing",
+        },
+    ),
+    patterns=[add_stable_key, plan_lookback],
+    code_version="1",
+)
+def daily_sessions(visits: Pinned, into: Target) -> WriteResult:
+    """Update one day's sessions to the day's visits under stable ids; a forced run makes new ids."""
+    rows, day = visits.rows(), into.partition
+    since = into.table.ensure().version
+    rebuild = into.run.replay or into.run.cause == "repair"
+    keyed = add_stable_key(
+        rows.sparkSession.sql(NUMBERED, visits=rows),
+        None if rebuild else into.table.read(day, version=since),
+        entity=["user_id"],
+        appended=["landed_on", "source_file", "line_number"],
+        group=["session"],
+        key="session_id",
+        if_purged="keep",
+    )
+    found = rows.sparkSession.sql(QUERY, visits=keyed)
+    if rebuild:
+        return overwrite_partition(found, into)
+    return upsert_keyed(found, into, since=since)

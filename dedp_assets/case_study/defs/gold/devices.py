@@ -1,0 +1,49 @@
+"""Published versions of the devices: every version is kept, readers know one name."""
+
+from dedp_assets.case_study.defs.silver.devices import DEVICES_CURRENT
+from dedp_assets.graph.declare import About, Gates, Pinned, Reads, lake_table, whole
+from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, load_version
+
+DEVICES = TableSpec(
+    "gold/devices",
+    {
+        "type": Column("STRING", "kind of device", required=True),
+        "version": Column("STRING", "version of the device", required=True),
+        "full_name": Column("STRING", "name people know it by"),
+        "named_since": Column("TIMESTAMP", "since when it has its name", required=True),
+    },
+    comment="One row per device that is delivered now. Each load is a table of its own below `.versions`, which nobody "
+    "can write again; this one shows the last, and its history says which version was shown when, and why.",
+)
+AUDITS = (
+    Audit(
+        name="each_device_is_listed_once",
+        of="devices",
+        sql="size(collect_set(struct(type, version)))",
+        per="written",
+        fail_below=1,
+    ),
+)
+
+
+@lake_table(
+    DEVICES,
+    reads=Reads({DEVICES_CURRENT: whole()}),
+    gates=Gates(AUDITS, if_empty="A version without devices is not shown."),
+    about=About(
+        owner="team:ingestion",
+        used_by="partners, who must be able to show later what they were told",
+        derived={"named_since": ["valid_from"]},
+        unchecked={
+            "freshness": "nobody knows when the next change comes; every_partition_is_current judges what came",
+            "volume": "as many rows as there are devices",
+            "null_shares": "rows are changed in place: there is no partition to compare with",
+        },
+    ),
+    patterns=[load_version],
+    code_version="1",
+)
+def devices(current: Pinned, into: Target) -> WriteResult:
+    """Load the devices into a new version, and show the version."""
+    rows = current.rows().selectExpr("type", "version", "full_name", "valid_from AS named_since")
+    return load_version(rows, into)

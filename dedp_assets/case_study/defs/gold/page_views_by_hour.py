@@ -1,0 +1,85 @@
+"""Views of each page by hour: the branches that days are fanned in from."""
+
+from dedp_assets.case_study.defs.silver.visits import VISITS
+from dedp_assets.graph.checks.letters import taken
+from dedp_assets.graph.declare import (
+    About,
+    AtOnce,
+    Gates,
+    Job,
+    Nightly,
+    Pinned,
+    Reads,
+    Runs,
+    Step,
+    day_to_hour,
+    lake_table,
+)
+from dedp_assets.graph.declare.partitions import HOURLY
+from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, tally
+from dedp_assets.patterns.quality.online_observer import observe_online
+
+PAGE_VIEWS_BY_HOUR = TableSpec(
+    "gold/page_views_by_hour",
+    {
+        "hour": Column("STRING", "UTC hour, like 2026-01-05-13", required=True),
+        "page": Column("STRING", "path that was visited", required=True),
+        "views": Column("BIGINT", "visits of the page", required=True),
+    },
+    partition_by=("hour",),
+    checks={"a_page_was_viewed": "views > 0"},
+    comment="One row per page and hour.",
+)
+QUERY = "SELECT page, count(*) AS views FROM {visits} GROUP BY page"
+AUDITS = (
+    Audit.all_read("every_visit_is_counted", "views"),
+    Audit.none_where("pages_are_paths", "page NOT LIKE '/%'", approvable=True),
+)
+LOOKBACK_HOURS = 47
+
+
+@lake_table(
+    PAGE_VIEWS_BY_HOUR,
+    reads=Reads({VISITS: day_to_hour("event_date")}),
+    runs=Runs(
+        HOURLY,
+        # Each hour is a partition of its own: of a backfill, four go at once.
+        AtOnce(
+            4,
+            by=Nightly(
+                "10 * * * *",
+                lookback=LOOKBACK_HOURS,
+                description="Ten minutes after each hour, that hour, and those of two days whose visits changed since.",
+            ),
+        ),
+        job=Job(
+            "hourly_page_views",
+            "Page views of hours, and the trigger of the report that waits for their day; of a backfill, as many runs "
+            "at once as the table has slots and the queue lets through.",
+            'key:"gold/page_views_by_hour" or key:"platform/report_triggers"',
+        ),
+    ),
+    gates=Gates(
+        AUDITS,
+        if_empty="Warns of an hour without visits, which has no row.",
+        reports={"rows_are_profiled": "Warns if an hour was written without a profile, by a fault of the observer."},
+    ),
+    about=About(
+        owner="team:web-analytics",
+        used_by="team:reporting, by contract",
+        derived={"hour": ["event_time"], "views": ["visit_id"]},
+        unchecked={
+            "freshness": "the day's views, which are judged, are of the same visits",
+            "completeness": "its schedule asks for each hour that is over",
+        },
+    ),
+    patterns=[observe_online],
+    code_version="1",
+)
+def page_views_by_hour(step: Step, visits: Pinned, into: Target) -> WriteResult:
+    """Count one hour's views by page, with a profile of the written rows."""
+    begins = f"to_timestamp('{step.key}', 'yyyy-MM-dd-HH')"
+    of_hour = f"event_time >= {begins} AND event_time < {begins} + INTERVAL 1 HOUR"
+    rows, seen = tally(taken(visits.rows(), rest=PAGE_VIEWS_BY_HOUR, where=of_hour), identity=["visit_id"])
+    views = into.table.session.sql(QUERY, visits=rows).selectExpr(f"'{step.key}' AS hour", "*")
+    return observe_online(views, into.reading(seen, represented="views"), allow_empty=True)

@@ -1,0 +1,56 @@
+"""Pages of each visitor's day, in order."""
+
+from dedp_assets.case_study.defs.silver.visits_by_visitor import BY_VISITOR, VISITS_BY_VISITOR
+from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, lake_table, same
+from dedp_assets.graph.declare.partitions import DAILY
+from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, aggregate_locally, overwrite_partition
+
+PAGES_BY_VISIT = TableSpec(
+    "gold/pages_by_visit",
+    {
+        "event_date": Column("DATE", "UTC day; a visit ends with it", required=True),
+        "user_id": Column("STRING", "pseudonymous visitor", required=True, personal=True, replica="pseudonym"),
+        "pages": Column("ARRAY<STRING>", "paths in the order in which they were visited", required=True),
+        "started_at": Column("TIMESTAMP", "first page, UTC", required=True),
+        "ended_at": Column("TIMESTAMP", "last page, UTC", required=True),
+    },
+    partition_by=("event_date",),
+    checks={"it_ends_after_it_started": "ended_at >= started_at AND size(pages) > 0"},
+    comment="One row per visitor and day.",
+)
+MEASURES = {
+    "pages": "transform(array_sort(collect_list(struct(event_time, visit_id, page))), each -> each.page)",
+    "started_at": "min(event_time)",
+    "ended_at": "max(event_time)",
+}
+AUDITS = (Audit.all_read("every_page_is_on_a_way", "pages_shown", "size(pages)"),)
+
+
+@lake_table(
+    PAGES_BY_VISIT,
+    reads=Reads({VISITS_BY_VISITOR: same("event_date")}),
+    runs=Runs(DAILY),
+    gates=Gates(AUDITS, if_empty="Warns of a day without visits, which has no row."),
+    about=About(
+        owner="team:web-analytics",
+        used_by="whoever designs the site, who looks at ways through it",
+        derived={"pages": ["page"], **dict.fromkeys(("started_at", "ended_at"), ("event_time",))},
+    ),
+    patterns=[aggregate_locally, overwrite_partition],
+    code_version="1",
+)
+def pages_by_visit(visits: Pinned, into: Target) -> WriteResult:
+    """List the pages of each visit of one day, bucket by bucket of visitors."""
+    ways = aggregate_locally(
+        visits.table,
+        keys=["event_date", "user_id"],
+        measures=MEASURES,
+        layout=BY_VISITOR,
+        partitions=visits.partitions,
+        version=visits.version,
+    )
+    return overwrite_partition(
+        ways,
+        into.reading(figures={"read": visits.count()}, represented="pages_shown"),
+        allow_empty=True,
+    )

@@ -1,0 +1,133 @@
+"""Sessions of visitors over midnight: sessions completed on a day, and sessions open at the day's end."""
+
+from datetime import datetime, timedelta, timezone
+
+from dedp_assets.case_study.defs.silver.visits import VISITS
+from dedp_assets.graph.declare import (
+    About,
+    Gates,
+    InOrder,
+    Job,
+    Nightly,
+    Pinned,
+    Reads,
+    Runs,
+    Step,
+    lake_table,
+    same,
+)
+from dedp_assets.graph.declare.partitions import DAILY
+from dedp_assets.graph.resources.environments import RETENTION_DAYS
+from dedp_assets.patterns import (
+    Column,
+    SessionRule,
+    TableRows,
+    TableSpec,
+    Target,
+    WriteResult,
+    publish_group,
+    sessionize_partition,
+    write_transaction,
+)
+
+_SESSION = {
+    "session_id": Column("STRING", "of the visitor and of the session's first visit", required=True),
+    "user_id": Column("STRING", "pseudonymous visitor", required=True, personal=True, replica="pseudonym"),
+    "started_at": Column("TIMESTAMP", "first visit, UTC", required=True),
+    "ended_at": Column("TIMESTAMP", "last visit, UTC", required=True),
+}
+_CHECKS = {"it_ends_after_it_started": "ended_at >= started_at"}
+PENDING = TableSpec(
+    "silver/sessions_pending",
+    {
+        "event_date": Column("DATE", "UTC day at whose end the session was open", required=True),
+        **_SESSION,
+        "events": Column(
+            "ARRAY<STRUCT<event_time: TIMESTAMP, visit_id: STRING, page: STRING>>",
+            "its visits so far, in order",
+            required=True,
+        ),
+    },
+    partition_by=("event_date",),
+    checks=_CHECKS,
+    comment="One row per day and session that a visit of a later day may still belong to; private to gold/sessions.",
+)
+SESSIONS = TableSpec(
+    "gold/sessions",
+    {
+        "event_date": Column("DATE", "UTC day in which the session was complete", required=True),
+        **_SESSION,
+        "visits": Column("BIGINT", "visits of the session", required=True),
+        "pages": Column("ARRAY<STRING>", "paths that were visited, in order", required=True),
+    },
+    partition_by=("event_date",),
+    checks=_CHECKS,
+    comment="One row per session: visits of one visitor, half an hour apart at most, also over midnight.",
+)
+RULE = SessionRule(
+    entity=["user_id"], event_time=VISITS.event_time, event_id="visit_id", gap_seconds=1800, keep=["page"]
+)
+PUBLIC = [
+    "session_id",
+    "user_id",
+    "started_at",
+    "ended_at",
+    "CAST(size(events) AS BIGINT) AS visits",
+    "events.page AS pages",
+]
+"""SQL of the columns of a session that readers see, over the columns of the sessionizers."""
+
+
+@lake_table(
+    SESSIONS,
+    beside={PENDING: [sessionize_partition]},
+    reads=Reads({VISITS: same("event_date")}),
+    runs=Runs(
+        DAILY,
+        # A late visit may change every day after its own: one run a night takes them in order.
+        InOrder(
+            Nightly(
+                "40 2 * * *",
+                lookback=RETENTION_DAYS,
+                description="At 02:40 UTC, yesterday's sessions, from the oldest day on that is not current.",
+            ),
+            hands_over=PENDING,
+        ),
+        job=Job(
+            "compute_sessions",
+            description="Sessions of days in their order, as far as something changed, after the visits of these days.",
+            selection='key:"silver/visits" or key:"silver/visits_dead_letter" or key:"gold/sessions" '
+            'or key:"silver/sessions_pending"',
+        ),
+    ),
+    gates=Gates(if_empty="Warns of a day in which no session was complete."),
+    about=About(
+        owner="team:web-analytics",
+        used_by="analysts, who follow visitors over midnight",
+        fresh_hours=28,
+        derived={
+            "session_id": ["user_id", "event_time", "visit_id"],
+            **dict.fromkeys(("started_at", "ended_at"), ("event_time",)),
+            "events": ["event_time", "visit_id", "page"],
+            "visits": ["visit_id"],
+            "pages": ["page"],
+        },
+        unchecked={
+            "completeness": "its schedule asks for the days in their order",
+        },
+    ),
+    patterns=[sessionize_partition, write_transaction],
+    code_version="1",
+)
+def sessions(step: Step, visits: Pinned, before: Pinned, into: Target, pending: Target) -> WriteResult:
+    """Continue the open sessions of the previous day; sessions still open go to the next day."""
+    midnight = datetime.fromisoformat(step.key).replace(tzinfo=timezone.utc) + timedelta(days=1)
+    split = sessionize_partition(visits.rows(), before.rows(), rule=RULE, until=midnight)
+    day = f"DATE '{step.key}' AS event_date"
+    public = split["completed"].selectExpr(day, *PUBLIC)
+    return publish_group(
+        [
+            TableRows(public, into, allow_empty=True),
+            TableRows(split["pending"].selectExpr(day, "*"), pending, allow_empty=True),
+        ]
+    )

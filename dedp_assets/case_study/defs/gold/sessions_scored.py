@@ -1,0 +1,70 @@
+"""Sessions with the distance of their figures from the usual figures of the day: crawlers and torn sessions."""
+
+from dedp_assets.case_study.defs.gold.sessions import SESSIONS
+from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, lake_table, same
+from dedp_assets.graph.declare.partitions import DAILY
+from dedp_assets.graph.resources.environments import RETENTION_DAYS
+from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, overwrite_partition
+from dedp_assets.patterns.observability.anomaly_detection import flag_anomalies
+
+SESSIONS_SCORED = TableSpec(
+    "gold/sessions_scored",
+    {
+        "event_date": Column("DATE", "UTC day in which the session was complete", required=True),
+        "session_id": Column("STRING", "key, as in gold/sessions", required=True),
+        "visits": Column("BIGINT", "visits of the session", required=True),
+        "pages": Column("BIGINT", "distinct pages that were visited", required=True),
+        "duration_seconds": Column("DOUBLE", "time from the first visit to the last one, in seconds", required=True),
+        "is_anomaly": Column("BOOLEAN", "whether a figure is far from the day's median; NULL for too few sessions"),
+        "anomaly_score": Column("DOUBLE", "greatest distance from the median, in robust standard deviations"),
+        "anomaly_columns": Column("ARRAY<STRING>", "figures beyond the limit"),
+    },
+    partition_by=("event_date",),
+    comment="One row per session; the odd ones are those with is_anomaly.",
+    key=("event_date", "session_id"),
+)
+FIGURES = ("visits", "pages", "duration_seconds")
+QUERY = """
+    SELECT event_date, session_id, visits, CAST(size(array_distinct(pages)) AS BIGINT) AS pages,
+        CAST(timestampdiff(MICROSECOND, started_at, ended_at) AS DOUBLE) / 1000000 AS duration_seconds
+    FROM {sessions}
+"""
+# Sessions have a long tail: at the usual limit of 3.5, every visitor with a few pages would be odd.
+LIMIT = 8.0
+AUDITS = (Audit(name="odd_sessions_are_few", of="odd", where="is_anomaly", per="written", warn_above=0.1),)
+
+
+@lake_table(
+    SESSIONS_SCORED,
+    reads=Reads({SESSIONS: same("event_date")}),
+    runs=Runs(
+        DAILY,
+        Nightly(
+            "20 3 * * *",
+            lookback=RETENTION_DAYS,
+            description="At 03:20 UTC, yesterday's sessions, and those of days before it that changed since.",
+        ),
+        job=Job("score_sessions", description="Sessions of a day, held against the usual figures of the day."),
+    ),
+    gates=Gates(AUDITS, if_empty="Warns of a day in which no session was complete."),
+    about=About(
+        owner="team:web-analytics",
+        used_by="analysts, who leave crawlers out of their averages",
+        fresh_hours=28,
+        derived={
+            "duration_seconds": ["started_at", "ended_at"],
+            **dict.fromkeys(
+                ("is_anomaly", "anomaly_score", "anomaly_columns"), ("visits", "pages", "started_at", "ended_at")
+            ),
+        },
+        unchecked={
+            "completeness": "its schedule asks for the days of its lookback that are missing",
+        },
+    ),
+    patterns=[flag_anomalies, overwrite_partition],
+    code_version="1",
+)
+def sessions_scored(sessions: Pinned, into: Target) -> WriteResult:
+    """Score one day's sessions by visits, distinct pages and duration."""
+    figures = into.table.session.sql(QUERY, sessions=sessions.rows())
+    return overwrite_partition(flag_anomalies(figures, columns=FIGURES, limit=LIMIT), into, allow_empty=True)

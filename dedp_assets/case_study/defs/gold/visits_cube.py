@@ -1,0 +1,163 @@
+"""Visits by device and referring site: a cube for each day, and a cube of the days for each week."""
+
+from dedp_assets.case_study.defs.silver.visits import EDITION, VISITS
+from dedp_assets.graph.declare import (
+    About,
+    Gates,
+    Job,
+    Nightly,
+    Pinned,
+    Reads,
+    Runs,
+    Step,
+    day_to_week,
+    lake_table,
+    same,
+)
+from dedp_assets.graph.declare.partitions import DAILY, WEEKLY
+from dedp_assets.patterns import (
+    Audit,
+    Column,
+    TableSpec,
+    Target,
+    WriteResult,
+    aggregate,
+    merge_aggregates,
+    overwrite_partition,
+)
+from dedp_assets.patterns.value.distributed_aggregator import GROUPING
+
+KEYS = ("device", "site")
+MEASURES = {
+    "visits": "count(*)",
+    "sized": "count(bytes)",
+    "bytes": "sum(bytes)",
+    "largest": "max(bytes)",
+    "first_visit_at": "min(event_time)",
+    "last_visit_at": "max(event_time)",
+    "visitor_ids": "distinct(user_id)",
+}
+LEVELS = {0: KEYS, 1: ("device",), 2: ("site",), 3: ()}
+"""Value of the grouping column -> keys that the row is not a total over."""
+
+_CUBE = {
+    "device": Column("STRING", "kind of device, or unknown; NULL in a total over devices"),
+    "site": Column("STRING", "host that sent the visitor, or none; NULL in a total over sites"),
+    GROUPING: Column("BIGINT", "0: device and site, 1: device, 2: site, 3: everything", required=True),
+    "visits": Column("BIGINT", "visits", required=True),
+    "sized": Column("BIGINT", "visits whose response has a size: bytes / sized is the average", required=True),
+    "bytes": Column("BIGINT", "size of all responses, in bytes"),
+    "largest": Column("BIGINT", "size of the largest response, in bytes"),
+    "first_visit_at": Column("TIMESTAMP", "first visit, UTC", required=True),
+    "last_visit_at": Column("TIMESTAMP", "last visit, UTC", required=True),
+    "visitor_ids": Column("ARRAY<STRING>", "distinct visitors", required=True, personal=True),
+    "visitors": Column("BIGINT", "number of distinct visitors: it does not add up", required=True),
+}
+_CHECKS = {
+    "known_level": f"{GROUPING} IN ({', '.join(map(str, LEVELS))})",
+    "a_total_has_no_value": "(device IS NULL) = ((grouping_id & 2) <> 0) AND (site IS NULL) = ((grouping_id & 1) <> 0)",
+    "visitors_are_counted": "visitors = size(visitor_ids) AND visitors BETWEEN 1 AND visits",
+}
+VISITS_CUBE = TableSpec(
+    "gold/visits_cube",
+    {"event_date": Column("DATE", "UTC day", required=True), **_CUBE},
+    partition_by=("event_date",),
+    checks=_CHECKS,
+    comment="One row per day and device and site, and per total over them.",
+)
+WEEKLY_CUBE = TableSpec(
+    "gold/visits_cube_weekly",
+    {"week": Column("DATE", "Monday of the week", required=True), **_CUBE},
+    partition_by=("week",),
+    checks=_CHECKS,
+    comment="One row per week and device and site, and per total over them.",
+)
+PLACED = f"""
+    SELECT visit_id, event_time, user_id, {EDITION.sql("bytes")} AS bytes,
+        coalesce(nullif(trim({EDITION.sql("device_type")}), ''), 'unknown') AS device,
+        coalesce(nullif(try_parse_url(trim(referrer), 'HOST'), ''), 'none') AS site
+    FROM {{visits}}
+"""  # noqa: S608 - names of columns
+ALIKE = Audit(
+    name="totals_agree",
+    sql=f"""coalesce(sum(abs(visits) * CASE {GROUPING} WHEN 0 THEN 3 ELSE -1 END), 0)""",
+    fail_below=0,
+    fail_above=0,
+)
+AUDITS = (
+    Audit.all_read("every_visit_is_counted", "counted", f"if({GROUPING} = 3, visits, 0)"),
+    ALIKE,
+    Audit(
+        name="devices_are_known",
+        of="visits_of_unknown_devices",
+        sql=f"coalesce(sum(if({GROUPING} = 1 AND device = 'unknown', visits, 0)), 0)",
+        per="read",
+        warn_above=0.2,
+    ),
+)
+_DERIVED = {
+    "visits": ["visit_id"],
+    **dict.fromkeys(("sized", "bytes", "largest"), EDITION.origins("bytes")),
+    **dict.fromkeys(("first_visit_at", "last_visit_at"), ("event_time",)),
+    **dict.fromkeys(("visitor_ids", "visitors"), ("user_id",)),
+    "device": EDITION.origins("device_type"),
+    "site": ["referrer"],
+    GROUPING: EDITION.origins("device_type", "referrer"),
+}
+LOOKBACK_DAYS = 14
+
+
+@lake_table(
+    VISITS_CUBE,
+    reads=Reads({VISITS: same("event_date")}),
+    runs=Runs(
+        DAILY,
+        Nightly(
+            "45 1 * * *",
+            lookback=LOOKBACK_DAYS,
+            description="At 01:45 UTC, yesterday's cube and those of the days before it whose visits changed since.",
+            follows_late=True,
+        ),
+        job=Job(
+            "daily_cube",
+            description="The cube of a day, and of the days before it that visits came late for; their weeks follow.",
+        ),
+    ),
+    gates=Gates(AUDITS, if_empty="Warns of a day without visits, which has no row."),
+    about=About(owner="team:web-analytics", fresh_hours=28, derived=_DERIVED),
+    patterns=[aggregate, overwrite_partition],
+    code_version=EDITION.reader("1"),
+)
+def visits_cube(step: Step, visits: Pinned, into: Target) -> WriteResult:
+    """Aggregate one day's visits by device and site, with totals over both, as mergeable states."""
+    rows = visits.rows()
+    placed = rows.sparkSession.sql(PLACED, visits=rows)
+    cube = aggregate(placed, keys=KEYS, measures=MEASURES, sets=[*LEVELS.values()])
+    return overwrite_partition(
+        cube.selectExpr(f"DATE '{step.key}' AS event_date", "*", "CAST(size(visitor_ids) AS BIGINT) AS visitors"),
+        into.reading(figures={"read": visits.count()}, represented="counted"),
+        allow_empty=True,
+    )
+
+
+@lake_table(
+    WEEKLY_CUBE,
+    reads=Reads({VISITS_CUBE: day_to_week("event_date")}),
+    runs=Runs(WEEKLY),
+    gates=Gates((ALIKE,), if_empty="Warns of a week without visits, which has no row."),
+    about=About(
+        owner="team:web-analytics",
+        used_by="dashboards",
+        derived={"week": ["event_date"], "visitors": ["visitor_ids"]},
+    ),
+    patterns=[aggregate, overwrite_partition],
+    code_version="1",
+)
+def visits_cube_weekly(step: Step, days: Pinned, into: Target) -> WriteResult:
+    """Merge the cubes of a week's days: sums and sets of visitors, from which counts follow."""
+    cube = merge_aggregates(days.rows(), keys=[*KEYS, GROUPING], measures=MEASURES)
+    return overwrite_partition(
+        cube.selectExpr(f"DATE '{step.key}' AS week", "*", "CAST(size(visitor_ids) AS BIGINT) AS visitors"),
+        into,
+        allow_empty=True,
+    )

@@ -1,0 +1,70 @@
+"""Figures of a day in the applications' database, in two tables written together."""
+
+from dedp_assets.case_study.defs.gold.daily_page_views import DAILY_PAGE_VIEWS
+from dedp_assets.case_study.defs.gold.daily_visitors import DAILY_VISITORS
+from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, Step, lake_table, same
+from dedp_assets.graph.declare.partitions import DAILY
+from dedp_assets.graph.resources.postgres import OperationalDatabase, lacking
+from dedp_assets.patterns import (
+    Column,
+    DatabaseTarget,
+    RowSet,
+    TableSpec,
+    Target,
+    WriteResult,
+    overwrite_partition,
+    write_transaction,
+)
+
+DAILY_REPORT = TableSpec(
+    "serving/daily_report",
+    {
+        "event_date": Column("DATE", "UTC day", required=True),
+        "served": Column("STRING", "table of the applications' database", required=True),
+        "rows": Column("BIGINT", "rows of the day in it", required=True),
+    },
+    partition_by=("event_date",),
+    comment="One row per day and table that was written to the applications' database.",
+)
+SERVED = """
+    SELECT pg_advisory_xact_lock(hashtext('serving'));
+    CREATE SCHEMA IF NOT EXISTS serving;
+    CREATE TABLE IF NOT EXISTS serving.daily_page_views (
+        event_date date, page text, views bigint NOT NULL, visitors bigint NOT NULL, PRIMARY KEY (event_date, page));
+    CREATE TABLE IF NOT EXISTS serving.daily_visitors (
+        event_date date PRIMARY KEY, visits bigint NOT NULL, visitors bigint NOT NULL, pages bigint NOT NULL,
+        bytes bigint, first_visit_at timestamptz NOT NULL, last_visit_at timestamptz NOT NULL);
+"""
+
+
+@lake_table(
+    DAILY_REPORT,
+    reads=Reads({DAILY_PAGE_VIEWS: same("event_date"), DAILY_VISITORS: same("event_date")}),
+    runs=Runs(DAILY, needs=lacking),
+    gates=Gates(if_empty="A receipt names both tables."),
+    about=About(
+        owner="team:applications",
+        used_by="the applications, which read schema serving of their database",
+        fresh_hours=28,
+        derived={"rows": ["event_date"]},
+    ),
+    patterns=[write_transaction, overwrite_partition],
+    code_version="1",
+)
+def daily_report(
+    step: Step, views: Pinned, visitors: Pinned, into: Target, operational: OperationalDatabase
+) -> WriteResult:
+    """Write one day of gold to both tables of the applications' database, in one transaction."""
+    day, generation = into.partition, into.table.ensure().generation(into.name)
+    sets = [
+        RowSet("serving.daily_page_views", views.rows(), keys=["event_date", "page"], partition=day),
+        RowSet("serving.daily_visitors", visitors.rows(), keys=["event_date"], partition=day),
+    ]
+    operational.prepare(SERVED)
+    served = DatabaseTarget(into.name, operational.connect, into.run, partition=day, generation=generation)
+    write_transaction(sets, served)
+    counts = {each.table: read.count() for each, read in zip(sets, (views, visitors), strict=True)}
+    listed = [(step.key, name, rows) for name, rows in counts.items()]
+    receipt = into.table.session.createDataFrame(listed, "day STRING, served STRING, rows BIGINT")
+    receipt = receipt.selectExpr("CAST(day AS DATE) AS event_date", "served", "rows")
+    return overwrite_partition(receipt, into)

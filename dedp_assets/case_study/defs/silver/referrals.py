@@ -1,0 +1,87 @@
+"""Referrals: visits sent by another website, and counts of the conditions that drop the others."""
+
+from dedp_assets.case_study.defs.silver.visits import VISITS
+from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, lake_table, same
+from dedp_assets.graph.declare.partitions import DAILY
+from dedp_assets.patterns import (
+    Column,
+    TableSpec,
+    Target,
+    WriteResult,
+    filter_audits,
+    filter_measures,
+    intercept_filters,
+    overwrite_partition,
+    plan_lookback,
+    tally,
+)
+
+REFERRALS = TableSpec(
+    "silver/referrals",
+    {
+        "visit_id": Column("STRING", "identity of the visit", required=True),
+        "event_time": Column("TIMESTAMP", "when it happened, UTC", required=True),
+        "page": Column("STRING", "path that was visited", required=True),
+        "referrer": Column("STRING", "where the visitor came from", required=True),
+        "event_date": Column("DATE", "UTC day of event_time", required=True),
+    },
+    partition_by=("event_date",),
+    event_time="event_time",
+    comment="One row per visit that another website sent: approximate until its date leaves the look-back.",
+)
+CONDITIONS = {
+    "visit_names_a_referrer": "trim(referrer) <> ''",
+    "referrer_is_a_website": "referrer RLIKE '^https?://'",
+    "visitor_is_no_program": "coalesce(NOT user_agent RLIKE '(?i)bot|crawl|spider', true)",
+    "page_was_shown": "coalesce(status < 400, true)",
+}
+TOLERANCE = 0.25
+LOOKBACK_DAYS = 14
+
+
+@lake_table(
+    REFERRALS,
+    reads=Reads({VISITS: same("event_date")}),
+    runs=Runs(
+        DAILY,
+        Nightly(
+            "0 2 * * *",
+            lookback=LOOKBACK_DAYS,
+            description="At 02:00 UTC, yesterday's referrals and those of the days before it whose visits changed "
+            "since.",
+        ),
+        job=Job(
+            "daily_referrals",
+            description=f"Referrals of a day, and of the {LOOKBACK_DAYS} days before it that visits came late for.",
+        ),
+    ),
+    gates=Gates(
+        checks={
+            f"{name}_drops_as_usual": f"Fails if the share of visits for which `{sql}` is not true is more than "
+            f"{TOLERANCE:.0%} of all visits away from the usual share; a named person may approve it."
+            for name, sql in CONDITIONS.items()
+        },
+        if_empty="Warns of a date that no other website sent a visit on.",
+    ),
+    about=About(
+        owner="team:web-analytics",
+        used_by="marketing, who compare the websites that send visitors",
+        fresh_hours=28,
+        unchecked={
+            "completeness": "its schedule asks for the days of its lookback that are missing",
+        },
+    ),
+    patterns=[intercept_filters, overwrite_partition, plan_lookback],
+    code_version="1",
+)
+def referrals(visits: Pinned, into: Target) -> WriteResult:
+    """Keep one date's referrals, and count dropped visits by condition."""
+    identity = ["visit_id"]
+    usual = filter_audits(into.table.ledger, into.partition, conditions=CONDITIONS, tolerance=TOLERANCE)
+    split = intercept_filters(visits.rows(), conditions=CONDITIONS, identity=identity)
+    rows, seen = tally(split, identity=identity, measures=filter_measures(CONDITIONS))
+    return overwrite_partition(
+        rows.select(*REFERRALS.columns),
+        into.with_audits(*usual).reading(seen),
+        allow_empty=True,
+    )

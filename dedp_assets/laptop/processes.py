@@ -1,0 +1,374 @@
+"""`make up`: supervision of Spark engine, Kafka, PostgreSQL, HTTP servers and Dagster's servers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from urllib.request import urlopen
+
+import dagster as dg
+import psycopg
+
+from dedp_assets.graph.resources import kafka
+from dedp_assets.graph.resources import postgres as database
+from dedp_assets.graph.resources import services as http
+from dedp_assets.graph.resources.announced import listens
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.engine import EngineError, use_java
+from dedp_assets.graph.resources.environments import Settings, apply, child_path
+from dedp_assets.graph.resources.home import Running, hold
+from dedp_assets.graph.resources.registry import OWN as OWN_REGISTRY
+from dedp_assets.laptop import status_server
+from dedp_assets.laptop.orchestration import code_server
+from dedp_assets.laptop.orchestration.instance import close_abandoned, prepare_home
+from dedp_assets.laptop.orchestration.reloading import Reloading
+from dedp_assets.laptop.servers import engine, loopback, ports, postgres, registry
+from dedp_assets.laptop.servers.kafka import Broker
+from dedp_assets.laptop.supervision import Server, Supervision, end_leftovers, supervise
+from dedp_assets.laptop.telling import Telling
+from dedp_assets.project import project
+
+__all__ = ["Ports", "SourceSystems", "up"]
+
+_LAST_PORT = 65_535
+_LOOK_SECONDS = 0.5
+_TICK_LOOKS_SECONDS = 24
+"""How long a tick goes on looking: just less than a multiple of the five seconds between two starts of ticks."""
+_TELL_EVERY = timedelta(seconds=2)
+_PATIENCE = timedelta(seconds=15)
+"""Longest pause without a line while servers start."""
+_CODE_THREADS = "32"
+"""How many threads the code server has: each tick that goes on looking holds one, and the UI needs some beside them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Ports of the servers on the loopback interface.
+
+    Attributes:
+        web: the webserver.
+        engine: the Spark engine.
+        database: PostgreSQL; 0 takes a free one.
+        kafka: Kafka; its controller takes the next one.
+        services: the HTTP services.
+        status: the status page.
+        registry: the schema registry.
+    """
+
+    web: int = 3000
+    engine: int = 15002
+    database: int = 0
+    kafka: int = 9092
+    services: int = 8800
+    status: int = 3001
+    registry: int = 8081
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSystems:
+    """Source systems of a project, which the laptop serves beside the platform.
+
+    Attributes:
+        services: HTTP services, as ``module:factory`` of an ASGI application.
+        fill: function that creates the operational database's tables, with their first rows.
+    """
+
+    services: str
+    fill: Callable[[psycopg.Connection], None]
+
+
+def up(settings: Settings, ports_: Ports, sources: SourceSystems | None = None) -> int:
+    """Keep the platform running until a signal or a server that fails for good.
+
+    Args:
+        settings: settings of the home.
+        ports_: ports of the servers.
+        sources: source systems; ``None`` for a project that has them elsewhere.
+
+    Raises:
+        ValueError: if a platform runs in this home, or a port is in use, is not a port, or is asked for twice.
+    """
+    settings = settings if sources else _without_sources(settings)
+    web, spark = f"http://127.0.0.1:{ports_.web}", f"sc://127.0.0.1:{ports_.engine}"
+    started = Clock().now().astimezone()
+    with hold(settings, Running(os.getpid(), f"{started:%Y-%m-%d %H:%M:%S}", web, spark)):
+        if left := end_leftovers(str(settings.home)):
+            _say("notice", f"{left} processes that an earlier platform left in this home were ended")
+        _require_ports(_wanted(settings, ports_))
+        engine.prepare(settings)
+        use_java(settings)
+        reason = _run(settings, replace(ports_, database=ports_.database or ports.free()), sources)
+    if reason:
+        print(f"dedp up: {reason}", file=sys.stderr)  # noqa: T201
+    return 1 if reason else 0
+
+
+def _without_sources(settings: Settings) -> Settings:
+    """Return settings without servers of source systems."""
+    # The run history's server is the database's.
+    postgres_ = settings.postgres if settings.history == database.OWN else settings.postgres or ""
+    return replace(settings, postgres=postgres_, kafka=settings.kafka or "", services=settings.services or "")
+
+
+def _run(settings: Settings, ports_: Ports, sources: SourceSystems | None) -> str:
+    logs = settings.home / "logs"
+    with _history(settings, ports_) as (instance, home):
+        platform = _Platform(settings, ports_, home, sources)
+        _say("starting", f"{', '.join(server.name for server in platform.servers)}; what they say goes to {logs}")
+        try:
+            with supervise(platform.servers, logs, mark=str(settings.home), died=platform.died) as kept:
+                reason = platform.keep(kept, instance)
+                _say("ending", "all servers are told to end")
+        finally:
+            if settings.postgres is None:
+                postgres.stop(settings)
+    _say("ended", "nothing of it runs any more")
+    return reason
+
+
+@contextmanager
+def _history(settings: Settings, ports_: Ports) -> Iterator[tuple[dg.DagsterInstance, dict[str, str]]]:
+    """Open Dagster's run history, with abandoned runs closed, and the variables of Dagster's processes.
+
+    A history in the laptop's own server needs that server now, before it is supervised; each later transaction opens a
+    connection.
+    """
+    own = settings.history == database.OWN and settings.postgres is None
+    with ExitStack() as opened:
+        if own:
+            postgres.start(settings, port=ports_.database)
+        try:
+            apply(home := prepare_home(settings))
+            instance = opened.enter_context(dg.DagsterInstance.from_config(str(settings.dagster_home)))
+            close_abandoned(instance, nobody_else_runs=True)
+        finally:
+            if own:
+                postgres.stop(settings)
+        yield instance, home
+
+
+class _Platform:
+    """The servers of a home.
+
+    Attributes:
+        servers: what is to run.
+        waiting: names of the servers that do not answer yet, or again.
+    """
+
+    def __init__(
+        self, settings: Settings, ports_: Ports, home: Mapping[str, str], sources: SourceSystems | None
+    ) -> None:
+        self._settings, self._ports, self._sources = settings, ports_, sources
+        self._answers: dict[str, Callable[[], str]] = {
+            "engine": self._engine,
+            "status": self._status,
+            "web": self._web,
+        }
+        scripts, locations = Path(sys.executable).parent, project().locations
+        code_ports = {location.name: ports.free() for location in locations}
+        code = ["-w", str(code_server.workspace(settings.dagster_home, ports=code_ports))]
+        spark = {"SPARK_REMOTE": f"sc://127.0.0.1:{ports_.engine}", "PYTHONUNBUFFERED": "1"}
+        polling = {"DEDP_LOOK_SECONDS": str(settings.look_seconds or _TICK_LOOKS_SECONDS)}
+        self.servers = [_engine_server(settings, ports_.engine)]
+        broker = self._broker()
+        importable = {"PYTHONPATH": child_path(project().paths)}  # the code's, which need not be installed
+        linked = {"DEDP_STATUS_PAGE": settings.status_page or f"http://127.0.0.1:{ports_.status}"}
+        dagster = {**home, **spark, **importable, **polling, **linked}
+        dagster |= {"DEDP_KAFKA": broker.address} if broker else {}
+        dagster |= self._own_registry()
+        web = [str(scripts / "dagster-webserver"), "-h", "127.0.0.1", "-p", str(ports_.web), *code]
+        self.servers += [*self._database_server(), *self._services()]
+        threads = {"DAGSTER_CODE_SERVER_MAX_WORKERS": _CODE_THREADS, "DAGSTER_GRPC_MAX_WORKERS": _CODE_THREADS}
+        for location in locations:
+            name = "code" if location is locations[0] else f"code_{location.name}"
+            port = code_ports[location.name]
+            self.servers.append(Server(name, code_server.command(location, port), {**dagster, **threads}))
+            self._answers[name] = partial(_loaded, port)
+        self.servers.append(Server("web", web, dagster))
+        self.servers.append(self._status_server({**home, **importable}))
+        self.servers.append(Server("daemon", [str(scripts / "dagster-daemon"), "run", *code], dagster))
+        self.waiting, self._trouble, self._waited = set(self._answers), "", Clock().now()
+
+    def died(self, name: str, log: Path) -> None:
+        """Report the restart of a dead server."""
+        _say("restart", f"{name} died and is started again; its log: {log}")
+        self.waiting |= {name} & set(self._answers)
+
+    def keep(self, kept: Supervision, instance: dg.DagsterInstance) -> str:
+        """Report events until the end; return the reason of the end, empty for a requested end."""
+        clock = Clock()
+        told_at = clock.now()
+        telling = Telling(instance, _say, now=told_at)
+        web = f"http://127.0.0.1:{self._ports.web}"
+        reloading = Reloading(project(), web, partial(kept.restart, "status"), _say, kept.folder / "reload.log")
+        while not kept.asked.wait(_LOOK_SECONDS):
+            if reason := kept.poll():
+                return reason
+            self._report_answers(clock.now())
+            if (now := clock.now()) - told_at >= _TELL_EVERY:
+                told_at = now
+                self._report(instance, telling, now)
+                if not self.waiting:
+                    reloading.poll()
+        return ""
+
+    def _report_answers(self, now: datetime) -> None:
+        """Report the servers that begin to answer, and after some time the servers that do not."""
+        for name in sorted(self.waiting):
+            if text := self._answers[name]():
+                _say("ready", f"{name}: {text}")
+                self.waiting.remove(name)
+                self._waited = now
+        if self.waiting and now - self._waited >= _PATIENCE:
+            _say("waiting", f"for {', '.join(sorted(self.waiting))}")
+            self._waited = now
+
+    def _report(self, instance: dg.DagsterInstance, telling: Telling, now: datetime) -> None:
+        """Report runs and ticks; errors of Dagster's storage end no server."""
+        try:
+            close_abandoned(instance)
+            telling.poll(now)
+        except Exception as error:
+            text = f"what runs do cannot be told: {error}".splitlines()[0]
+            if text != self._trouble:
+                _say("notice", text)
+            self._trouble = text
+
+    def _engine(self) -> str:
+        return f"Spark answers at sc://127.0.0.1:{self._ports.engine}" if listens(self._ports.engine) else ""
+
+    def _kafka(self) -> str:
+        return f"the broker answers at 127.0.0.1:{self._ports.kafka}" if listens(self._ports.kafka) else ""
+
+    def _web(self) -> str:
+        with suppress(OSError), urlopen(f"http://127.0.0.1:{self._ports.web}/server_info", timeout=2):
+            return f"http://127.0.0.1:{self._ports.web} (Ctrl-C ends all)"
+        return ""
+
+    def _status(self) -> str:
+        address = f"http://127.0.0.1:{self._ports.status}"
+        return f"what needs somebody is at {address}" if listens(self._ports.status) else ""
+
+    def _registry(self) -> str:
+        address = registry.url(self._ports.registry)
+        return f"the schema registry answers at {address}" if listens(self._ports.registry) else ""
+
+    def _http(self) -> str:
+        address = f"http://127.0.0.1:{self._ports.services}"
+        return f"HTTP services answer at {address}" if listens(self._ports.services) else ""
+
+    def _services(self) -> list[Server]:
+        """Make the laptop's own HTTP services ready to run."""
+        if self._sources is None or self._settings.services is not None:
+            return []
+        self._answers["services"] = self._http
+        folder, port = self._settings.home / http.FOLDER, self._ports.services
+        return [Server("services", loopback.command(self._sources.services, folder, port=port))]
+
+    def _status_server(self, variables: Mapping[str, str]) -> Server:
+        """Return the server of the status page."""
+        folder, port = self._settings.home / status_server.FOLDER, self._ports.status
+        command = loopback.command(f"{status_server.__name__}:application", folder, port=port)
+        return Server("status", command, variables)
+
+    def _own_registry(self) -> dict[str, str]:
+        """Add the laptop's own schema registry to the servers, if asked for; return the variable with the URL.
+
+        By the URL and not by the announcement: while the registry does not answer, records wait.
+        """
+        if self._settings.registry != OWN_REGISTRY:
+            return {}
+        try:
+            command = registry.command(self._settings, port=self._ports.registry)
+        except EngineError as error:
+            _say("notice", f"the schema registry does not start, records of topics wait for it: {error}")
+            return {}
+        self._answers["registry"] = self._registry
+        self.servers.append(Server("registry", command))
+        return {"DEDP_REGISTRY": registry.url(self._ports.registry)}
+
+    def _database(self) -> str:
+        """Create the database with the first rows; return the readiness message, empty if not ready."""
+        with suppress(psycopg.OperationalError):
+            own = postgres.open_database(self._settings)
+            if own is None:
+                return ""
+            if self._sources is not None:
+                with own.connect() as connection:
+                    self._sources.fill(connection)
+            return f"PostgreSQL answers at 127.0.0.1:{own.port}"
+        return ""
+
+    def _database_server(self) -> list[Server]:
+        """Return the laptop's PostgreSQL server; empty if another server is configured, or the start failed."""
+        if self._settings.postgres is not None:
+            return []
+        try:
+            command = postgres.command(self._settings, port=self._ports.database)
+        except postgres.PostgresError as error:
+            _say("notice", f"the operational database does not start, what reads from it will wait: {error}")
+            return []
+        self._answers["database"] = self._database
+        return [Server("database", command, user=postgres.system_user(), stop="INT")]
+
+    def _broker(self) -> Broker | None:
+        """Add the laptop's own Kafka broker to the servers; without Kafka, visits come by files only."""
+        if self._settings.kafka is not None:
+            return None
+        port = self._ports.kafka
+        broker = Broker(self._settings, self._settings.home / kafka.FOLDER, port=port, controller_port=port + 1)
+        try:
+            self.servers.append(Server("kafka", broker.command()))
+        except EngineError as error:
+            _say("notice", f"Kafka does not start, visits come by files only: {error}")
+            return None
+        self._answers["kafka"] = self._kafka
+        return broker
+
+
+def _loaded(port: int) -> str:
+    return "the code is loaded" if listens(port) else ""
+
+
+def _engine_server(settings: Settings, port: int) -> Server:
+    embedded = {"SPARK_CONNECT_MODE": "0"}
+    return Server("engine", engine.connect_command(settings, port), embedded, without=("SPARK_REMOTE",))
+
+
+def _wanted(settings: Settings, ports_: Ports) -> dict[str, int]:
+    wanted = {"the Spark engine (--engine-port)": ports_.engine, "the webserver (--port)": ports_.web}
+    wanted["the status page (--status-port)"] = ports_.status
+    if settings.registry == OWN_REGISTRY:
+        wanted["the schema registry (--registry-port)"] = ports_.registry
+    if settings.kafka is None:
+        wanted |= {
+            "Kafka (--kafka-port)": ports_.kafka,
+            "Kafka's controller (one more than --kafka-port)": ports_.kafka + 1,
+        }
+    if settings.services is None:
+        wanted["the HTTP services (--services-port)"] = ports_.services
+    if settings.postgres is None and ports_.database:
+        wanted["PostgreSQL (--database-port)"] = ports_.database
+    return wanted
+
+
+def _require_ports(asked: Mapping[str, int]) -> None:
+    wanted: dict[int, str] = {}
+    for what, port in asked.items():
+        if not 0 < port <= _LAST_PORT:
+            raise ValueError(f"{port} is not a port for {what}; choose one from 1 to {_LAST_PORT}")
+        if port in wanted:
+            raise ValueError(f"port {port} is wanted for {wanted[port]} and for {what}; they need one each")
+        if ports.in_use(port):
+            raise ValueError(f"port {port} for {what} is in use; choose another one")
+        wanted[port] = what
+
+
+def _say(word: str, sentence: str) -> None:
+    print(f"{Clock().now().astimezone():%H:%M:%S}  {word:9} {sentence}", flush=True)  # noqa: T201

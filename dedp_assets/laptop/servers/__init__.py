@@ -1,0 +1,1 @@
+"""Servers of a laptop: Spark engine, PostgreSQL, Kafka, schema registry."""

@@ -1,0 +1,96 @@
+"""The laptop's Spark engine: preparation, and the command of the shared engine."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyspark
+from filelock import FileLock
+
+from dedp_assets.graph.resources.engine import (
+    EngineError,
+    class_archive,
+    class_path,
+    java_variables,
+    last_lines,
+    spark_conf,
+)
+from dedp_assets.graph.resources.environments import Settings, child_environment
+
+__all__ = ["connect_command", "prepare", "preparing"]
+
+
+_LOG = logging.getLogger(__name__)
+_LAST_IN_LINE = ("nice", "-n", "10")
+"""What lets a run that starts meanwhile have the cores."""
+
+
+def prepare(settings: Settings) -> None:
+    """Fetch missing jars and record the class-data archive, once; concurrent processes wait for the lock."""
+    class_path(settings)
+    archive = class_archive(settings)
+    if archive is None or archive.exists():
+        return
+    _LOG.warning("the Spark engine's classes are archived, once: each later start is faster")
+    with FileLock(archive.with_suffix(".lock")):
+        if not archive.exists():
+            _record(settings, archive)
+
+
+@contextmanager
+def preparing(settings: Settings) -> Iterator[None]:
+    """Fetch missing jars, and record the class-data archive while the block runs.
+
+    The first engine starts without an archive.
+
+    Raises:
+        EngineError: if the jars cannot be fetched, or, at the end of the block, the archive cannot be recorded.
+    """
+    class_path(settings)
+    with ThreadPoolExecutor(1) as beside:
+        recorded = beside.submit(prepare, settings)
+        yield
+        recorded.result()
+
+
+def _record(settings: Settings, archive: Path) -> None:
+    draft = archive.with_suffix(".draft")
+    conf = spark_conf(settings, record_classes=draft)
+    command = [
+        *_LAST_IN_LINE,
+        _submit(),
+        *_as_arguments(conf),
+        str(Path(__file__).with_name("warmup.py")),
+        str(archive.with_suffix(".warmup")),  # checkouts may share the cache, each with an archive of its own
+    ]
+    environment = child_environment(java_variables(settings))
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise EngineError(f"the Spark engine does not start:\n{last_lines(done.stdout + done.stderr)}")
+    if draft.exists():
+        draft.replace(archive)
+
+
+def connect_command(settings: Settings, port: int) -> list[str]:
+    """Write the command that runs the shared engine, a Spark Connect server on the loopback interface."""
+    conf = {
+        **spark_conf(settings),
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.sql.artifact.isolation.enabled": "false",
+    }
+    server = "org.apache.spark.sql.connect.service.SparkConnectServer"
+    return [_submit(), "--class", server, *_as_arguments(conf), "spark-internal"]
+
+
+def _submit() -> str:
+    return str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+
+
+def _as_arguments(conf: Mapping[str, str]) -> list[str]:
+    return [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]

@@ -1,1 +1,0 @@
-"""Servers of a laptop: Spark engine, PostgreSQL, Kafka, and their supervisor."""

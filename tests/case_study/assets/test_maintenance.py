@@ -1,0 +1,181 @@
+"""Maintenance in the graph: every table, from the UI or at night, and nobody downstream notices."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone
+
+import dagster as dg
+import pytest
+
+from dedp_assets.case_study.defs.platform.maintenance import KEY, RETENTION_HOURS
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.sensors import small_files
+from dedp_assets.patterns.delta import table_lock
+from dedp_assets.patterns.delta.maintenance import compaction
+from tests.case_study.assets.conftest import day, visits_of, world_in
+
+TABLES = ("bronze/visits", "gold/daily_page_views", "gold/daily_visitors", "silver/visits", "silver/visits_dead_letter")
+SCATTERED = {"bronze/visits": f"landed_on = '{day(0)}'", "silver/visits": f"event_date = '{day(0)}'"}
+
+
+def scatter(world, spark, table, where, files=12):
+    """The same rows of a partition in many small files, as frequent small writes would have left them."""
+    location = str(world.settings.lakehouse / table)
+    rows = spark.read.format("delta").load(location).where(where).repartition(files)
+    writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", where)
+    writer.option("dataChange", "false").save(location)
+
+
+def report(world):
+    """The newest materialization's metadata, with the rows of its table by name."""
+    event = world.platform.instance.get_latest_materialization_event(dg.AssetKey(KEY))
+    shown = {name: value.value for name, value in event.asset_materialization.metadata.items()}
+    tables = event.asset_materialization.metadata["tables"].records
+    return shown, {row.data["table"]: row.data for row in tables}
+
+
+def files_on_disk(world, table):
+    return {path for path in (world.settings.lakehouse / table).rglob("*.parquet") if "_delta_log" not in path.parts}
+
+
+@pytest.fixture(scope="module")
+def loaded(spark, tmp_path_factory):
+    """Two loaded days, the first of them in many small files in bronze and silver; the tests tell one story."""
+    with world_in(tmp_path_factory.mktemp("loaded")) as world:
+        for number in range(2):
+            world.land(day(number), visits_of(number))
+        world.react()
+        for table, where in SCATTERED.items():
+            scatter(world, spark, table, where)
+        yield world
+
+
+def test_an_empty_lake_needs_nothing(world):
+    """The first night, before anything was loaded."""
+    assert world.run("maintain_tables").failure == ""
+    shown, tables = report(world)
+    assert (shown["files before"], tables) == (0, {})
+    assert world.checks("/".join(KEY)) == {"no_table_has_many_small_files": True}
+
+
+def test_every_table_is_looked_at_and_the_scattered_ones_are_compacted(loaded):
+    """Files and bytes before and after of each table; rows and untouched tables are what they were."""
+    rows, before = {table: loaded.rows(table) for table in TABLES}, loaded.versions()
+    assert loaded.run("maintain_tables").failure == ""
+    shown, tables = report(loaded)
+    assert set(tables) == set(TABLES)
+    for table in SCATTERED:
+        files = tables[table]["files_before"], tables[table]["files_after"]
+        assert files[0] - files[1] == 11
+        assert tables[table]["bytes_after"] < tables[table]["bytes_before"]
+        for when, count in zip(("before", "after"), files, strict=True):
+            assert tables[table][f"average_{when}"] == tables[table][f"bytes_{when}"] // count
+        assert tables[table]["outcome"].startswith(f"{files[0]} files became {files[1]}, in 1 partitions; nothing")
+    assert tables["gold/daily_visitors"]["files_before"] == tables["gold/daily_visitors"]["files_after"]
+    assert tables["gold/daily_visitors"]["outcome"].startswith("nothing to compact: no partition has 10 or more files")
+    assert shown["files before"] - shown["files after"] == 22
+    after = loaded.versions()
+    assert {table for table in after if after[table] != before[table]} == set(SCATTERED)
+    for table in TABLES:
+        assert sorted(map(str, loaded.rows(table))) == sorted(map(str, rows[table]))
+    assert loaded.checks("/".join(KEY)) == {"no_table_has_many_small_files": True}
+
+
+def test_nobody_downstream_is_asked_for_and_a_second_night_does_nothing(loaded):
+    """No sensor requests a run, no version moves, and a day that is run again by hand has nothing to do."""
+    before = loaded.versions()
+    assert loaded.react() == []
+    assert loaded.run("maintain_tables").failure == ""
+    assert loaded.run("daily_visits", day(0)).failure == ""
+    assert loaded.versions() == before
+    shown, _ = report(loaded)
+    assert shown["files before"] == shown["files after"]
+
+
+def test_many_small_files_start_maintenance_before_the_night(loaded, spark, monkeypatch):
+    """The partition that reached the limit is compacted by a run of its own cause, and nothing else is asked for."""
+    monkeypatch.setattr(small_files, "MANY", 12)
+    assert loaded.react() == []
+    rows = sorted(map(str, loaded.rows("silver/visits")))
+    scatter(loaded, spark, "silver/visits", SCATTERED["silver/visits"])
+    assert loaded.react() == [("maintain_tables", "")]
+    (run,) = loaded.platform.instance.get_runs(limit=1)
+    assert run.tags["dedp/cause"] == "small-files"
+    partitions = loaded.ledger("silver/visits").state().statistics()
+    assert {stats.files for key, stats in partitions.items() if dict(key)["event_date"] == day(0)} == {1}
+    assert sorted(map(str, loaded.rows("silver/visits"))) == rows
+
+
+def test_a_month_later_the_old_files_go_and_the_past_can_still_be_rebuilt(loaded, monkeypatch):
+    """Only current files are left; new code rebuilds silver from bronze rows that were compacted since they landed."""
+    rows = loaded.ids("silver/visits")
+    left = loaded.settings.lakehouse / "silver/visits/staged-left/part-0.parquet"
+    left.parent.mkdir()
+    left.write_bytes(b"refused")
+    later = datetime.now(timezone.utc) + timedelta(hours=RETENTION_HOURS + 1)  # noqa: TID251
+    with monkeypatch.context() as patch:
+        patch.setattr(Clock, "now", lambda _: later)
+        assert loaded.run("maintain_tables").failure == ""
+    shown, tables = report(loaded)
+    assert (shown["stages removed"], tables["silver/visits"]["stages_removed"]) == (1, 1)
+    assert not left.parent.exists()
+    assert shown["files removed"] == sum(row["files_removed"] for row in tables.values()) >= 26
+    for table in TABLES:
+        assert len(files_on_disk(loaded, table)) == tables[table]["files_after"]
+    graph = loaded.platform.definitions
+    selection = dg.AssetSelection.assets(["silver", "visits"], ["silver", "visits_dead_letter"])
+    loaded.platform.definitions = graph.map_resolved_asset_specs(
+        func=lambda spec: spec.replace_attributes(code_version="next"), selection=selection
+    )
+    assert loaded.compute("silver/visits", day(0)).failure == ""
+    assert loaded.last("silver/visits", event_date=day(0)).record.code_version == "next"
+    assert loaded.ids("silver/visits") == rows
+
+
+def test_a_day_lands_while_maintenance_runs(loaded, spark, monkeypatch):
+    """The table is free while its files are rewritten, and the night's work is done all the same."""
+    scatter(loaded, spark, "bronze/visits", f"landed_on = '{day(1)}'")
+    real = compaction._exchange
+
+    def exchange(table, *arguments):
+        if table.name == "bronze/visits":
+            with table_lock(table.store, timeout_seconds=0):
+                pass
+            loaded.land(day(2), visits_of(2))
+            assert loaded.react() == [("daily_visits", day(2))]
+        return real(table, *arguments)
+
+    monkeypatch.setattr(compaction, "_exchange", exchange)
+    assert loaded.run("maintain_tables").failure == ""
+    partitions = loaded.ledger("bronze/visits").state().statistics()
+    assert {stats.files for key, stats in partitions.items() if dict(key)["landed_on"] == day(1)} == {1}
+    assert len(loaded.ids("silver/visits", event_date=day(2))) == 40
+    assert loaded.react() == []
+
+
+def test_a_table_that_cannot_be_maintained_does_not_keep_the_others_from_it(loaded, spark):
+    """A damaged file is named and warned of, its table stays as it is, the table after it is compacted."""
+    for table, where in SCATTERED.items():
+        scatter(loaded, spark, table, where)
+    damaged = next(f for f in loaded.ledger("bronze/visits").state().files() if str(f["partition.landed_on"]) == day(0))
+    (loaded.settings.lakehouse / "bronze/visits" / damaged["path"]).write_bytes(b"no Parquet")
+    before = loaded.versions()
+    ended = loaded.run("maintain_tables")
+    assert "bronze/visits: its small files cannot be merged, nothing was exchanged" in ended.failure
+    assert loaded.checks("/".join(KEY)) == {"no_table_has_many_small_files": False}
+    verdict = loaded.evaluation("/".join(KEY), "no_table_has_many_small_files")
+    assert (verdict.severity, set(verdict.metadata)) == (dg.AssetCheckSeverity.WARN, {"bronze/visits"})
+    (said,) = verdict.metadata["bronze/visits"].value.values()
+    assert re.fullmatch(r"\d+ of \d+ files are small, \d+ bytes on average", said)
+    assert set(report(loaded)[1]) == {*TABLES} - {"bronze/visits"}
+    row = report(loaded)[1]["silver/visits"]
+    assert row["files_before"] - row["files_after"] == 11
+    assert loaded.versions()["bronze/visits"] == before["bronze/visits"]
+
+
+def test_two_runs_never_maintain_at_once(loaded):
+    """One pool with one slot."""
+    (node,) = [node for node in loaded.platform.definitions.resolve_asset_graph().asset_nodes if node.key.path == KEY]
+    assert node.pools == {"platform_maintenance"}
+    assert loaded.platform.instance.get_concurrency_config().pool_config.default_pool_limit == 1

@@ -1,0 +1,162 @@
+"""Enriched visits: users as of the visit, devices, and the places of addresses, from landing on."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+from itertools import count
+from math import ceil
+
+import pytest
+
+from dedp_assets.case_study.defs.silver.devices import DEVICES_CURRENT
+from dedp_assets.case_study.defs.silver.users import USERS
+from dedp_assets.case_study.sources import devices
+from dedp_assets.case_study.sources.ip_locations import MOST, location_of
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.spark import SparkEngine
+from tests.case_study.assets.conftest import MONDAY, day, visits_of, world_in
+from tests.helpers import a_run
+
+pytestmark = [pytest.mark.spark, pytest.mark.budget(40, "a platform with a service, whose answers several tables read")]
+
+PLACES, ENRICHED = "bronze/ip_locations", "silver/visits_enriched"
+FORCE = {"dedp/force": "true"}
+RUNS = count(1)
+NAMES = {(d["type"], d["version"]): d["full_name"] for d in map(json.loads, devices.devices())}
+
+
+@pytest.fixture(scope="module")
+def world(spark, served, tmp_path_factory):
+    """A world that asks the services of the tests, which tell one story in order."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DEDP_SERVICES", served)
+        with world_in(tmp_path_factory.mktemp("enriched")) as made:
+            yield made
+
+
+def at(hour, number=0):
+    """An hour of a day of the test week."""
+    return datetime.combine(MONDAY + timedelta(days=number), datetime.min.time(), timezone.utc) + timedelta(hours=hour)
+
+
+def store(world, spec, rows, **notes):
+    """Let a table hold some rows, whoever else would write it."""
+    table = Lake(root=str(world.settings.lakehouse), engine=SparkEngine()).table(spec)
+    schema = ", ".join(f"{name} {column.type}" for name, column in spec.columns.items())
+    run = a_run(spec.name, run_id=f"run-{next(RUNS)}", notes=notes)
+    table.overwrite(table.session.createDataFrame(rows, schema), provenance=run)
+
+
+def know(world, *versions, **notes):
+    """Let silver/users hold versions: user, login, since, until."""
+    rows = [(u, login, None, None, True, a, b, b is None, False, []) for u, login, a, b in versions]
+    store(world, USERS, rows, **notes)
+
+
+def joined(world, number=0):
+    """Visit -> login, device, country of a day's rows."""
+    rows = world.rows(ENRICHED, event_date=day(number))
+    found = {r["visit_id"]: (r["login"], r["device_name"], r["country"], r["region"]) for r in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def expected(lines, versions):
+    """The same by a model, in plain Python."""
+    found = {}
+    for visit in map(json.loads, lines):
+        seen = datetime.fromisoformat(visit["event_time"].replace("Z", "+00:00"))
+        logins = [v[1] for v in versions if v[0] == visit["user_id"] and v[2] <= seen and (v[3] is None or seen < v[3])]
+        device = NAMES.get((visit["device_type"], visit["device_version"]))
+        place = location_of(visit["ip"])
+        found[visit["visit_id"]] = (*(logins or [None]), device, place["country"], place["region"])
+    return found
+
+
+def react(world):
+    """Let the sensors do their work; table and day of what was computed here, in order."""
+    computed = [(table, key) for job, key in world.react() for table in job.split(", ")]
+    return [each for each in computed if each[0] in (PLACES, ENRICHED)]
+
+
+MONDAYS, LATE = visits_of(0), visits_of(0, count=3, seed=9)
+TOLD = [("u1", "old", at(-99), at(12)), ("u1", "new", at(12), None), ("u2", "later", at(0, 3), None)]
+SINCE = [TOLD[0], ("u1", "new", at(12), at(0, 2)), ("u1", "newest", at(0, 2), None), TOLD[2]]
+LATELY = [*SINCE[:3], ("u2", "earlier", at(9, 1), at(0, 3)), TOLD[2]]
+
+
+def addresses(lines):
+    """The addresses that visits came from."""
+    return {json.loads(line)["ip"] for line in lines}
+
+
+def test_visits_wait_for_users_and_are_enriched_by_what_was_known_at_their_time(world, services):
+    """Each visit stays once, unknown users and devices included; addresses cost as few requests as possible."""
+    services.requests("locations")
+    world.land(day(0), MONDAYS)
+    store(world, DEVICES_CURRENT, [(*key, name, at(0), None) for key, name in NAMES.items()])
+    assert react(world) == [(PLACES, day(0))]
+    assert services.requests("locations") == ceil(len(addresses(MONDAYS)) / MOST)
+    assert "silver/users does not exist yet" in world.compute(ENRICHED, day(0)).failure
+    know(world, *TOLD)
+    assert react(world) == [(ENRICHED, day(0))]
+    assert joined(world) == expected(MONDAYS, TOLD)
+    assert {found[0] for found in joined(world).values()} == {"old", "new", None}
+
+
+def test_a_version_that_begins_later_asks_for_nothing_and_late_visits_follow(world, services):
+    """Known addresses keep their places although the service says otherwise by now."""
+    services.behave("locations", "moved", times=99)
+    know(world, *SINCE, true_since=day(2))
+    assert world.react() == []
+    world.land(day(1), visits_of(1), late=LATE)
+    assert (ENRICHED, day(0)) in react(world)
+    again, before = joined(world), expected(MONDAYS, TOLD)
+    assert {visit: row for visit, row in again.items() if visit in before} == before
+    assert len(again) == len(MONDAYS) + len(LATE)
+    assert {row["ip"] for row in world.rows(PLACES, event_date=day(0))} == addresses([*MONDAYS, *LATE])
+
+
+@pytest.mark.promise("a-change-that-was-captured")
+def test_a_change_that_was_captured_late_reaches_the_days_that_it_is_about(world):
+    """And no other day: the one before it keeps its commit."""
+    before = world.last(ENRICHED, event_date=day(0)).version
+    know(world, *LATELY, true_since=day(1))
+    assert react(world) == [(ENRICHED, day(1))]
+    logins = {visit: row[0] for visit, row in joined(world, 1).items()}
+    assert logins == {visit: row[0] for visit, row in expected(visits_of(1), LATELY).items()}
+    assert "earlier" in logins.values()
+    assert world.last(ENRICHED, event_date=day(0)).version == before
+    assert react(world) == []
+
+
+def test_a_replay_says_the_same_while_the_service_is_down(world, services):
+    """Nobody is asked; a reference with two rows at a time is refused, and nothing changes."""
+    services.behave("locations", "down", times=99)
+    services.requests("locations")
+    before = joined(world)
+    for table in (PLACES, ENRICHED):
+        assert world.compute(table, day(0), **FORCE).failure == ""
+    assert (services.requests("locations"), joined(world)) == (0, before)
+    know(world, *SINCE, ("u2", "other", at(0, 4), None), true_since=day(4))
+    assert world.checks(ENRICHED)["users_have_one_version_at_a_time"]
+    said = world.compute(ENRICHED, day(0), **FORCE).failure
+    assert "the reference was refused: 1 keys have overlapping versions, 'u2'" in said
+    assert not world.checks(ENRICHED)["users_have_one_version_at_a_time"]
+    assert joined(world) == before
+
+
+def test_without_an_answer_a_day_waits_and_nothing_else_does(world, services):
+    """The run of the places says what does not answer; visits are loaded, and are enriched once it answers."""
+    services.behave("locations", "down", times=4)
+    know(world, *TOLD, true_since=day(3))
+    new = [line.replace('"ip": "203.', '"ip": "198.') for line in visits_of(3)]
+    world.land(day(3), new)
+    ended = [each for each in world.platform.react(rounds=2) if each.partition == day(3)]
+    (failed,) = [each for each in ended if each.failure]
+    assert PLACES in failed.job
+    assert "does not answer after 4 attempts: status 503" in failed.failure
+    assert len(world.ids("silver/visits", event_date=day(3))) == len(new)
+    assert react(world) == [(PLACES, day(3)), (ENRICHED, day(3))]
+    assert joined(world, 3) == expected(new, TOLD)
