@@ -101,7 +101,7 @@ def test_what_cannot_be_inferred_is_said(home, capsys):
         (b'{"id": 1, "v": "x"}\n{"id": 2, "v": "y"}\n', Csv(), "holds JSON objects: state format: {json_lines: {}}"),
         (b"1,2.5,2026-01-05\n2,3.5,2026-01-06\n", Csv(), "no header, but the values 1, 2.5, 2026-01-05: "),
         (b"<!DOCTYPE html>\n<p>a, b</p>\n", Csv(), "holds HTML or XML"),
-        (gzip.compress(b"a,b\n1,2\n"), Csv(), "holds gzip data"),
+        (gzip.compress(b"a,b\n1,2\n", mtime=0), Csv(), "holds gzip data"),
         ("a,b\n1,2\n".encode("utf-16"), Csv(), "holds UTF-16 data"),
         (b"PK\x03\x04" + bytes(99), Csv(), "holds zip data"),
         ("a,b\n1,Straße\n".encode("latin-1"), Csv(), "1 of 1 records have bytes that are no text: state encoding"),

@@ -23,7 +23,7 @@ _SETTLE_SECONDS = 1
 """How long a late file has to be left alone. One that grows later on is read again: its delivery is another then."""
 _FULL_LOOK = timedelta(hours=1)
 """How often everything that is loaded is held against what lies there: a file that grows in place leaves its folder."""
-_AT_ONCE = 500
+_AT_ONCE = 100
 """Most loaded partitions that one look holds against what lies there; the next looks go on."""
 _MOST_BYTES = 64 << 20
 _STRAY = "lies in no partition's folder, so nobody reads it: move it"

@@ -13,7 +13,7 @@ import dagster as dg
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.backlogs import following
 from dedp_assets.graph.reconcile.ordering import Handover
-from dedp_assets.graph.reconcile.reconciling import Want
+from dedp_assets.graph.reconcile.reconciling import Gap, Want
 from dedp_assets.graph.reconcile.watching import News, TableWatch
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.run.batches import owned_by
@@ -62,6 +62,16 @@ class Edge:
     waiting: dict[str, str] = field(default_factory=dict)
     whole: bool = False
     handover: Handover = field(default_factory=Handover)
+    _waits: tuple[Gap, ...] | None = None
+
+    @property
+    def waits(self) -> tuple[Gap, ...]:
+        """The partitions for which no run can be requested; years of days may wait, so the tuple is kept."""
+        if self._waits is None:
+            ahead = {key: _AHEAD.format(version=each, read=self.read) for key, each in self.ahead.items()}
+            held = [*ahead.items(), *self.waiting.items()]
+            self._waits = tuple(Gap(self.name, key, "waiting", reason) for key, reason in held)
+        return self._waits
 
     @property
     def name(self) -> str:
@@ -97,7 +107,8 @@ class Edge:
             self._forget()
         keys = self._take_in({spec.name: fed(spec.name, feed, reset) for spec, feed in self.table.reads.tables.items()})
         if handed is not None:
-            keys |= self.handover.take_in(fed(handed.name, self.handover.feed(self.table), reset)) & self._known()
+            passed_on = self.handover.take_in(fed(handed.name, self.handover.feed(self.table), reset))
+            keys |= {key for key in passed_on if any(key in known for known in self.newest.values())}
         keys |= {key for name in mine for known in self.newest.values() for key in news[name].keys & known.keys()}
         for since in (news[name].since for name in revising if news[name].changed):
             keys |= {key for known in self.newest.values() for key in known if key >= since}
@@ -105,7 +116,7 @@ class Edge:
             keys |= self.unsure
         keys |= self._of_branches({n: watches[n].done if reset else news[n].keys for n in upstream}, states)
         self._judge(lake, watches, keys, self._fanned_in(lake, watches, now, states))
-        self.handover.hold(self.table, self._known(), self.lagging, watches[self.name], lake.ledger(self.name))
+        self.handover.hold(self.table, self.newest.values(), self.lagging, watches[self.name], lake.ledger(self.name))
         self.whole = True  # after an error, everything is read again
         return True
 
@@ -122,9 +133,6 @@ class Edge:
                 for key in {key for partition in restore.partitions for key in feed.feeds(dict(partition))}:
                     found.setdefault(key, set()).add((spec.name, taken))
         return found
-
-    def _known(self) -> set[str]:
-        return {key for known in self.newest.values() for key in known}
 
     def _take_in(self, fed: Mapping[str, Mapping[str, int]]) -> set[str]:
         touched: set[str] = set()
@@ -165,9 +173,11 @@ class Edge:
         return version
 
     def _judge(self, lake: Lake, watches: Mapping[str, TableWatch], keys: set[str], fanned_in: FannedIn | None) -> None:
-        keys = {key for key in keys if self.table.runs.takes(key)}
+        if branch := self.table.runs.branch:
+            keys = {key for key in keys if branch.takes(key)}
         if not keys:
             return
+        self._waits = None
         taken = {key for spec in self.table.tables for key in watches[spec.name].rolled_back}
         applied = watches[self.name].applied(lake.ledger(self.name), keys)
         if self.table.runs.follows == "late":  # the first time, something else asks
@@ -205,6 +215,7 @@ class Edge:
     def _forget(self) -> None:
         for known in (self.newest, self.lagging, self.applied, self.ahead, self.unsure, self.waiting):
             known.clear()
+        self._waits = None
         self.handover.clear()
 
 
@@ -222,11 +233,6 @@ class Group:
 
     def wants(self, edges: Sequence[Edge], watches: Mapping[str, TableWatch], now: datetime) -> Iterator[Want]:
         """Yield the partitions that the tables have to compute."""
-        for edge in edges:
-            for key, version in edge.ahead.items():
-                yield Want((edge.name,), key, "", "waiting", _AHEAD.format(version=version, read=edge.read))
-            for key, reason in edge.waiting.items():
-                yield Want((edge.name,), key, "", "waiting", reason)
         late = [edge for edge in edges if edge.lagging]
         needs = self.edges[0].table.runs.needs
         if late and needs and (lacking := needs()):

@@ -55,7 +55,7 @@ class Handover:
     def hold(
         self,
         table: LakeTable[...],
-        known: Collection[str],
+        known: Iterable[Collection[str]],
         lagging: Collection[str],
         watch: _Watch,
         ledger: Ledger,
@@ -70,7 +70,8 @@ class Handover:
         partitions = cast("dg.TimeWindowPartitionsDefinition", table.runs.partitions)
         end = partitions.time_window_for_partition_key(max(lagging)).end
         keys = partitions.get_partition_keys(current_time=end)
-        before = {key: previous for previous, key in pairwise(keys) if key in lagging and previous >= min(known)}
+        first = min(key for each in known for key in each)
+        before = {key: previous for previous, key in pairwise(keys) if key in lagging and previous >= first}
         applied = watch.applied(ledger, set(before.values()))
         for key, previous in before.items():
             if previous not in applied and previous not in lagging:

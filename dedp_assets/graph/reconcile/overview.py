@@ -16,7 +16,7 @@ from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.arrivals import Arrivals
 from dedp_assets.graph.reconcile.backlogs import following
 from dedp_assets.graph.reconcile.edges import Edge, Group, fed_by, groups_of
-from dedp_assets.graph.reconcile.reconciling import Want
+from dedp_assets.graph.reconcile.reconciling import Gap, Want
 from dedp_assets.graph.reconcile.table_errors import TableErrors
 from dedp_assets.graph.reconcile.watching import News, TableWatch
 from dedp_assets.graph.resources.lake import Lake
@@ -35,6 +35,7 @@ class Overview:
         watches: table -> its log, as far as it was read.
         arrivals: the datasets of the landing zone that tables load.
         groups: tables that one run computes together, in the order of the graph.
+        waits: table -> its partitions that wait for others, at the last look.
         unreadable: table -> why it could not be observed: its log, its deliveries, or a fault of its declaration.
     """
 
@@ -42,6 +43,7 @@ class Overview:
     watches: dict[str, TableWatch] = field(default_factory=dict)
     arrivals: list[Arrivals] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
+    waits: dict[str, tuple[Gap, ...]] = field(default_factory=dict)
     unreadable: TableErrors = field(default_factory=TableErrors)
 
     def __post_init__(self) -> None:
@@ -71,7 +73,7 @@ class Overview:
         states: RunStates = without_runs,
         versions: Mapping[str, str | None] = MappingProxyType({}),
     ) -> list[Want]:
-        """Read new commits and deliveries, and list the stale partitions in the order of the graph.
+        """Read new commits and deliveries, and list the partitions to compute in the order of the graph.
 
         Args:
             lake: the tables.
@@ -93,12 +95,15 @@ class Overview:
             with self.unreadable.at(name):
                 wants += landed(each, code=versions.get(name) or "")
         fed = fed_by(self.watches, news)
+        waits: dict[str, tuple[Gap, ...]] = {}
         for group in self.groups:
             readable = []
             for edge in group.edges:
                 with self.unreadable.at(edge.name):
                     readable += [edge] * edge.poll(lake, self.watches, news, fed, now=now, states=states)
             wants += self._behind(group, readable, now)
+            waits |= {edge.name: edge.waits for edge in readable if edge.waits}
+        self.waits = waits
         return wants
 
     def _behind(self, group: Group, edges: Sequence[Edge], now: datetime) -> list[Want]:

@@ -77,6 +77,7 @@ class Reconciler:
                 self._overviews[place] = Overview(self.tables)
             overview = self._overviews[place]
             wants = overview.poll(lake, landing, now, thorough=self.thorough, states=states, versions=versions)
+            waits = overview.waits
         notes = _Notes({table.spec.name: table for table in self.tables}, versions, lake, overview.unreadable)
 
         def ended(requests: Mapping[str, str]) -> Mapping[str, Tried]:
@@ -84,7 +85,9 @@ class Reconciler:
 
         readable = list(notes.readable(wants))
         outcome = plan_requests(readable, busy=busy, refused=notes.refused, tried=ended, limit=limit, mine=mine)
-        return within_slots(outcome, self.tables, busy), overview
+        held = within_slots(outcome, self.tables, busy)
+        told = [gap for table, of in waits.items() if notes.are_readable(table) for gap in of]
+        return replace(held, gaps=(*held.gaps, *told)), overview
 
 
 class _Notes:
@@ -110,14 +113,15 @@ class _Notes:
         self._code = cache(self._code_of)
 
     def readable(self, wants: Iterable[Want]) -> Iterator[Want]:
-        """Yield the partitions of tables that can be read, with the code that a request would have.
-
-        Nobody asks for what waits, and there may be tens of thousands.
-        """
+        """Yield the partitions of tables that can be read, with the code that a request would have."""
         for want in wants:
             code = self._code(want.named or want.tables[0], want.tables)
             if code is not None and self._is_judged(want):
-                yield want if want.is_idle else replace(want, code=code)
+                yield replace(want, code=code)
+
+    def are_readable(self, table: str) -> bool:
+        """Return whether the notes on a table can be read; note the error otherwise."""
+        return self._code(table, (table,)) is not None
 
     def refused(self, table: str, key: str, goal: str) -> Refusal | None:
         """Return the refusal of a partition that holds for the present code and the present judges."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import repeat
 from urllib.parse import unquote
 
 from dedp_assets.graph.declare.tables import LakeTable
@@ -165,6 +166,8 @@ class TableWatch:
 
     def reached(self, ledger: Ledger, partitions: Iterable[Mapping[str, str]]) -> Iterator[int | None]:
         """Yield the last applied upstream version of each partition; reads the cursors once per table version."""
+        if self.version < 0:
+            return repeat(None, len(list(partitions)))
         if self._cursors is None or self._cursors[0] != self.version:
             self._cursors = self.version, ledger.transactions()
         return self._cursors[1].reached_each(self.spec.name, partitions)

@@ -117,8 +117,9 @@ def _description(tables: Sequence[LakeTable[...]], asks_for: str) -> str:
 def _skip_reason(gaps: Sequence[Gap], overview: Overview) -> str:
     """Return the reason for a tick without requests: versions, held partitions and strange files."""
     seen = ", ".join(f"{name} at version {version}" for name, version in overview.versions().items())
-    held = [f"{gap.table} {gap.key}".strip() + f": {gap.reason}" for gap in gaps]
+    held = [f"{gap.table} {gap.key}".strip() + f": {gap.reason}" for gap in gaps[:_SHOWN]]
     strange = {name: why for arrivals in overview.arrivals for name, why in arrivals.strange.items()}
     held += [f"{name}: {why}" for name, why in sorted(strange.items())]
-    more = [f"and {len(held) - _SHOWN} more"] if len(held) > _SHOWN else []
+    count = len(gaps) + len(strange)
+    more = [f"and {count - _SHOWN} more"] if count > _SHOWN else []
     return "; ".join([f"nothing to ask for{f', {seen}' if seen else ''}", *held[:_SHOWN], *more])

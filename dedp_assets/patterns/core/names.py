@@ -85,6 +85,8 @@ def half_character(text: str) -> str:
         >>> half_character("a" + chr(0xD800)), half_character("a")
         ('U+D800', '')
     """
+    if text.isascii():  # most texts, of which there may be hundreds of thousands
+        return ""
     return next((f"U+{ord(each):04X}" for each in text if "\ud800" <= each <= "\udfff"), "")
 
 
