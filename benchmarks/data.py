@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import date, timedelta
 from pathlib import Path
 
-from dedp_assets.case_study.defs.silver.visits import RECORD
+from dedp_assets.case_study.defs.silver.visits import RECORDS
 from dedp_assets.case_study.sources import visits
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
 
 __all__ = ["FIRST_DAY", "TYPED", "day", "land", "lines"]
 
 FIRST_DAY = date(2026, 1, 5)
-TYPED = ", ".join(f"{name} {field.type}" for name, field in RECORD["schema"].items())
+TYPED = ", ".join(f"{name} {field.type}" for name, field in RECORDS.fields.items())
 """The columns of a visit, as `from_json` takes them."""
 
 _GENERATED = 50_000

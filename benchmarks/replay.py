@@ -11,19 +11,20 @@ the keys of the partition beside them, and its marks.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.measure import Counters, Row, compare, interleave
-from dedp_assets.case_study.defs.silver.visits import DEAD_LETTER, IDENTITY, KEYS, RECORD, RULES, VISITS
+from dedp_assets.case_study.defs.silver.visits import DEAD_LETTER, RECORDS, RULES, VISITS
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.delta import Table
-from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable, route
+from dedp_assets.patterns.error_management.dead_letter import route
 from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
 
@@ -89,14 +90,16 @@ def _tables(session: SparkSession, home: Path) -> tuple[Table, Table]:
     return Table(VISITS, home / "visits", session), Table(DEAD_LETTER, home / "letters", session)
 
 
-def _judged(lines: DataFrame, earlier: DataFrame | None, rules: object) -> Split:
-    split = divert_unprocessable(lines, earlier, **{**RECORD, "rules": rules})
-    return deduplicate(split, keys=KEYS, order_by=IDENTITY)
+def _judged(lines: DataFrame, earlier: DataFrame | None, rules: Mapping[str, str]) -> Split:
+    split = RECORDS.judge(lines, earlier, rules=rules)
+    return deduplicate(split, keys=RECORDS.keys, order_by=RECORDS.identity)
 
 
-def _rebuild(session: SparkSession, source: Path, home: Path, *, rules: object, code_version: str) -> WriteResult:
+def _rebuild(
+    session: SparkSession, source: Path, home: Path, *, rules: Mapping[str, str], code_version: str
+) -> WriteResult:
     valid, dead = _tables(session, home)
-    lines, seen = tally(session.read.parquet(str(source)), identity=IDENTITY)
+    lines, seen = tally(session.read.parquet(str(source)), identity=RECORDS.identity)
     earlier = dead.read(_FILED) if dead.ledger.exists() else None
     run = Provenance(asset=VISITS.name, run_id="benchmark", code_version=code_version, inputs={"bronze": 1}, sequence=1)
     split, rows_read = _judged(lines, earlier, rules), RowsRead(tally=seen)
@@ -109,7 +112,7 @@ def _replay(session: SparkSession, home: Path) -> WriteResult:
     run = Provenance(asset=VISITS.name, run_id="benchmark", code_version="2")
     split = _judged(open_letters(dead, filed_under=_FILED, version=since), None, RULES)
     return replay_letters(
-        split, valid.target(run, partition=_DAY), dead.target(run, partition=_FILED), keys=KEYS, since=since
+        split, valid.target(run, partition=_DAY), dead.target(run, partition=_FILED), keys=RECORDS.keys, since=since
     )
 
 

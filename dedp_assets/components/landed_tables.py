@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dedp_assets.components.landed_records import AS_USUAL, LINES_READ, Valid
+from dedp_assets.components.landed_records import LINES_READ, Valid
 from dedp_assets.components.landed_sources import loader_of
 from dedp_assets.components.landings import Landed
 from dedp_assets.graph.declare import (
@@ -13,8 +13,7 @@ from dedp_assets.graph.declare import (
     Runs,
     lake_table,
 )
-from dedp_assets.graph.run.landings import FIELD_CHECKS, FIELD_FIGURES, LETTER_FIGURES
-from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.graph.declare.validation import FEW_DEAD
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
@@ -23,12 +22,8 @@ from dedp_assets.patterns.error_management.windowed_deduplicator import deduplic
 
 __all__ = ["tables_of"]
 
-_FEW_DEAD = Audit(name="dead_letters_are_few", of="dead", per="read", warn_above=0, fail_above=0.1, approvable=True)
 _DEAD_LINES = f"coalesce(sum(if({OUTCOME} = 'dead', {{}}, 0)), 0)"
 """SQL that counts lines: a quote that nothing ends makes one letter of many records."""
-_FEW_TWICE = Audit(
-    name="duplicates_are_few", of="duplicates", per="read", warn_above=0.1, fail_above=0.5, approvable=True
-)
 
 
 def tables_of(landed: Landed) -> tuple[LakeTable[...], LakeTable[...]]:
@@ -43,32 +38,20 @@ def tables_of(landed: Landed) -> tuple[LakeTable[...], LakeTable[...]]:
 
 
 def _silver(made: Valid, bronze: TableSpec, dead: TableSpec) -> LakeTable[...]:
-    landed, spec = made.landed, made.spec
-    stated = landed.stated
-    usual = (
-        {AS_USUAL: "Warns if the share of duplicates is unlike that of the partitions before."} if made.compares else {}
-    )
-    named = {audit.name for audit in stated.gates.audits}
-    few = replace(_FEW_DEAD, of="dead_lines", per=LINES_READ, sql=_DEAD_LINES.format(landed.lines))
-    defaults = (few if landed.lines else _FEW_DEAD, *((_FEW_TWICE,) if stated.keys else ()))
-    own = [audit for audit in defaults if audit.name not in named]
+    landed, stated, validation = made.landed, made.landed.stated, made.validation
+    by_lines = replace(FEW_DEAD, of="dead_lines", per=LINES_READ, sql=_DEAD_LINES.format(landed.lines))
     derived = dict.fromkeys([*landed.columns, *landed.event], ("raw",))
+    named = {audit.name for audit in stated.gates.audits}
+    own = [by_lines] if landed.lines and by_lines.name not in named else []
     return lake_table(
-        spec,
+        made.spec,
         beside={dead: [divert_unprocessable]},
         reads=Reads({bronze: made.feed}),
         runs=Runs(stated.partitions, replay=made.replay),
-        gates=replace(
-            stated.gates,
-            audits=(*own, *stated.gates.audits),
-            if_empty=stated.gates.if_empty or "Warns of a partition without a valid record.",
-            reports={**usual, **(FIELD_CHECKS if landed.counts else {}), **stated.gates.reports},
-        ),
-        about=replace(
-            stated.about,
-            used_by=stated.about.used_by or f"whoever mends the source: the letters that wait are in {dead.name}",
-            derived={**derived, **stated.about.derived},
-            figures={**LETTER_FIGURES, **(FIELD_FIGURES if landed.counts else {}), **stated.about.figures},
+        gates=validation.gates(replace(stated.gates, audits=(*own, *stated.gates.audits))),
+        about=validation.about(
+            replace(stated.about, derived={**derived, **stated.about.derived}),
+            dead=dead.name,
         ),
         patterns=[*([deduplicate] if stated.keys else ()), divert_unprocessable, plan_late_partitions],
         code_version=landed.code_version,

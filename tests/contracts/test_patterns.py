@@ -19,7 +19,7 @@ import grimp
 import pytest
 
 from dedp_assets.case_study import defs
-from dedp_assets.graph.declare import declared
+from dedp_assets.graph.declare import Validation, declared
 from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.patterns import catalog
 from dedp_assets.patterns.core import errors
@@ -205,13 +205,16 @@ def test_shared_rooms_hold_only_what_is_shared():
 
 
 def called(function: Callable[..., Any], seen: set[str] | None = None) -> set[str]:
-    """Names that a function of `defs` uses, and the functions of `defs` that it uses."""
+    """Names that a function of `defs` uses, and those of the functions of `defs` and the validations that it uses."""
     known = set() if seen is None else seen
     for name in set(function.__code__.co_names) - known:
         known.add(name)
         used = function.__globals__.get(name)
         if inspect.isfunction(used) and used.__module__.startswith("dedp_assets.case_study.defs"):
             called(used, known)
+        if isinstance(used, Validation):
+            for method in filter(inspect.isfunction, vars(Validation).values()):
+                called(method, known)
     return known
 
 
@@ -221,11 +224,9 @@ def test_every_pattern_works_in_the_graph(pattern):
     declaring = [
         table for table in declared(defs) if pattern.function in {*table.patterns, *chain(*table.beside.values())}
     ]
-    graph = [
-        path for room in ("dedp_assets/graph", "dedp_assets/graph/sensors") for path in (CHECKOUT / room).rglob("*.py")
-    ]
+    graph = (CHECKOUT / "dedp_assets" / "graph").rglob("*.py")
     asking = [path for path in graph if pattern.module.__name__ in path.read_text()]
-    tending = CHECKOUT / "dedp_assets" / "defs" / "platform"
+    tending = CHECKOUT / "dedp_assets" / "case_study" / "defs" / "platform"
     asking += [path for path in tending.rglob("*.py") if pattern.module.__name__ in path.read_text()]
     assert declaring or asking, "declare it in the table that uses it: patterns=[...]"
     offered = {name for name in pattern.module.__all__ if inspect.isfunction(getattr(pattern.module, name))}

@@ -9,20 +9,17 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from dedp_assets.graph.declare.validation import LETTER_STATUSES
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Ledger
 from dedp_assets.patterns.error_management._letters import LETTER, open_by_class
 
-__all__ = ["KNOWN_STATUS", "LetterCount", "count_letters", "refused_letters", "taken"]
+__all__ = ["LetterCount", "count_letters", "refused_letters", "taken"]
 
-_STATUSES = ("open", "replayed", "given_up")
-KNOWN_STATUS = {"known_status": f"status IN ({', '.join(map(quoted, _STATUSES))})"}
-"""Constraint of each table of letters."""
 _UNTOLD = "unknown"
 
 
@@ -69,7 +66,7 @@ def _of_table(ledger: Ledger) -> Iterator[LetterCount]:
         oldest = figures.get("oldest")
         for error_class, count in open_by_class(figures).items():
             found.setdefault(("open", error_class), []).append((count, oldest))
-        for status in (*_STATUSES[1:], _UNTOLD):
+        for status in (*LETTER_STATUSES[1:], _UNTOLD):
             if count := int(figures.get(status) or 0):
                 found.setdefault((status, ""), []).append((count, None))
     for (status, error_class), counts in sorted(found.items()):
@@ -100,7 +97,7 @@ def _newest(ledger: Ledger) -> Iterator[Mapping[str, Any]]:
 
 
 def _letters_in(figures: Mapping[str, Any]) -> int:
-    return sum(int(figures.get(status) or 0) for status in _STATUSES)
+    return sum(int(figures.get(status) or 0) for status in LETTER_STATUSES)
 
 
 def taken(records: DataFrame | Split, *, rest: TableSpec, where: str = "") -> DataFrame:

@@ -3,6 +3,7 @@
 from dedp_assets.graph.catalogue.figures import Figure
 from dedp_assets.graph.catalogue.sources import Source
 from dedp_assets.graph.declare.collect import declared, declared_jobs, sources
+from dedp_assets.graph.declare.editions import edition_of
 from dedp_assets.graph.declare.expects import Baseline, Due, Expects, QuietHours
 from dedp_assets.graph.declare.isolated import OnMarkers, finished
 from dedp_assets.graph.declare.records import About, Gates, Reads, Request
@@ -23,6 +24,7 @@ from dedp_assets.graph.declare.runs import (
 from dedp_assets.graph.declare.sequencing import InSequence
 from dedp_assets.graph.declare.starting import LakeJob, job_of, lake_job, schedules_of, sensors_of, starting
 from dedp_assets.graph.declare.tables import LakeTable, lake_table
+from dedp_assets.graph.declare.validation import Validation, letters_of, rules_of_presence, rules_of_time
 from dedp_assets.graph.run.batches import Inputs, Step
 from dedp_assets.graph.run.fan_in import FanInAlert
 from dedp_assets.graph.run.feeds import (
@@ -45,7 +47,8 @@ __all__ = [
     "About", "AtOnce", "Baseline", "Branch", "Due", "Every", "Expects", "FanInAlert", "Feed", "Figure", "Follow",
     "Gates", "InOrder", "InSequence", "Inputs", "Job", "LakeJob", "LakeTable", "Nightly", "OnDelivery", "OnEvent",
     "OnMarkers", "OnRequest", "Pinned", "Polls", "QuietHours", "Reads", "Request", "Runs", "Source", "Span", "Step",
-    "Target", "aligned", "by_event", "day_to_hour", "day_to_week", "declared", "declared_jobs", "finished",
-    "hour_to_day", "job_of", "lake_job", "lake_table", "of_branch", "same", "schedules_of", "sensors_of", "sources",
-    "starting", "unaligned", "whole",
+    "Target", "Validation", "aligned", "by_event", "day_to_hour", "day_to_week", "declared", "declared_jobs",
+    "edition_of", "finished", "hour_to_day", "job_of", "lake_job", "lake_table", "letters_of", "of_branch",
+    "rules_of_presence", "rules_of_time", "same", "schedules_of", "sensors_of", "sources", "starting", "unaligned",
+    "whole",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from dedp_assets.graph.resources.environments import settings
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.results import Split
@@ -19,7 +20,7 @@ from dedp_assets.patterns.delta import Ledger
 from dedp_assets.patterns.quality._phases import PHASES, Phase, stored
 from dedp_assets.patterns.quality.schema_migrator import Migration, both_forms
 
-__all__ = ["Edition", "edition_at"]
+__all__ = ["Edition", "edition_at", "edition_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,11 @@ class Edition:
 
     def _back(self) -> dict[str, str]:
         return {old: sql for form in self.migration.forms for (old, *_), sql in form.back.items()}
+
+
+def edition_of(table: str, migration: Migration, new: Mapping[str, Column]) -> Edition:
+    """Return the edition for the phase of a table of the home's lakehouse, as :func:`edition_at`."""
+    return edition_at(Ledger(settings().lakehouse / table, name=table), migration, new)
 
 
 def edition_at(ledger: Ledger, migration: Migration, new: Mapping[str, Column]) -> Edition:

@@ -86,8 +86,8 @@ class Reconciler:
         readable = list(notes.readable(wants))
         outcome = plan_requests(readable, busy=busy, refused=notes.refused, tried=ended, limit=limit, mine=mine)
         held = within_slots(outcome, self.tables, busy)
-        told = [gap for table, of in waits.items() if notes.are_readable(table) for gap in of]
-        return replace(held, gaps=(*held.gaps, *told)), overview
+        waiting = [gap for table, of in waits.items() if notes.are_readable(table) for gap in of]
+        return replace(held, gaps=(*held.gaps, *waiting)), overview
 
 
 class _Notes:

@@ -11,9 +11,9 @@ from dedp_assets.case_study.defs.bronze.ads import ADS as SHOWN
 from dedp_assets.case_study.defs.bronze.visits import VISITS as LANDED
 from dedp_assets.case_study.defs.silver.ads import ADS
 from dedp_assets.case_study.defs.silver.ads import DEAD_LETTER as ADS_REFUSED
-from dedp_assets.case_study.defs.silver.ads import RECORD as DISPLAY
+from dedp_assets.case_study.defs.silver.ads import RECORDS as DISPLAY
 from dedp_assets.case_study.defs.silver.visits import DEAD_LETTER as VISITS_REFUSED
-from dedp_assets.case_study.defs.silver.visits import RECORD, VISITS
+from dedp_assets.case_study.defs.silver.visits import RECORDS, VISITS
 from dedp_assets.graph.catalogue.specs import asset_key
 from dedp_assets.graph.checks.letters import taken
 from dedp_assets.graph.declare import (
@@ -45,7 +45,6 @@ from dedp_assets.patterns import (
     Target,
     WriteResult,
     append_checkpointed,
-    divert_unprocessable,
     join_latest,
     join_within,
     judge_checkpoint,
@@ -173,8 +172,8 @@ def join_ads(context: dg.OpExecutionContext, lake: Lake, clock: Clock) -> None:
         lost = judge_checkpoint(table.ledger, checkpoint=checkpoint).refuses
         visits, shown = (_stream(lake, landed) for landed in (LANDED, SHOWN))
         found = join_latest(
-            taken(divert_unprocessable(visits, **RECORD), rest=VISITS_REFUSED).select(*_VISIT),
-            taken(divert_unprocessable(shown, **DISPLAY), rest=ADS_REFUSED).select(*_DISPLAY),
+            taken(RECORDS.judge(visits), rest=VISITS_REFUSED).select(*_VISIT),
+            taken(DISPLAY.judge(shown), rest=ADS_REFUSED).select(*_DISPLAY),
             times=replace(TIMES, fact_lateness_seconds=LATENESS_SECONDS, other_lateness_seconds=LATENESS_SECONDS),
             **JOIN,
         )
