@@ -72,7 +72,7 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class SourceSystems:
-    """Source systems of a project, which the laptop serves beside the platform.
+    """Source systems of a project, served by the laptop.
 
     Attributes:
         services: HTTP services, as ``module:factory`` of an ASGI application.

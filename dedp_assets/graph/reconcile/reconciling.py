@@ -81,7 +81,7 @@ class Want:
 
     @property
     def is_idle(self) -> bool:
-        """``True`` if nobody has to ask for the partition now."""
+        """``True`` for a partition that no run is requested for."""
         return self.state in _IDLE
 
     @property

@@ -20,7 +20,7 @@ __all__ = ["Reloading"]
 
 _SECONDS = 120
 _FAULT = re.compile(r"^.+\.ya?ml:\d+:\d+: .+", re.MULTILINE)
-"""A fault of a declaration in YAML, as loading prints it: the code loads without the table."""
+"""A fault of a declaration in YAML, printed while the code loads without the table."""
 
 
 class Reloading:

@@ -69,7 +69,7 @@ _MOST = {"epoch_seconds": 62_135_596_800, "epoch_millis": 62_135_596_800_000}
 _DIGIT, _NOTHING, _HUGE = "^[-+0.]*[1-9]", "^[-+0.]+(?:[eE]|$)", "[eE][+-]?0*[0-9]{4}"
 _FRACTION, _ZEROS, _EXPONENT = "[.]([0-9]+)", "^[+-]?[0-9]*?(0*)(?:[.]|[eE]|$)", "[eE](.*)"
 PARTS_OF_NUMBERS = (_DIGIT, _NOTHING, _HUGE, _FRACTION, _ZEROS, _EXPONENT)
-"""Regular expressions of parts of a number; those of whole texts stand between ``\\A(?:`` and ``)\\z``."""
+"""Regular expressions of parts of a number; an expression of a whole text stands between ``\\A(?:`` and ``)\\z``."""
 _BASE64 = "(?:[A-Za-z0-9+/]{4})*+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 LONGEST_NUMBER = 400
 """Longer texts are no DECIMAL: Spark would compute with all their digits, or with those their exponent stands for."""
