@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.resources.environments import Settings
 
 __all__ = ["Running", "hold", "running"]
@@ -72,6 +73,8 @@ def running(settings: Settings) -> Running | None:
     try:
         with (settings.home / _FILE).open() as file:
             return None if _lock(file.fileno(), shared=True) else _read_running(settings.home / _FILE)
+    except NotADirectoryError:
+        raise ConfigError(f"DEDP_HOME must be a folder, not the file {settings.home}") from None
     except FileNotFoundError:
         return None
 
