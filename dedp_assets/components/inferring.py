@@ -193,7 +193,7 @@ def _add_file(evidence: Evidence, file: Path, made_of: Texts) -> str:
 
 
 def _advice_for_json(file: Path, made_of: JsonLines, first: str) -> str:
-    """Return what makes a file readable whose lines begin with the first sign of JSON, and are no objects."""
+    """Return the advice for a file whose lines are no objects, by the first sign of the file."""
     if first == "[":
         return f"{file.name} may be one JSON array: state format: {{json: {{}}}}"
     if first != "{":

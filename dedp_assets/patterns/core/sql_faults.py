@@ -45,10 +45,9 @@ _SPARK_ALONE = re.compile(
 """Syntax that sqlglot reads in part: what it does not understand beside it may be right."""
 _IN_QUOTES = re.compile(r"['\"]({\w+})['\"]")
 _SELECT, _PROBE, _SHOWN = "SELECT ", " AS __dedp_value", 40
-_BY_CHANCE = (
-    "rand", "randn", "random", "uuid", "shuffle", "randstr", "uniform", "monotonically_increasing_id",
-    "spark_partition_id",
-)  # fmt: skip
+_BY_CHANCE = tuple(
+    "rand randn random uuid shuffle randstr uniform monotonically_increasing_id spark_partition_id".split()
+)
 """Functions whose values a rerun does not repeat."""
 _CHANGES = ("Insert", "Update", "Delete", "Merge", "Create", "Drop", "Alter", "TruncateTable", "Use", "Set")
 
