@@ -45,9 +45,10 @@ _SPARK_ALONE = re.compile(
 """Syntax that sqlglot reads in part: what it does not understand beside it may be right."""
 _IN_QUOTES = re.compile(r"['\"]({\w+})['\"]")
 _SELECT, _PROBE, _SHOWN = "SELECT ", " AS __dedp_value", 40
-_BY_CHANCE = tuple(
-    "rand randn random uuid shuffle randstr uniform monotonically_increasing_id spark_partition_id".split()
-)
+_BY_CHANCE = (
+    "rand", "randn", "random", "uuid", "shuffle", "randstr", "uniform", "monotonically_increasing_id",
+    "spark_partition_id",
+)  # fmt: skip
 """Functions whose values a rerun does not repeat."""
 _CHANGES = ("Insert", "Update", "Delete", "Merge", "Create", "Drop", "Alter", "TruncateTable", "Use", "Set")
 
@@ -175,13 +176,8 @@ def expression_fault(sql: str, columns: Collection[str] | None, kind: Kind = "va
     if not isinstance(node, exp.Alias):
         return "must have no comment at its end"
     found = unknown_function(text, tree) or (unknown_column(tree, {}, columns) if columns else "")
-    found = (
-        found
-        or _of_chance(tree)
-        or _of_shape(tree)
-        or _RULES[kind](node.this)
-        or (_of_type(node.this, columns) if kind == "predicate" else "")
-    )
+    found = found or _of_chance(tree) or _of_shape(tree) or _RULES[kind](node.this)
+    found = found or (_of_type(node.this, columns) if kind == "predicate" else "")
     plain = sql.replace("{", "{{").replace("}", "}}")
     asked = f"if({plain}, true, false)" if kind == "predicate" else plain
     return found or analysis_fault(f"{_SELECT}{asked} FROM {{rows}}", {"rows": columns})
