@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
-from io import TextIOWrapper
+from io import StringIO, TextIOWrapper
 from pathlib import Path
 from types import ModuleType
 
@@ -66,6 +66,8 @@ def _be_patient() -> None:
     """Leave out warnings, which no caller can mend, and write letters that a terminal lacks as escapes."""
     if not sys.warnoptions:  # `python -W default -m dedp_assets ...` shows them
         warnings.simplefilter("ignore")
+    # A process that starts with closed streams, as of `dedp ... >&-`, has none.
+    sys.stdout, sys.stderr = (stream or StringIO() for stream in (sys.stdout, sys.stderr))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -131,6 +131,24 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path, words):
         assert (process.stderr.read(), process.wait(timeout=120)) == (b"", 141)
 
 
+@pytest.mark.parametrize("closed", ["stdout", "stderr"])
+def test_a_closed_stream_is_no_error(tmp_path, closed):
+    """As of `dedp ... >&-`: what is said there is said nowhere."""
+    home = child_environment({"DEDP_HOME": str(tmp_path / "home")})
+    shut = f"import os, sys, runpy; sys.{closed} = None; sys.argv = ['dedp', '--help']; "
+    command = [sys.executable, "-c", f"{shut}runpy.run_module('dedp_assets', run_name='__main__')"]
+    done = subprocess.run(command, cwd=CHECKOUT, env=home, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_home_that_is_a_file_is_told(dedp, tmp_path):
+    """By the setting that names the home, in one sentence of every command that reads there."""
+    (tmp_path / "home").write_text("")
+    for command in ("status", "letters"):
+        code, _, err = dedp(command)
+        assert (code, err) == (2, f"dedp {command}: DEDP_HOME must be a folder, not the file {tmp_path / 'home'}\n")
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_says_what_it_takes(dedp, name):
     """Its sentence and its options, and nothing is done."""

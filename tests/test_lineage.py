@@ -108,7 +108,7 @@ def test_a_table_that_is_not_there_is_refused(dedp):
     """With those that it may mean."""
     code, _, errors = dedp("gold/daily_visitor")
     assert code == 2
-    assert "table must be one of the lineage, such as gold/daily_visitors" in errors
+    assert "table must be one of the project, such as gold/daily_visitors" in errors
 
 
 def test_the_first_of_several_faulty_tables_is_named(dedp):

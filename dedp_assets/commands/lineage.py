@@ -12,6 +12,7 @@ from rich.table import Table as Grid
 
 from dedp_assets.commands._arguments import day
 from dedp_assets.commands._output import console, print_json, say
+from dedp_assets.commands._tables import require_known
 from dedp_assets.graph.catalogue.exporting import as_json, as_mermaid, kind_of
 from dedp_assets.graph.catalogue.table_names import require_table
 from dedp_assets.graph.checks.lineage import column_origins, column_types, declared_lineage, judge_lineage
@@ -115,6 +116,7 @@ def _runs(settings: Settings) -> list[ObservedRun]:
 def _named(graph: LineageGraph, name: str) -> Dataset:
     """Return the dataset of the graph with a name."""
     datasets = {str(each): each for each in graph.datasets}
+    require_known(name, datasets)
     require_table(name, datasets, of="of the lineage")
     return datasets[name]
 

@@ -15,6 +15,7 @@ from rich.table import Table as Grid
 
 from dedp_assets.commands._arguments import add_table
 from dedp_assets.commands._output import console
+from dedp_assets.commands._tables import require_known
 from dedp_assets.graph.catalogue.table_names import require_table
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import Settings
@@ -97,6 +98,7 @@ def versions(settings: Settings, table: str, wanted: Wanted) -> int:
 def _target(settings: Settings, name: str) -> Table:
     """Open a declared table with versions; refuse other tables."""
     tables = {table.spec.name: table for table in project().tables() if load_version in table.patterns}
+    require_known(name, tables)
     require_table(name, tables, of="with versions")
     return Lake(root=str(settings.lakehouse), engine=SparkEngine()).table(tables[name].spec)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 from dedp_assets.components.chaining import validated
@@ -27,6 +28,7 @@ from dedp_assets.patterns.connectors.deliveries import Ends
 from dedp_assets.patterns.connectors.files import file_refusal
 from dedp_assets.patterns.connectors.formats import Csv, Format, Json, JsonLines, header_of, records_in
 from dedp_assets.patterns.connectors.framed_values import without_headers
+from dedp_assets.patterns.connectors.json_files import member_with_records
 from dedp_assets.patterns.core.errors import ContractError
 
 __all__ = ["infer", "columns_of", "columns_of_table", "columns_of_topic"]
@@ -187,8 +189,18 @@ def _add_file(evidence: Evidence, file: Path, made_of: Texts) -> str:
             evidence.add_json(record, file.name)
     if isinstance(made_of, Csv):
         return evidence.advice_for_csv(names)
-    whole = {"[": "array: state format: {json: {}}", "{": "object: state format: {json: {records: ...}}"}
-    return f"{file.name} may be one JSON {whole[first]}" if isinstance(made_of, JsonLines) and first in whole else ""
+    return _advice_for_json(file, made_of, first) if isinstance(made_of, JsonLines) else ""
+
+
+def _advice_for_json(file: Path, made_of: JsonLines, first: str) -> str:
+    """Return the advice for a file whose lines are no objects, by the first sign of the file."""
+    if first == "[":
+        return f"{file.name} may be one JSON array: state format: {{json: {{}}}}"
+    if first != "{":
+        return ""
+    if member := member_with_records("\n".join(islice(records_in(file, made_of), _MOST_RECORDS))):
+        return f"{file.name} is one JSON object: state format: {{json: {{records: {member}}}}}"
+    return f"{file.name} may be JSON objects of several lines each: make one line of each, as jq -c . {file.name} does"
 
 
 def _header(file: Path, made_of: Texts) -> tuple[str, ...]:

@@ -166,6 +166,12 @@ WHY = {
     "the format",
     ("1", "2", "NA", "12 USD"): "text: 2 of 4 values are no DOUBLE: 'NA', '12 USD'",
     ("TRUE", "FALSE", "TRUE"): "text: 'FALSE' and 'TRUE' may be a BOOLEAN, of which true and false are read alone",
+    (
+        "Tue, 05 Jan 2026 10:00:00 GMT",
+        "Wed, 07 Jan 2026 09:00:00 GMT",
+    ): "text: times behind the name of a weekday, which "
+    "no date pattern of Spark reads: deliver times without it, or cut it off in a step of SQL: "
+    "to_timestamp(substring(..., 6), \"d MMM yyyy HH:mm:ss 'GMT'\")",
     ("Y", "maybe", "N"): "text: no number, date or time",
     ("2026-01-05", "2026-01-06", "soon"): "text: 1 of 3 values are no DATE: 'soon'",
     ("2001/01/01 06:55", "2001/01/02 06:55", "x"): "text: 1 of 3 values are not as yyyy/MM/dd HH:mm: 'x'",
@@ -227,7 +233,16 @@ def test_numbers_with_a_decimal_comma_are_numbers_where_it_is_stated(tmp_path):
             "a.jsonl may be one JSON array: state format",
         ),
         ("a.jsonl", '[{"a": 1}, {"a": 2}]', JsonLines(), "1 of 1 records are no JSON objects, like '[{"),
-        ("a.jsonl", '{\n"a": 1\n}', JsonLines(), "a.jsonl may be one JSON object: state format: {json: {records"),
+        (
+            "a.jsonl",
+            '{\n"a": 1\n}',
+            JsonLines(),
+            "objects of several lines each: make one line of each, as jq -c . a.json",
+        ),
+        ("a.jsonl", '{\n"a": 1\n}\n{\n"a": 2\n}\n', JsonLines(), "make one line of each, as jq -c . a.jsonl does"),
+        ("a.jsonl", '{"n": 1,\n"of": [\n{"a": 1},\n{"a": 2}\n]}', JsonLines(), "state format: {json: {records: of}}"),
+        ("a.json", '{"n": 1,\n"of": [\n{"a": 1},\n{"a": 2}\n]}', Json(), "where it begins: state records: of"),
+        ("a.json", '{\n"a": 1\n}\n{\n"a": 2\n}\n', Json(), "make one line of each object: jq -c"),
         ("a.jsonl", "a,b\n1,2\n", JsonLines(), "2 of 2 records are no JSON objects, like 'a,b' in a.jsonl"),
         ("a.csv", "a;b;c\n1;2;3\n", Csv(), "a.csv has one column, with ';' in it: state delimiter: ';'"),
         ("a.csv", "a\tb\n1\t2\n", Csv(), r"state delimiter: '\t'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from base64 import b64encode
 from datetime import datetime, timezone
 from urllib.parse import quote
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from dedp_assets import cli
 from dedp_assets.commands import setup
 from dedp_assets.graph.mail.alert_outbox import AlertOutbox
+from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.graph.resources.masking import shown
 from dedp_assets.graph.run import failures
 from dedp_assets.graph.run.failures import cause_of, failure, sentence, unexpected
@@ -41,6 +43,22 @@ NAMES = (
     "client_secret", "auth_token", "AccountKey", "session_token", "jwt_secret", "private_key", "passphrase", "SAS",
     "code", "anything", "PROVIDER_KEY", "passwort",
 )  # fmt: skip
+TOLD = (
+    "mysql -u root -pX -h db", "mysqldump --user=root -pX shop", "sshpass -p X ssh db", "docker login -u ada -p X",
+    "redis-cli -h cache -a X ping", "curl --user ada:X https://host", "dump --db-pass=X", "dump --pw X db",
+    "mysql -p'my X' shop", "sqlplus ada/X@shop", "scott/X@//db:1521/shop", "machine host login ada password X",
+    "the password is X", "your password is 'X', ada", "the token was: X", "auth=('ada', 'X')", 'auth = ("ada", "X")',
+    "{'auth': ['ada', 'X']}", "HTTPBasicAuth('ada', 'X')", "token=('ada', 'X')", "password -> X", "password := X",
+    "API key: X", "Incorrect API key provided: X.", "fs.s3a.access.key=X", "password: |\n  X\nuser: ada",
+    "https://hooks.slack.com/services/T1/B1/X", "https://discord.com/api/webhooks/123/X gave 404",
+    "https://api.telegram.org/bot123456:X/sendMessage", "Max retries exceeded with url: /services/T1/B1/X (by x)",
+)  # fmt: skip
+"""What programs and people write, with X for a secret."""
+NAMED = (
+    "secret_key_base X", "client_secret X", "fs.s3a.secret.key X", "token X is invalid", "api key X was refused",
+    "CREATE ROLE ada PASSWORD X", "https://hooks.slack.com/services/T1/B1/X", "password X",
+)  # fmt: skip
+"""As above, where only a digit beside letters tells a secret from a word."""
 FORMS = {
     "user of a URL": lambda s: f"cannot open https://{escaped(s)}@host.example/path: refused",
     "password of a URL": lambda s: f"connection to postgresql://ada:{escaped(s)}@db:5432/shop failed",
@@ -77,6 +95,10 @@ FORMS = {
     "webhook with an at": lambda _: f"POST https://host/webhook/{CANARY}12-aaaa@1111-2222-3333/x gave 404",
     "YAML": lambda s: f"password: {escaped(s)}\nuser: ada",
     "token of the web": lambda _: f"refused eyJhbGciOiJIUzI1NiJ9.{CANARY}payload.{CANARY}sign",
+    **{f"in {text}": (lambda s, t=text: t.replace("X", escaped(s))) for text in TOLD},
+    **{f"of letters and a digit in {text}": (lambda _, t=text: t.replace("X", CANARY)) for text in NAMED},
+    "password of a URL with a blank": lambda s: f"connection to postgresql://ada:my {escaped(s)}@db:5432/shop failed",
+    "password of a web URL with a blank": lambda s: f"GET https://ada:my old {escaped(s)}@host/x gave 401",
     **{f"query {name}": (lambda s, n=name: f"GET https://host/rates?day=5&{n}={escaped(s)}: 401") for name in NAMES},
 }
 
@@ -103,13 +125,40 @@ KEPT = (
     "the password is wrong; no token was given",
     'dedp approve gold/sales 2026-01-05 --by NAME --because "WHY"',
     "file:///home/ada/lake/x.csv line 5: 'a:b' is no number",
-)
+    "the password is required", "token must be TEXT, not 5", "the password is too short", "password is not set",
+    "password is 5 characters long", "the token has expired", "token is expired: ask for another one",
+    "password authentication failed for user ada", "column token is STRING, not BIGINT", "api key is missing",
+    "unexpected token FROM at position 5", "is no SQL after token ','", "bronze/token: rows are late",
+    "the secret is read from DEDP_SECRETS", "a secret must be a text of at least 4 characters, not one of 0",
+    "author=('a', 'b'), columns=('id', 'name')", "git add -p src; tail -p 5", "mkdir -p lake && mysql -h db shop",
+    "kafka://broker:9092 is down: mail ada@example.org", "https://docs.example.org/latest/delta-update.html",
+    "the secret is stored beside the settings", "Basic statistics of 3 columns", "password is a secret",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("text", KEPT)
 def test_a_text_without_a_secret_stays(text):
     """Names of files, tables and hosts, commands, and this library's own examples."""
     assert masked(text) == text
+
+
+def test_prose_stays_readable():
+    """Of the lines of the documentation, those few are masked in which a secret's name has a value."""
+    lines = [line for page in sorted((CHECKOUT / "docs").rglob("*.md")) for line in page.read_text().splitlines()]
+    assert len([line for line in lines if masked(line) != line]) * 500 < len(lines)
+
+
+@pytest.mark.parametrize("part", ["a", "secret_", "a.b-", "--a", "auth", "x://a:b ", "mysql ", "token is ", "url: /a/"])
+def test_a_long_line_is_masked_in_time(part):
+    """Ten times the text takes far less than the hundred times of a search from each place to the end."""
+    short, long = (min(timed(masked, part * count) for _ in range(3)) for count in (300, 3000))
+    assert long < 50 * short
+
+
+def timed(call, text):
+    begun = time.process_time()
+    call(text)
+    return time.process_time() - begun
 
 
 def every(secret):

@@ -8,6 +8,7 @@ import re
 import pytest
 from pyspark.errors import AnalysisException
 
+from dedp_assets.patterns.core import sql_arities
 from dedp_assets.patterns.core.sql_analysis import analysed_by
 from dedp_assets.patterns.core.sql_faults import expression_fault, query_columns, query_fault
 
@@ -51,6 +52,10 @@ EXPRESSIONS = [
     "coalesce(fare, 0.5) > 1e3",
     "array_contains(tags, name)",
     "isnan(fare)",
+    "substring(name FROM 1 FOR 2) = 'x' AND trim(BOTH ' ' FROM name) = 'y'",
+    "aggregate(tags, 0, (n, t) -> n + 1) > 0 AND left(name, 2) = 'x'",
+    "round(id::DECIMAL(10, 2)) = 1 AND coalesce(fare, id, 0) > 0",
+    "at <= current_timestamp()",
 ]
 QUERIES = [
     "SELECT day, count(*) AS trips, sum(fare) AS fares FROM {rows} GROUP BY day",
@@ -82,6 +87,12 @@ QUERIES = [
     "FROM {rows} |> AGGREGATE count(*) AS n GROUP BY day |> WHERE n > 1",
     "SELECT id FROM {rows} WHERE id = (SELECT max(id) FROM {users}) UNION SELECT id FROM {users} WHERE login IN ('a')",
     "SELECT explode(more) FROM {rows} UNION ALL SELECT 'a', 'b'",
+    "SELECT id, login FROM {rows} JOIN {users} USING (id)",
+    "SELECT day FROM {rows} a LEFT SEMI JOIN {rows} b ON a.id = b.id WHERE name = 'x'",
+    "SELECT a.id, b.name AS n FROM {rows} a JOIN {rows} b ON a.id = b.id ORDER BY n",
+    "SELECT login FROM {rows} r JOIN {users} u ON r.id = u.id WHERE r.id IN (SELECT id FROM {users})",
+    "SELECT transform(array(1), id -> id + 1) AS x FROM {rows} r JOIN {users} u ON r.id = u.id",
+    "SELECT id, name FROM {rows} NATURAL JOIN {users}",
 ]
 WRONG = {
     "id >": "is no SQL after 'id >'",
@@ -105,6 +116,12 @@ WRONG = {
     "explode(tags) = 'x'": "which makes several rows",
     "id IN ()": "must have values in id IN ()",
     "id IN (1,)": "a comma too many after 'id IN (1'",
+    "upper(name, name) = 'X'": "calls upper with 2 arguments, and it takes 1",
+    "substring() = 'x'": "calls substring with 0 arguments, and it takes 2 to 3",
+    "coalesce() > 1": "calls coalesce with 0 arguments, and it takes 1 or more",
+    "rand() > 0.5": "must give the same in each run, not rand()",
+    "uuid() = name": "must give the same in each run, not uuid()",
+    "id > 1 AND shuffle(tags)[0] = 'x'": "must give the same in each run, not shuffle()",
 }
 FIGURES = {
     "count(*) FILTER (WHERE fare > 1)": "",
@@ -131,6 +148,10 @@ SLIPS = {
     "WITH t AS (SELECT id AS x FROM {rows}) SELECT t.y FROM t": "y",
     "SELECT day, count(*) AS n, FROM {rows} GROUP BY day": "a comma too many after 'day, count(*) AS n'",
     "SELECT day FROM {rows} WHERE count(*) > 1 GROUP BY day": "COUNT(*), a figure of many rows, in HAVING",
+    "SELECT id FROM {rows} a JOIN {rows} b ON a.id = b.id": "names id, which a and b have: a.id",
+    "SELECT login FROM {rows} r JOIN {users} u ON r.id = u.id WHERE id > 1": "names id, which r and u have",
+    "SELECT login FROM {rows} r JOIN {users} u ON id = u.id": "names id, which r and u have",
+    "SELECT map('a') AS m, upper() AS n FROM {rows}": "calls upper with 0 arguments, and it takes 1",
     "SELECT id, name FROM {rows} UNION ALL SELECT id FROM {users}": "on both sides of UNION, not 2 and 1",
 }
 
@@ -272,6 +293,26 @@ def test_where_an_engine_runs_spark_judges_what_is_left(spark):
         assert "refused by Spark: [DATATYPE_MISMATCH" in expression_fault("upper(name)", COLUMNS, "predicate")
         assert expression_fault("raw LIKE 'x%'", {**COLUMNS, "raw": None}, "predicate") == ""
         assert query_fault("SELECT anything FROM {earlier}", TABLES) == ""
+
+
+def test_what_breaks_the_parser_is_left_to_spark():
+    """A map of one key, over which sqlglot stumbles."""
+    assert expression_fault("map('a') IS NULL", COLUMNS, "predicate") == ""
+
+
+@pytest.mark.spark
+def test_spark_counts_the_arguments_of_functions_as_the_list_does(spark):
+    """One argument fewer and one more than a function of the list takes is refused by Spark for the number."""
+    for least, most, name in _arities()[::4]:
+        for count in ({least - 1} if least else set()) | ({most + 1} if most is not None else set()):
+            assert "WRONG_NUM_ARGS" in refusal(spark, f"SELECT {name}({', '.join(['NULL'] * count)})", {}), name
+        for count in {least, least if most is None else most}:
+            assert "WRONG_NUM_ARGS" not in refusal(spark, f"SELECT {name}({', '.join(['NULL'] * count)})", {}), name
+
+
+def _arities():
+    """Least and greatest number of arguments, and the function."""
+    return sorted(((*bounds, name) for name, bounds in sql_arities._ARITIES.items()), key=lambda each: each[2])
 
 
 @pytest.mark.spark

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dedp_assets.graph.resources.environments import Settings
+from dedp_assets.patterns.core.errors import ConfigError
 
 __all__ = ["Running", "hold", "running"]
 
@@ -72,6 +73,8 @@ def running(settings: Settings) -> Running | None:
     try:
         with (settings.home / _FILE).open() as file:
             return None if _lock(file.fileno(), shared=True) else _read_running(settings.home / _FILE)
+    except NotADirectoryError:
+        raise ConfigError(f"DEDP_HOME must be a folder, not the file {settings.home}") from None
     except FileNotFoundError:
         return None
 

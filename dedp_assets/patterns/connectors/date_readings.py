@@ -19,7 +19,7 @@ _DAYS = (
 _TIMES = (
     "", " HH:mm", " H:mm", "'T'HH:mm", " HH:mm:ss", " H:mm:ss", "'T'HH:mm:ss", " HH:mm:ss.SSS", " h:mm a", " h:mm:ss a",
     " hh:mma", " HH.mm", " HH.mm.ss", ", HH:mm", ", h:mm a", ", HH:mm:ss", ", h:mm:ss a", " HHmm",
-    " HH:mm:ss.SSSSSS", " HH:mm:ss 'UTC'", " HH:mm:ss.SSSSSS 'UTC'",
+    " HH:mm:ss.SSSSSS", " HH:mm:ss 'UTC'", " HH:mm:ss.SSSSSS 'UTC'", " HH:mm:ss 'GMT'",
 )  # fmt: skip
 _PIECES: Mapping[str, tuple[str, str]] = {
     "yyyy": ("%Y", "[0-9]{4}"), "yy": ("%y", "[0-9]{2}"), "MMMM": ("%B", "[A-Za-z]{3,9}"), "MMM": ("%b", "[A-Za-z]{3}"),

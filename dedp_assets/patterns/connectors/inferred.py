@@ -45,6 +45,12 @@ _TEXTS_OF_NUMBERS = {
     re.compile(r"-?[0-9]{1,3}(?:[, '][0-9]{3})*(?:[.][0-9]*)?"): "numbers with signs between thousands",
     re.compile(r"-?(?:[0-9]+(?:,[0-9]*)?|,[0-9]+)"): "numbers with a decimal comma: state decimal: ',' in the format",
     re.compile(r"-?[0-9]{1,3}(?:[.][0-9]{3})*(?:,[0-9]*)?"): "numbers with points between thousands",
+    re.compile(
+        r"[A-Z][a-z]{2,8},? [0-9]{1,2}[ -][A-Z][a-z]{2}.*[0-9]{2}:[0-9]{2}.*|[A-Z][a-z]{2} [A-Z][a-z]{2} .*[0-9]{4}"
+    ): (
+        "times behind the name of a weekday, which no date pattern of Spark reads: deliver times without it, or cut it "
+        "off in a step of SQL: to_timestamp(substring(..., 6), \"d MMM yyyy HH:mm:ss 'GMT'\")"
+    ),
 }
 """Shape of texts -> what they are, where they are no numbers to the conversion."""
 _NULLS = frozenset({"na", "n/a", "#n/a", "null", "none", "nil", "nan", "-", "--", "?", ".", "\\n"})

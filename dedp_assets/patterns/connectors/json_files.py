@@ -14,7 +14,7 @@ from dedp_assets.patterns.core.errors import ContractError
 if TYPE_CHECKING:
     from dedp_assets.patterns.connectors.formats import Json
 
-__all__ = ["json_texts_of"]
+__all__ = ["json_texts_of", "member_with_records"]
 
 _MOST_BYTES = 256 << 20
 _BLANK = re.compile(r"[ \t\n\r]*")
@@ -58,6 +58,19 @@ def _text_of(path: Path, made: Json) -> str:
         raise ContractError(f"{path.name} is no {made.encoding} to its end: {error.reason} at {error.start}") from None
 
 
+def member_with_records(text: str) -> str:
+    """Return the name of the first member with an array of objects in the object that a text begins with.
+
+    The name is empty without such a member, and for a text that does not begin with a whole object.
+    """
+    try:
+        found, _ = _DECODER.raw_decode(text.lstrip())
+    except (ValueError, RecursionError):
+        return ""
+    members = found.items() if isinstance(found, dict) else ()
+    return next((name for name, each in members if isinstance(each, list) and each and isinstance(each[0], dict)), "")
+
+
 class _Scanner:
     """A scanner that finds the elements of an array in a text."""
 
@@ -80,7 +93,9 @@ class _Scanner:
             self._enter(member)
         if not self._takes("["):
             where = f"in its member {members}" if members else "where it begins"
-            advice = "state json_lines" if self._is_lines() else "state records, the member with it"
+            member = "" if members else member_with_records(self._text)
+            advice = f"state records: {member}" if member else "state records, the member with it, if there is one"
+            advice = "state json_lines" if self._is_lines() else f"{advice}, or make one line of each object: jq -c"
             raise ContractError(f"{self._name} has no array of records {where}: {advice}")
         ends = self._takes("]")
         while not ends:

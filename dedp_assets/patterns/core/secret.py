@@ -21,37 +21,72 @@ _LEAST = 4
 """Characters of the shortest secret: a shorter one would be found in texts by coincidence."""
 _LEAST_KNOWN = 6
 """Characters of the shortest known value that is masked in texts of others: a shorter one is part of ordinary words."""
+_AT = r"(?:(?<=\\[nrt])|\b)"
+"""Begin of a word, also behind the escape of a line's end in the representation of a text."""
+_START = r"(?:(?<=\\[nrt])|(?<![\w.-]))"
+"""As above, not within a name with dots."""
+_WITH_BLANKS = r"(?!\d+(?!\w))\S[^\n@]*@(?:\S*@)?"
+"""Password of a URL with blanks in it, which is no port before other words."""
 _URL = re.compile(
     # Of a password any characters, of HTTP unless they are a port; of all else those of a URL, without a full stop.
-    r"""(?:\b(?!https?:)[a-z][a-z0-9+.-]*://(?:[^\s/?#:@"']*:\S*@)?"""
-    r"""|(?:\bhttps?:)?//(?:[^\s/?#:@"']*:(?!\d+(?:[/?#]|$))\S*@)?)"""
+    rf"""(?:(?:(?<=\\[nrt])|\b(?<!\\))(?!https?:)[a-z][a-z0-9+.-]{{0,40}}://(?:[^\s/?#:@"']*:(?:\S*@|{_WITH_BLANKS}))?"""
+    rf"""|(?:(?:(?<=\\[nrt])|\b)https?:)?//(?:[^\s/?#:@"']*:(?!\d+(?:[/?#]|$))(?:\S*@|{_WITH_BLANKS}))?)"""
     r"""[^\s"'<>`|\\^]*[^\s"'<>`|\\^.,;:)\]]""",
     re.IGNORECASE,
 )
 _EXAMPLE = "user:password"
 """User and password of the examples in sentences of this library."""
+_MARKED = r"""(?:(?P<of>\\*["']).*?(?P=of)|[^\s"']*[^\s"',;.)])"""
+_SAID = r"password|passwort|kennwort|contraseña|mot de passe|passwd|passphrase|passcode"
+_KEY = r"(?:api|access|private|account)[_.\- ]?key"
 _NAMED = (
-    r"(?:(?-i:[A-Z][A-Z0-9_]*_KEY)\b|[\w.-]*(?:password|passwort|kennwort|passwd|passphrase|passcode|secret|token"
-    r"|api[_-]?key|access[_-]?key|private[_-]?key|account[_-]?key|credentials?|signature|authorization)|pwd|sig|sas|pass(?![a-z])|jsessionid)[\w.-]*"
+    rf"(?:(?-i:[A-Z][A-Z0-9_]*_KEY)\b|[\w.-]{{0,99}}(?:{_SAID}|secret|token|{_KEY}|credentials?|signature|authorization)"
+    r"|pwd|sig|sas|bearer|pass(?![a-z])|jsessionid)[\w.-]{0,99}"
 )
+_OF_TABLES = r"(?<!bronze/)(?<!silver/)(?<!gold/)"
 _VALUE = re.compile(
-    rf"(?P<name>(?<![\w.-]){_NAMED}[\"'\\]*\s*(?:=>|[:=])\s*(?:\[|\()?)(?P<scheme>(?:[\"'\\]*(?:basic|bearer|digest|token)\s+)?)"
-    r"(?:(?P<quote>\\*[\"']).*?(?<!\\)(?P=quote)|\\*[\"'][^\n]*|(?P<plain>[^\s\"'&,;)}\]]+))",
+    rf"(?P<name>{_START}{_OF_TABLES}{_NAMED}(?:\s+(?:provided|given))?[\"'\\]*"
+    r"\s*(?:=>|->|:=|[:=])\s*(?:[|>][+-]?(?:\n|\\+n)\s*)?)"
+    r"(?P<scheme>(?:[\"'\\]*(?:basic|bearer|digest|token)\s+)?)"
+    r"(?:[\[(][^\n\])]*|(?P<quote>\\*[\"']).*?(?<!\\)(?P=quote)|\\*[\"'][^\n]*|(?P<plain>(?:(?!\\n)[^\s\"'&,;)}\]])+))",
     re.IGNORECASE | re.DOTALL,
 )
 """A value behind a name that tells of a secret: in JSON, a mapping, a connection string, a header, an assignment."""
+_STATES = (
+    r"(?:\d{1,2}|an?|the|not?|too|in|of|for|from|to|at|as|by|on|only|also|still|yet|never|now|there|here|null|none|empty|valid"
+    r"|wrong|right|old|new|short|long|weak|set|kept|read|put|sent|unknown|one|what|where|without|with|under|correct|unset"
+    r"|secret|absent|different|\w*(?:text|string|char|int|integer|binary|boolean)"
+    r"|[a-z]+(?:ed|ing|able|ible|en|ory|ional|ive|alid|rect))(?=[,;:.)'\"(]*(?:\s|\\n|$))"
+)
+"""Words by which a sentence says of a secret how it is, and not which."""
+_TOLD = re.compile(
+    rf"(?P<said>{_START}(?<!/)(?:{_SAID}|passwords?|{_KEY}|[\w-]{{0,99}}(?:secret|token))\s+(?:is|was|ist|war):?\s+)"
+    rf"(?!{_STATES}){_MARKED}"
+    rf"|(?P<named>{_START}(?<!/)(?:{_SAID}|token|{_KEY}|\w[\w.-]{{0,99}}[_.](?:secret|token)|[\w.-]{{0,99}}secret[_.]\w[\w.-]{{0,99}})\s+)"
+    r"(?=[\w!$%*+~.-]*\d)(?=[\w!$%*+~.-]*[a-z])[\w!$%*+~.-]{5,}",
+    re.IGNORECASE,
+)
+"""A secret in a sentence: the password is ..., token ... was refused."""
 _BEARER = re.compile(r"\b(?P<scheme>basic|bearer)\s+(?=[\w+/=.~-]*[\d=])[\w+/=.~-]{8,}", re.IGNORECASE)
 _SPELT = re.compile(
     r"(?P<kept>-----BEGIN [A-Z ]*PRIVATE KEY-----)(?:(?!-----END).)*"  # of a file
-    r"|(?P<sent>\bcookie:\s*)[^\n'\"]+"
-    r"|(?P<option>(?<!\w)--[\w-]*(?:password|token|secret|key)\s+|(?<!\w)-u\s+[^\s:]+:|\boracle:thin:[^\s/]+/)[^\s@]+"
-    r"|(?P<said>\b(?:password|passwd|passphrase|identified\s+by)\s+)(?P<mark>\\*[\"']).*?(?P=mark)"
+    rf"|(?P<sent>{_AT}cookie:\s*)(?:(?!\\n)[^\n'\"])+"
+    r"|(?P<option>(?<!\w)--[\w-]{0,60}(?:pass(?:word|wd|phrase)?|pw|token|secret|key)(?:\s+|=)|(?<!\w)(?:-u|--user)[\s=]+[^\s:]+:"
+    rf"|{_AT}(?:oracle:thin:|sqlplus\w*\s+)[^\s/]+/|{_AT}login\s+\S+\s+password\s+(?![\"'])"
+    rf"|{_AT}(?:(?:mysql|mariadb)[\w-]*[^\n;|]{{0,300}}?\s-p|sshpass\s+-p\s*|(?:redis-cli[^\n;|]{{0,300}}?\s-a|docker\s+login[^\n;|]{{0,300}}?\s-p)\s*)"
+    r")(?:(?P<open>\\*[\"']).*?(?P=open)|(?:(?!\\n|@//)\S)+)"
+    rf"|(?P<pair>auth(?:[\\\"']*\s*[:=]\s*\w{{0,99}})?[(\[])[^\n)\]]+"
+    rf"|(?P<said>{_AT}(?:password|passwd|passphrase|identified\s+by)\s+)(?P<mark>\\*[\"']).*?(?P=mark)"
+    rf"|(?P<place>{_AT}url: /(?:[^\s/]+/)*?(?:services|[\w-]*hooks?)/)[^\s)]+"
+    rf"|(?P<tns>{_AT}[\w$]+/)[^\s/@]+(?=@//)"
     rf"|(?P<element><{_NAMED}>)[^<]+"
-    r"|\b(?:gh[pousr]_|github_pat_|glpat-|xox[a-z]-|[rs]k_(?:live|test)_|sk-|AKIA|ASIA|AIza)[\w-]{12,}",
+    rf"|{_AT}(?:gh[pousr]_|github_pat_|glpat-|xox[a-z]-|[rs]k_(?:live|test)_|sk-|AKIA|ASIA|AIza)[\w-]{{12,}}",
     re.IGNORECASE | re.DOTALL,
 )
 """Secrets by the way in which they are written: of command lines, SQL, XML, files with keys, services."""
 _WEB_TOKEN = re.compile(r"\beyJ[\w-]{8,}(?:\.[\w-]+){1,2}")
+_HOOK = re.compile(r"(^hooks\.[^/]+/|/(?:[\w-]*hooks?/|bot(?=\d+:))).+", re.IGNORECASE)
+"""Path of a web hook, whose parts are the secret."""
 _LIKE_A_TOKEN = re.compile(r"(?=[^/]*\d)(?=[^/]*[A-Za-z])[\w:@-]{20,}")
 
 
@@ -131,6 +166,7 @@ def masked(text: str, secrets: Collection[str] = ()) -> str:
     text = _URL.sub(lambda found: _masked_url(found[0]), text)
     text = _VALUE.sub(lambda found: f"{found['name']}{found['scheme']}{HIDDEN}", text)
     text = _SPELT.sub(lambda found: "".join(filter(None, found.groupdict().values())) + HIDDEN, text)
+    text = _TOLD.sub(lambda found: f"{found['said'] or found['named']}{HIDDEN}", text)
     return _WEB_TOKEN.sub(HIDDEN, _BEARER.sub(lambda found: f"{found['scheme']} {HIDDEN}", text))
 
 
@@ -145,7 +181,8 @@ def _masked_url(url: str) -> str:
     who = f"{rest[:begun] if rest[:begun] == _EXAMPLE else HIDDEN}@" if begun >= 0 else ""
     place, mark, query, *_ = (*re.split(r"([?#])", rest[begun + 1 :], maxsplit=1), "", "")
     if head.lower().startswith("http"):
-        place = "/".join(HIDDEN if _LIKE_A_TOKEN.fullmatch(part) else part for part in place.split("/"))
+        parts = (HIDDEN if _LIKE_A_TOKEN.fullmatch(part) else part for part in place.split("/"))
+        place = _HOOK.sub(rf"\1{HIDDEN}", "/".join(parts))
     values = re.sub(r"(?<==)[^&;#]+|(?<![^&;#])[^&;#=]+(?![^&;#=])(?!=)", HIDDEN, query)
     return f"{head}//{who}{place}{mark}{values}"
 

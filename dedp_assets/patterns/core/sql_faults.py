@@ -16,9 +16,11 @@ from typing import Any, Literal
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.extras import optional
 from dedp_assets.patterns.core.sql_analysis import analysed_columns, analysis_fault
+from dedp_assets.patterns.core.sql_arities import wrong_arity
 from dedp_assets.patterns.core.sql_names import (
     Tables,
     aggregates,
+    ambiguous_column,
     expressions,
     sources_of,
     ungrouped_column,
@@ -43,6 +45,11 @@ _SPARK_ALONE = re.compile(
 """Syntax that sqlglot reads in part: what it does not understand beside it may be right."""
 _IN_QUOTES = re.compile(r"['\"]({\w+})['\"]")
 _SELECT, _PROBE, _SHOWN = "SELECT ", " AS __dedp_value", 40
+_BY_CHANCE = (
+    "rand", "randn", "random", "uuid", "shuffle", "randstr", "uniform", "monotonically_increasing_id",
+    "spark_partition_id",
+)  # fmt: skip
+"""Functions whose values a rerun does not repeat."""
 _CHANGES = ("Insert", "Update", "Delete", "Merge", "Create", "Drop", "Alter", "TruncateTable", "Use", "Set")
 
 
@@ -66,7 +73,7 @@ def query_fault(sql: str, tables: Tables) -> str:
         if type(tree).__name__ in _CHANGES:
             return f"must be a query, not {type(tree).__name__.upper()}"
         found = _of_braces(tree, tables) or unknown_function(text, tree) or unknown_column(tree, tables)
-        found = found or _of_shape(tree) or ungrouped_column(tree)
+        found = found or ambiguous_column(tree, tables) or _of_shape(tree) or ungrouped_column(tree)
         return found or analysis_fault(sql, tables)
     return analysis_fault(sql, tables)
 
@@ -95,6 +102,14 @@ def _of_shape(tree: Any) -> str:  # noqa: ANN401 - as above
         widths = [_width(both.left), _width(both.right)]
         if None not in widths and widths[0] != widths[1]:
             return f"must have as many columns on both sides of {both.key.upper()}, not {widths[0]} and {widths[1]}"
+    return ""
+
+
+def _of_chance(tree: Any) -> str:  # noqa: ANN401 - as above
+    """Return the fault of an expression by which a rerun gives other rows; empty for a sound one."""
+    for found in tree.find_all(expressions().Func):
+        if (name := found.sql(dialect="spark").partition("(")[0].lower()) in _BY_CHANCE:
+            return f"must give the same in each run, not {name}(), which differs from run to run"
     return ""
 
 
@@ -161,12 +176,8 @@ def expression_fault(sql: str, columns: Collection[str] | None, kind: Kind = "va
     if not isinstance(node, exp.Alias):
         return "must have no comment at its end"
     found = unknown_function(text, tree) or (unknown_column(tree, {}, columns) if columns else "")
-    found = (
-        found
-        or _of_shape(tree)
-        or _RULES[kind](node.this)
-        or (_of_type(node.this, columns) if kind == "predicate" else "")
-    )
+    found = found or _of_chance(tree) or _of_shape(tree) or _RULES[kind](node.this)
+    found = found or (_of_type(node.this, columns) if kind == "predicate" else "")
     plain = sql.replace("{", "{{").replace("}", "}}")
     asked = f"if({plain}, true, false)" if kind == "predicate" else plain
     return found or analysis_fault(f"{_SELECT}{asked} FROM {{rows}}", {"rows": columns})
@@ -178,21 +189,11 @@ def _parsed(text: str) -> list[Any]:
     Raises:
         ConfigError: for a text that is no SQL.
     """
-    sqlglot = optional("sqlglot")
     try:
-        logging.getLogger("sqlglot").setLevel(logging.ERROR)
-        found = [each for each in sqlglot.parse(text, dialect="spark") if each is not None]
+        sqlglot = optional("sqlglot")
     except ConfigError:
-        return [None]  # sqlglot is not there
-    except sqlglot.errors.ParseError as error:
-        if _SPARK_ALONE.search(text):
-            return [None]
-        first = error.errors[0] if error.errors else {}
-        before = first.get("start_context", "").removeprefix(_SELECT).rstrip()
-        raise ConfigError(f"is no SQL after {before[-_SHOWN:]!r}" if before else "is no SQL") from None
-    except sqlglot.errors.TokenError:
-        raise ConfigError("is no SQL: a quotation mark or a comment is not closed") from None
-    except RecursionError:
+        return [None]
+    if (found := _statements(sqlglot, text)) is None:
         return [None]
     _require_no_comma_too_many(sqlglot, text)
     for each in found:
@@ -200,6 +201,29 @@ def _parsed(text: str) -> list[Any]:
             select.set("hint", None)  # words of hints are no columns
     # Of a pipe, names of one step are columns of the next.
     return [None if isinstance(each, sqlglot.exp.Command) or "|>" in text else each for each in found]
+
+
+def _statements(sqlglot: Any, text: str) -> list[Any] | None:  # noqa: ANN401 - a module
+    """Return the statements of a text; ``None`` where sqlglot does not know the syntax.
+
+    Raises:
+        ConfigError: for a text that is no SQL, or has a call that Spark refuses.
+    """
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)
+    try:
+        if fault := wrong_arity(sqlglot.tokenize(text, read="spark")):
+            raise ConfigError(fault)
+        return [each for each in sqlglot.parse(text, dialect="spark") if each is not None]
+    except sqlglot.errors.ParseError as error:
+        if _SPARK_ALONE.search(text):
+            return None
+        first = error.errors[0] if error.errors else {}
+        before = first.get("start_context", "").removeprefix(_SELECT).rstrip()
+        raise ConfigError(f"is no SQL after {before[-_SHOWN:]!r}" if before else "is no SQL") from None
+    except sqlglot.errors.TokenError:
+        raise ConfigError("is no SQL: a quotation mark or a comment is not closed") from None
+    except (RecursionError, IndexError):  # IndexError: of a map with a key and no value
+        return None
 
 
 def _require_no_comma_too_many(sqlglot: Any, text: str) -> None:  # noqa: ANN401 - a module

@@ -14,6 +14,7 @@ from dedp_assets.patterns.core.suggestions import suggestion
 __all__ = [
     "Tables",
     "aggregates",
+    "ambiguous_column",
     "expressions",
     "sources_of",
     "ungrouped_column",
@@ -113,6 +114,26 @@ def ungrouped_column(tree: Any) -> str:  # noqa: ANN401 - as above
         for number, each in enumerate(select.selects, 1):
             if not {str(number), each.alias.lower()} & grouped and (column := _outside(each, select, known)):
                 return f"names {column} beside aggregates: GROUP BY {column}"
+    return ""
+
+
+def ambiguous_column(tree: Any, tables: Tables) -> str:  # noqa: ANN401 - as above
+    """Return the fault of a column without a table that two joined tables have."""
+    exp = expressions()
+    for select in tree.find_all(exp.Select):
+        joins, of_all = select.args.get("joins") or [], select.args.get("from_")
+        if not joins or not of_all or any(each.kind in ("SEMI", "ANTI") or each.method for each in joins):
+            continue
+        joined = [each.this for each in (of_all, *joins) if isinstance(each.this, exp.Table)]
+        having = {each.alias_or_name: _lower(*(tables.get(each.name) or ())) for each in joined}
+        merged = _lower(*(name.name for each in joins for name in each.args.get("using") or ()))
+        judged = [*select.selects, select.args.get("where"), *(each.args.get("on") for each in joins)]
+        for column in (found for each in judged if each for found in each.find_all(exp.Column)):
+            name = column.name.lower()
+            owners = [table for table, known in having.items() if name in known - merged]
+            is_plain = len(column.parts) == 1 and column.find_ancestor(exp.Select, exp.Lambda) is select
+            if is_plain and len(owners) > 1:
+                return f"names {name}, which {owners[0]} and {owners[1]} have: {owners[0]}.{name}"
     return ""
 
 

@@ -53,7 +53,7 @@ class Part:
         found = self._stated.get(key)
         if found is None:
             return default
-        if not isinstance(found, kind) or (isinstance(found, bool) and kind in (int, (int, float))):
+        if not isinstance(found, kind) or (isinstance(found, bool) and kind not in (bool, object)):
             names = " or ".join(each.__name__ for each in (kind if isinstance(kind, tuple) else (kind,)))
             raise ConfigError(f"{self.path}.{key} must be {names}, not {found!r}")
         return found
@@ -63,8 +63,21 @@ class Part:
         found = self.value(key, (str, int, float), "")
         return found if isinstance(found, str) else str(found)
 
+    def name(self, key: str = "name") -> str:
+        """Return the name at a key; empty without one.
+
+        Raises:
+            ConfigError: for a number, a date or yes, which YAML makes of a name without quotes: 05 would become 5.
+        """
+        found = self.value(key)
+        if not isinstance(found, str | None):
+            raise ConfigError(f"{self.path}.{key} must be a text, not {found}: write it in quotes")
+        return found or ""
+
     def part(self, key: str) -> Part:
         """Return the object of a key; an empty one without the key."""
+        if self._read.get(key):  # with what was read in it so far
+            return self._read[key][0]
         found = Part(self._stated[key] if key in self else {}, f"{self.path}.{key}")
         self._read[key] = [found]
         return found

@@ -49,6 +49,8 @@ def sql_type(stated: Part, *, required_inside: bool = True) -> str:
     physical = stated.text("physicalType").strip()
     logical = _of_logical(stated, required_inside=required_inside)
     if not physical:
+        if not logical:
+            stated.leave("logicalType")
         return logical or "VARIANT"
     if found := _known(physical):
         return found
@@ -92,7 +94,7 @@ def _of_logical(stated: Part, *, required_inside: bool) -> str:
 def _struct(stated: Part, *, required_inside: bool) -> str:
     fields = list[str]()
     for each in stated.parts("properties"):
-        name, kind = each.text("physicalName") or each.text("name"), sql_type(each, required_inside=required_inside)
+        name, kind = each.name("physicalName") or each.name(), sql_type(each, required_inside=required_inside)
         required = required_inside and each.value("required", bool, default=False)
         fields += [f"{identifier(name)}: {kind}{' NOT NULL' if required else ''}"] if name else []
     return f"STRUCT<{', '.join(fields)}>" if fields else "VARIANT"

@@ -88,7 +88,7 @@ def read_contract(document: object, *, table: str = "") -> Contract:
 def _chosen(whole: Part, table: str) -> Part:
     """Return the object of the document's schema with the table."""
     objects = whole.parts("schema")
-    named = [each for each in objects if table in (each.text("name"), each.text("physicalName"))] if table else objects
+    named = [each for each in objects if table in (each.name(), each.name("physicalName"))] if table else objects
     if len(named) != 1:
         names = ", ".join(map(_name_of, objects)) or "none"
         wanted = f"one table {table}" if table else "one table, or one named by table="
@@ -101,7 +101,7 @@ def _chosen(whole: Part, table: str) -> Part:
 
 
 def _name_of(stated: Part) -> str:
-    return stated.text("physicalName") or stated.text("name")
+    return stated.name("physicalName") or stated.name()
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,8 @@ class _Columns:
             if not (name := _name_of(each)):
                 raise ConfigError(f"{each.path} must have a name, not none")
             each.take("name")
+            if twice := [other for other in found.parts if other.lower() == name.lower()]:
+                raise ConfigError(f"{each.path} must have a name of its own, not {name} beside {twice[0]}")
             found.parts[name] = each
             found._declare(name, each)
         return found
@@ -133,7 +135,7 @@ class _Columns:
         if not personal:
             stated.leave("classification")
         self.declared[name] = Column(
-            f"VARCHAR({length})" if kind == "STRING" and length else kind,
+            f"VARCHAR({length})" if kind == "STRING" and (length or 0) > 0 else kind,
             stated.text("description"),
             stated.value("required", bool, default=False),
             personal=personal,

@@ -6,9 +6,11 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.core.schema import Column
@@ -70,7 +72,7 @@ class RulesRead:
         options = stated.part("logicalTypeOptions")
         for option, predicate in _LIMITS.items():
             if option in options and not (option == "maxLength" and column.type == f"VARCHAR({options.value(option)})"):
-                limit = predicate.format(identifier(name), _literal(options.value(option)))
+                limit = predicate.format(identifier(name), _limit(options, option))
                 self.checks[_free(self.checks, f"{name}_{option}")] = f"{identifier(name)} IS NULL OR {limit}"
         if stated.value("unique", bool):
             self.rules[_free(self.rules, f"{name}_unique")] = f"no value of {name} comes twice"
@@ -149,9 +151,11 @@ def _bounds(stated: Part) -> tuple[int | None, int | None] | None:
 
 def _greatest(stated: Part) -> float | None:
     """Return the greatest value that a rule allows, where 0 is the least; ``None`` for another rule."""
-    between = stated.value("mustBeBetween", list)
-    if between:
-        return between[1] if between[0] == 0 else None
+    match stated.value("mustBeBetween"):
+        case [0, most] if _is_number(most):
+            return float(most)
+        case list():
+            return None
     exact = stated.value("mustBe")
     found = 0 if exact == 0 and _is_number(exact) else stated.value("mustBeLessOrEqualTo")
     return found if _is_number(found) else None
@@ -165,7 +169,15 @@ def _text(value: Any) -> str:  # noqa: ANN401 - JSON
     return json.dumps(value) if isinstance(value, bool) else str(value)
 
 
-def _literal(value: Any) -> str:  # noqa: ANN401 - JSON
+def _limit(options: Part, option: str) -> str:
+    """Return the SQL literal of a type's limit.
+
+    Raises:
+        ConfigError: for a value that no column is compared with.
+    """
+    value = options.value(option, (int, float, str, date))
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{options.path}.{option} must be a finite number, not {value}")
     return str(value) if _is_number(value) else quoted(str(value))
 
 

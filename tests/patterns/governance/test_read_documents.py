@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import date
 from importlib.resources import files
 from typing import Any
 
@@ -359,3 +360,48 @@ def test_a_valid_document_is_read_or_refused_in_a_sentence(data):
         sentence = ""
         assert contract.columns
     assert re.match(SENTENCES, sentence)
+
+
+@pytest.mark.parametrize("name", [5, 1.0, True, False, date(2026, 1, 5)])
+def test_a_name_that_yaml_makes_no_text_of_is_refused(name):
+    """Of a table, a column, and a field, in one sentence: which text it was, nobody knows."""
+    inner = {**column("object"), "properties": [column(name=name)]}
+    for stated in (column(name=name), inner, {**column("array"), "items": inner}):
+        with pytest.raises(ConfigError, match=r"\.name must be a text, not .*: write it in quotes"):
+            read_contract({**BASE, "schema": [{"name": "orders", "properties": [stated]}]})
+    with pytest.raises(ConfigError, match=r"\.name must be a text"):
+        read_contract({**BASE, "schema": [{"name": name, "properties": [column()]}]})
+
+
+def test_two_names_that_spark_takes_for_one_are_refused():
+    """Also if they differ in case alone."""
+    for other in ("c", "C"):
+        with pytest.raises(ConfigError, match=f"must have a name of its own, not {other} beside c"):
+            read_contract(document(column(), column(name=other)))
+
+
+def test_what_decides_a_type_is_not_named_as_unread():
+    """An option of a type that was read, beside another one that was not; a logical type that nobody knows."""
+    options = {"timezone": False, "format": "x"}
+    assert read_contract(document(column("timestamp", logicalTypeOptions=options))).not_read == (
+        "schema[orders].properties[c].logicalTypeOptions.format",
+    )
+    unknown = {**BASE, "schema": [{"name": "orders", "properties": [column("text")]}]}
+    assert read_contract(unknown).not_read == ("schema[orders].properties[c].logicalType",)
+
+
+@pytest.mark.parametrize("limit", [[1], {"a": 1}, float("nan"), float("inf"), True])
+def test_a_limit_that_no_value_is_compared_with_is_refused(limit):
+    """In a sentence that names the option."""
+    stated = {**BASE, "schema": [{"name": "orders", "properties": [column("integer")]}]}
+    stated["schema"][0]["properties"][0]["logicalTypeOptions"] = {"minimum": limit}
+    with pytest.raises(ConfigError, match=r"logicalTypeOptions.minimum must be "):
+        read_contract(stated)
+
+
+@pytest.mark.parametrize("bounds", [[], [0], ["a", 2], 3, [0, None]])
+def test_bounds_that_are_no_two_numbers_are_words(bounds):
+    """Of a share of missing values; the rule is kept, and none of it is lost."""
+    rule = {"metric": "nullValues", "unit": "percent", "mustBeBetween": bounds}
+    stated = {**BASE, "schema": [{"name": "orders", "properties": [{**column(), "quality": [rule]}]}]}
+    assert read_contract(stated).quality.null_shares == {}
