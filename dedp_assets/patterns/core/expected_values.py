@@ -19,6 +19,8 @@ Slot = tuple[int, int]
 
 _SIGMA = 1.4826
 """Standard deviation of normally distributed values, in median absolute deviations."""
+_WEEKS = 7
+"""Most usual values of one weekday that unusual ones have to outnumber: of days in a row, 28 would be half a year."""
 _LEAST = 0.01
 """Least deviation in shares of the usual value, so that a constant past does not refuse every change."""
 
@@ -57,7 +59,7 @@ def expected(
     known = {
         each: value
         for each, value in history.items()
-        if each not in left_out and (neighbours or each < key) and math.isfinite(value)
+        if each not in left_out and each >= baseline.since and (neighbours or each < key) and math.isfinite(value)
     }
     lacks = ""
     found: Expected | None = None
@@ -128,7 +130,8 @@ class _Season:
 
     def take(self, slot: Slot, key: str, value: float, *, is_accepted: bool) -> None:
         """Judge the next value of a slot by the values before; an unusual value does not count."""
-        counted = self._counted.setdefault(slot, Counted())
+        level = _WEEKS if self.baseline.season == "weekday" else Counted().level
+        counted = self._counted.setdefault(slot, Counted(level=level))
         before = [each for _, each in counted.values[-self.baseline.last :]]
         is_unusual = not is_accepted and self._judged(before).verdict(value) == "fail"
         counted.take((key, value), is_unusual=is_unusual)

@@ -5,7 +5,7 @@ Problem: a job succeeds on half of the records and the report shows a drop that 
 Solution: compare the volume of the newest complete partition with the median of valid earlier partitions, and the
     sizes of all partitions by their coefficient of variation. Both come from the table's log.
 Consequences: a table needs earlier partitions, and six weeks for a season. A day that failed is no baseline, so a new
-    level alarms until more days have it than had the old one (at most eight). Spikes are declared with their factor.
+    level alarms until more days have it than had the old one (at most 29). Spikes are declared with their factor.
 Choose instead: Flow Interruption Detector, if nothing arrives; Anomaly Detection, for single rows.
 """
 
