@@ -99,8 +99,8 @@ def expected_volume(
         volumes(complete, measure),
         partition,
         baseline=baseline,
-        excluded=() if approved_is_usual else approved,
-        accepted=approved,
+        accepted=approved if approved_is_usual else (),
+        approved=() if approved_is_usual else approved,
         neighbours=True,
         calendar=activity.calendar,
     )
