@@ -138,7 +138,7 @@ def _of_reads(reads: Reads, runs: Runs) -> Iterator[str]:
 
 
 def _of_spans(reads: Reads, runs: Runs) -> Iterator[str]:
-    """Yield the fault of partitions that are not the time of the upstream partitions that feed them."""
+    """Yield the fault of partitions of another time than the upstream partitions."""
     partitions = runs.partitions
     if not isinstance(partitions, dg.TimeWindowPartitionsDefinition):
         return

@@ -31,14 +31,14 @@ _Measured = tuple[Measures, _Unusual]
 
 
 def _failed(commit: Commit) -> Iterator[tuple[Mapping[str, Any], bool]]:
-    """Yield the findings of a commit that did not pass, with a warning or an approval, and whether by an approval."""
+    """Yield the failed findings of a commit, and whether a person approved each."""
     for each in commit.record.findings if commit.record else ():
         if not each["passed"]:
             yield each, bool(each.get("approved_by"))
 
 
 def unusual_figures(commit: Commit) -> _Unusual:
-    """Return the figures of a commit that did not pass an audit, and whether a person accepted them."""
+    """Return the figures of a commit that failed an audit, with the acceptance by a person."""
     failed = [(each["figures"], accepted) for each, accepted in _failed(commit)]
     # Of a share, the rows read are what it is a share of.
     return {name: to for figures, to in failed for name in figures if name != "read" or "ratio" not in figures}

@@ -110,9 +110,10 @@ def expected_volume(
 
 
 def _at_length(value: int, span: TimeSpan | None, wanted: TimeSpan | None) -> float:
-    """Return a volume for a time that is a little longer or shorter: a day of 25 hours, a month of 28 days.
+    """Return a volume scaled to the length of a similar time.
 
-    A Friday that lasts until Monday is another matter: nobody says that rows come on a Sunday.
+    That is a day of 25 hours, or a month of 28 days. A Friday that lasts until Monday is another matter: nobody says
+    that rows come on a Sunday.
     """
     ratio = wanted.seconds / span.seconds if span and wanted else 1.0
     return value * ratio if ratio != 1 and 1 / _UNEVEN < ratio < _UNEVEN else value
