@@ -94,7 +94,7 @@ def expected_volume(
     approved_is_usual: bool,
     seconds: float | None = None,
 ) -> Expected:
-    """Return the expected volume of a partition by complete partitions near in time, for the partition's length."""
+    """Return the expected volume of a partition by complete partitions near in time, at equal length."""
     complete = {key: size for key, size in activity.partitions.items() if is_over(activity.calendar(key), now, seconds)}
     approved = {key for key, size in complete.items() if size.verdict == "approved"}
     length = activity.calendar(partition)
