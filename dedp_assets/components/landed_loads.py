@@ -124,7 +124,7 @@ class DeliveryLoad:
         landed = self.landed
         csv = landed.format if isinstance(landed.format, Csv) else None
         # A record of JSON names its fields itself, and CSV without a header names none.
-        if not landed.counts or isinstance(landed.format, JsonLines | Json) or (csv and not csv.header):
+        if not landed.judges_files or isinstance(landed.format, JsonLines | Json) or (csv and not csv.header):
             return []
         called = {column.called or name: column for name, column in landed.columns.items()}
         # A time that has a format of its own is a text or a number in the files.
@@ -159,7 +159,7 @@ class DeliveryLoad:
             gates=Gates(
                 (_LINES, *timed, *guard),
                 if_empty="" if whole_folder else "A delivery without a record is refused, unless its marker says so.",
-                reports={FILE_COLUMNS: _FILE_COLUMNS} if landed.counts else {},
+                reports={FILE_COLUMNS: _FILE_COLUMNS} if landed.judges_files else {},
             ),
             about=About(owner=stated.about.owner, figures=LANDING_FIGURES, expects=stated.bronze_expects),
             patterns=[load_full if whole_folder else overwrite_partition, plan_ready, *late],

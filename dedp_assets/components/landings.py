@@ -77,9 +77,9 @@ class LandingSpec:
         keep: the record of a key that stays.
         rules: reason -> SQL predicate over the columns that a valid record satisfies.
         new_columns: what becomes of a record with columns that are not declared: it is a dead letter
-            (``quarantine``), or is taken without them: silently (``ignore``), with a warning that names them
-            (``report``), or only if no record of the partition has one (``refuse``). The last two warn of columns that
-            vanish or take another type, too.
+            (``quarantine``, with a warning of new fields inside of a STRUCT), or is taken without them: silently
+            (``ignore``), with a warning that names them (``report``), or only if no record of the partition has one
+            (``refuse``). The last two warn of columns that vanish or take another type, too.
         gates: rules that decide on a publish of the valid records, besides those on dead letters and duplicates.
         code_version: to be raised when all is to be computed again; the declaration's own changes count without.
     """
@@ -197,12 +197,20 @@ class Landed:
 
     @property
     def counts(self) -> Literal["report", "refuse"] | None:
-        """Policy for new columns of a landing that counts fields.
+        """Policy for new fields of a landing that counts fields.
 
-        ``None`` elsewhere.
+        ``None`` elsewhere. Where new columns are quarantined, a new field inside of a STRUCT makes no dead letter, and
+        would be left out without a word.
         """
         answer = self.stated.new_columns
+        if answer == "quarantine" and any("STRUCT<" in column.type.upper() for column in self.columns.values()):
+            return "report"
         return answer if answer in ("report", "refuse") else None
+
+    @property
+    def judges_files(self) -> bool:
+        """``True`` if the columns of whole files are judged, by headers and footers."""
+        return self.stated.new_columns in ("report", "refuse")
 
     @property
     def header(self) -> list[str]:

@@ -93,7 +93,8 @@ def shop(database, monkeypatch):
     monkeypatch.setenv("ORDERS_URL", url)
     with database.connect(autocommit=True) as connection:
         connection.execute(
-            "CREATE TABLE orders (order_id bigint, placed_at timestamptz, price numeric(10,2), created_at timestamptz);"
+            "CREATE TABLE orders (order_id bigint, placed_at timestamp(3) with time zone, price numeric(10,2), "
+            "created_at timestamp(6) with time zone);"
             'CREATE TABLE devices (id int NOT NULL, "the name" varchar(20), weight numeric, data bytea, more jsonb)'
         )
         yield connection

@@ -223,7 +223,8 @@ def clicks(spark, tmp_path_factory):
     project.land("clicks/2026-01-05-10", {"a.jsonl.gz": text + '{"id": "torn", "at"\n'}, marker="")
     late = [click(n, 10) for n in range(50, 53)]
     other = [{k: v for k, v in click(60, 11).items() if k != "amount"}, {**click(61, 11), "url": "/"}]
-    text = "".join(json.dumps(line) + "\n" for line in [*late, *other, *(click(n, 11) for n in range(70, 90))])
+    inner = {**click(95, 11), "user": {"id": 95, "tags": [], "plan": "gold"}}
+    text = "".join(json.dumps(line) + "\n" for line in [*late, *other, *(click(n, 11) for n in range(70, 90)), inner])
     project.land("clicks/2026-01-05-11", {"a.jsonl": text}, marker="")
     project.ran = project.react()
     project.first, project.late = first, late
@@ -251,6 +252,15 @@ def test_events_that_do_not_fit_are_letters(clicks):
         ("no declared column is called url", "the columns are not as declared"),
     }
     assert "c60" in {row["id"] for row in clicks.rows("silver/clicks")}
+
+
+def test_a_new_field_inside_of_a_column_is_told(clicks):
+    """The record stays valid without it."""
+    record = clicks.lake.ledger("silver/clicks").last(lambda commit: commit.record).record
+    (found,) = [each for each in record.findings if each["name"] == "fields_are_declared"]
+    assert (found["passed"], found["severity"]) == (False, "warn")
+    assert "user.plan is not declared: 1 values, string such as aaaa" in found["note"]
+    assert "c95" in {row["id"] for row in clicks.rows("silver/clicks")}
 
 
 DUMP = """

@@ -28,6 +28,7 @@ from dedp_assets.patterns.observability.sla_misses_detector import detect_sla_mi
 
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Pacific/Auckland"]
 HOUR = timedelta(hours=1)
+STRICT = Baseline(tolerance=0.001)
 
 
 @st.composite
@@ -86,6 +87,17 @@ def test_a_volume_is_judged_once_the_partition_is_over(partitions, now):
     activity = Activity(table="a/b", partitions=halved, calendar=calendar)
     assert detect_skew(activity, now).verdict == "fail"
     assert detect_partition_skew(Activity(table="a/b", partitions=sizes, calendar=calendar), now).verdict == "ok"
+
+
+@given(definitions(), MOMENTS)
+def test_a_long_day_may_have_more_rows(partitions, now):
+    """An hour more where clocks are put back, and three days more than in February, at the same rate."""
+    over = [(key, window) for key, window in windows_until(partitions, now, count=30) if window.end <= now]
+    calendar = calendar_of(partitions)
+    rows = {key: int(calendar(key).seconds / 36) for key, _ in over}
+    sizes = {key: PartitionSize(rows=each, size=each, files=1) for key, each in rows.items()}
+    found = detect_skew(Activity(table="a/b", partitions=sizes, calendar=calendar), now, baseline=STRICT)
+    assert found.verdict == ("ok" if len(over) > 1 else "unknown")
 
 
 @given(definitions(), MOMENTS, st.integers(0, 40))

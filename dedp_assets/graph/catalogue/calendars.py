@@ -10,7 +10,7 @@ import dagster as dg
 
 from dedp_assets.patterns.core.partition_times import Calendar, TimeSpan, span_between, utc_span
 
-__all__ = ["calendar_of", "is_within_a_day", "unsorted_keys", "window_seconds"]
+__all__ = ["calendar_of", "first_window", "is_within_a_day", "unsorted_keys", "window_seconds"]
 
 _LONGEST_DAY = 25 * 3_600
 _MOMENTS = [datetime(year, month, day, 1, tzinfo=timezone.utc) for year, month, day in (
@@ -54,8 +54,13 @@ def unsorted_keys(partitions: dg.PartitionsDefinition[str] | None) -> tuple[str,
 
 def window_seconds(partitions: dg.TimeWindowPartitionsDefinition) -> float:
     """Return the length of the first partition, in seconds."""
+    return first_window(partitions)[1].seconds
+
+
+def first_window(partitions: dg.TimeWindowPartitionsDefinition) -> tuple[str, TimeSpan]:
+    """Return key and time of the first partition."""
     window = partitions.time_window_for_partition_key(partitions.start.strftime(partitions.fmt))
-    return span_between(window.start, window.end).seconds
+    return window.start.strftime(partitions.fmt), span_between(window.start, window.end)
 
 
 def is_within_a_day(partitions: dg.PartitionsDefinition[str] | None) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, get_type_hints
 
 import dagster as dg
 
-from dedp_assets.graph.catalogue.calendars import is_within_a_day, unsorted_keys
+from dedp_assets.graph.catalogue.calendars import first_window, is_within_a_day, unsorted_keys
 from dedp_assets.graph.declare.expects import Expects
 from dedp_assets.graph.declare.records import EMPTY, About, Gates, Reads
 from dedp_assets.graph.declare.runs import (
@@ -21,9 +21,11 @@ from dedp_assets.graph.declare.runs import (
     Runs,
 )
 from dedp_assets.graph.declare.sequencing import faults_of_sequence
+from dedp_assets.graph.run.feeds import Feed, Span
 from dedp_assets.patterns.core.demands import demands_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types
+from dedp_assets.patterns.core.partition_times import TimeSpan, utc_span
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.flow.concurrent_runner import plan_starts
@@ -45,6 +47,7 @@ def require_sound(
         _require_record(table, start, type(start))
     faults = [
         *_of_reads(reads, runs),
+        *_of_spans(reads, runs),
         *_of_order(runs),
         *_of_starts(reads, runs),
         *_of_markers(reads, runs),
@@ -132,6 +135,31 @@ def _of_reads(reads: Reads, runs: Runs) -> Iterator[str]:
         yield f"revised_by must be among the references, not {', '.join(strange)}"
     if reads.revised_by and not isinstance(runs.partitions, dg.DailyPartitionsDefinition):
         yield f"partitions must be days for revised_by, not {_kind(runs.partitions)}"
+
+
+def _of_spans(reads: Reads, runs: Runs) -> Iterator[str]:
+    """Yield the fault of partitions of another time than the upstream partitions."""
+    partitions = runs.partitions
+    if not isinstance(partitions, dg.TimeWindowPartitionsDefinition):
+        return
+    key, window = first_window(partitions)
+    for spec, feed in reads.tables.items():
+        if isinstance(feed, Span) and feed.fills and not _is_filled(key, window, feed):
+            yield (
+                f"partitions must be the days in UTC, or weeks from Monday on, that {spec.name} feeds, not {key} from "
+                f"{window.begin.isoformat()} to {window.end.isoformat()}"
+            )
+
+
+def _is_filled(key: str, window: TimeSpan, feed: Feed) -> bool:
+    try:
+        parts = feed.reads(key)
+        times = [utc_span(value or "") for part in parts for value in part.values()]
+        known = [each for each in times if each]
+        ends = (min(each.begin for each in known), max(each.end for each in known))
+    except ValueError:  # a key that is no day, such as 2026-01
+        return False
+    return ends == (window.begin, window.end) and all(key in feed.feeds(part) for part in parts)
 
 
 def _of_order(runs: Runs) -> Iterator[str]:

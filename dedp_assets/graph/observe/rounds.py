@@ -44,6 +44,7 @@ __all__ = ["RoundResult", "Rounds"]
 
 _MINUTE = 60
 _WINDOW_SECONDS = 6 * 3600
+_REACH = 1.25
 _DEADLINE_DAYS = 3
 _END = datetime.max.replace(tzinfo=timezone.utc)
 Runs = Callable[[LakeTable[...]], Sequence[dg.RunRecord]]
@@ -186,9 +187,9 @@ class Rounds:
             new += [each for each in lags(limiting, lake, now, known=self._lagging) if each.consumer in limited]
         # Samples of a clock that was ahead would lie behind the present ones, and tell of positions that go back.
         known = [each for each in self.samples if each.seen_at <= now]
-        # Who lags by as much as a limit allows is told by samples from before.
+        # Who lags by as much as a limit allows is told by samples from before, the first of which leaves the window.
         longest = max((each.about.expects.lag_minutes or 0 for each in self.tables), default=0) * _MINUTE
-        self.samples = keep_samples(known, new, window_seconds=_WINDOW_SECONDS + longest)
+        self.samples = keep_samples(known, new, window_seconds=_WINDOW_SECONDS + _REACH * longest)
         by_consumer: dict[str, list[LagSample]] = {}
         for each in self.samples:
             by_consumer.setdefault(each.consumer, []).append(each)

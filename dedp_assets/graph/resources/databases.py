@@ -36,6 +36,8 @@ _TYPES = {
     "boolean": "BOOLEAN", "date": "DATE", "bytea": "BINARY", "text": "STRING", "uuid": "STRING",
     **dict.fromkeys(_TIMES, "TIMESTAMP"),
 }  # fmt: skip
+_PRECISION = re.compile(r"(?<=^timestamp)\(\d\)")
+"""Digits of a second that a column keeps: ``timestamp(3) with time zone``."""
 _DECIMAL = re.compile(r"numeric\((\d+),(\d+)\)")
 _MOST_DIGITS = 38
 _COLUMNS = """
@@ -129,7 +131,7 @@ class Database:
         """
         with self._connected() as connection:
             found = connection.execute(_COLUMNS, schema_and_table(self.table)).fetchall()
-        columns = {name: TableColumn(kind, required) for name, kind, required in found}
+        columns = {name: TableColumn(_PRECISION.sub("", kind), required) for name, kind, required in found}
         if not columns:
             raise ConfigError(f"the database of {self.url} has no table {self.table}: correct table of this source")
         if self.column and self.column not in columns:

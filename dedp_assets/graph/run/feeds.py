@@ -64,9 +64,14 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Span(Feed):
-    """A mapping with several upstream partitions for each key, each named by one column."""
+    """A mapping with several upstream partitions for each key, each named by one column.
+
+    Attributes:
+        fills: whether these are the days or hours in UTC that make up the time of the key, no more and no less.
+    """
 
     spans: bool = True
+    fills: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +218,7 @@ def day_to_week(column: str) -> Span:
     def days(key: str) -> Sequence[Values]:
         return tuple({column: (date.fromisoformat(key) + timedelta(days=n)).isoformat()} for n in range(7))
 
-    return Span(reads=days, feeds=lambda changed: map(monday, _known(changed.get(column))))
+    return Span(reads=days, feeds=lambda changed: map(monday, _known(changed.get(column))), fills=True)
 
 
 @cache
@@ -227,7 +232,7 @@ def hour_to_day(column: str) -> Span:
     def hours(key: str) -> Sequence[Values]:
         return tuple({column: f"{key}-{hour:02d}"} for hour in range(24))
 
-    return Span(reads=hours, feeds=lambda changed: (hour[:10] for hour in _known(changed.get(column))))
+    return Span(reads=hours, feeds=lambda changed: (hour[:10] for hour in _known(changed.get(column))), fills=True)
 
 
 def of_branch(column: str, router: Router, branch: str) -> Feed:

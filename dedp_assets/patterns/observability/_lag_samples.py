@@ -135,8 +135,8 @@ def keep_samples(
         new: samples to add.
         window_seconds: samples older than that, counted back from the newest of all, are dropped, but for the first one
             that tells what a sample within still tells.
-        most: most samples of a partition. Beyond that every second sample of the older half is dropped, so that the
-            history reaches as far back.
+        most: most samples of a partition. Beyond that, samples of the older half are dropped whose neighbours are
+            nearest, so that the history reaches as far back, in steps of about equal length.
 
     Raises:
         ConfigError: for a window that is not above 0, or ``most`` below 4: a trend needs some samples.
@@ -166,10 +166,12 @@ def _changing(samples: list[LagSample], oldest: datetime) -> list[LagSample]:
 
 
 def _thinned(samples: list[LagSample], most: int) -> list[LagSample]:
-    while len(samples) > most:
-        half = len(samples) // 2
-        samples = [*samples[:half:2], *samples[half:]]
-    return samples
+    kept = list(samples)
+    while len(kept) > most:
+        # Never the first one. Every second one would double the oldest gap each time, until it is days.
+        gaps = [(kept[n + 1].seen_at - kept[n - 1].seen_at, n) for n in range(1, len(kept) // 2)]
+        del kept[min(gaps)[1]]
+    return kept
 
 
 def to_json(samples: Sequence[LagSample]) -> str:

@@ -28,6 +28,8 @@ __all__ = [
 
 Measure = Literal["rows", "bytes"]
 _DAY_SECONDS = 86_400
+_UNEVEN = 1.12
+"""Ratio of lengths of days and months; 31 days to 28 are 1.107."""
 _WHEN: Mapping[Season, str] = {"none": "", "weekday": " on this weekday", "hour": " at this hour"}
 
 
@@ -92,18 +94,29 @@ def expected_volume(
     approved_is_usual: bool,
     seconds: float | None = None,
 ) -> Expected:
-    """Return the expected volume of a partition by complete partitions near in time."""
+    """Return the expected volume of a partition by complete partitions near in time, at equal length."""
     complete = {key: size for key, size in activity.partitions.items() if is_over(activity.calendar(key), now, seconds)}
     approved = {key for key, size in complete.items() if size.verdict == "approved"}
+    length = activity.calendar(partition)
     return expected(
-        volumes(complete, measure),
+        {key: _at_length(value, activity.calendar(key), length) for key, value in volumes(complete, measure).items()},
         partition,
         baseline=baseline,
-        excluded=() if approved_is_usual else approved,
-        accepted=approved,
+        accepted=approved if approved_is_usual else (),
+        approved=() if approved_is_usual else approved,
         neighbours=True,
         calendar=activity.calendar,
     )
+
+
+def _at_length(value: int, span: TimeSpan | None, wanted: TimeSpan | None) -> float:
+    """Return a volume scaled to the length of a similar time.
+
+    That is a day of 25 hours, or a month of 28 days. A Friday that lasts until Monday is another matter: nobody says
+    that rows come on a Sunday.
+    """
+    ratio = wanted.seconds / span.seconds if span and wanted else 1.0
+    return value * ratio if ratio != 1 and 1 / _UNEVEN < ratio < _UNEVEN else value
 
 
 def why(partition: str, value: float, measure: Measure, around: Expected) -> str:

@@ -20,7 +20,9 @@ from dedp_assets.graph.declare import (
     Request,
     Runs,
     Step,
+    aligned,
     day_to_week,
+    hour_to_day,
     lake_table,
     same,
 )
@@ -31,6 +33,7 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, Target
 
 DAYS = dg.DailyPartitionsDefinition("2026-01-05")
+MONDAYS, BERLIN = {"day_offset": 1}, {"timezone": "Europe/Berlin"}
 WEEKS = dg.WeeklyPartitionsDefinition("2026-01-05", day_offset=1)
 COLUMNS = {"id": Column("BIGINT", "identity"), "day": Column("DATE", "day")}
 SOURCE, OTHER = (TableSpec(name, COLUMNS, partition_by=("day",)) for name in ("bronze/source", "bronze/other"))
@@ -59,6 +62,21 @@ WRONG = {
     "gold/totals: partitions must be days for revised_by, not WeeklyPartitionsDefinition": {
         "reads": Reads({SOURCE: day_to_week("day")}, references=[OTHER], revised_by=[OTHER]),
         "runs": Runs(WEEKS),
+    },
+    **{
+        f"gold/totals: partitions must be the days in UTC, or weeks from Monday on, that bronze/source feeds, {key}": {
+            "reads": Reads({SOURCE: feed}),
+            "runs": Runs(partitions),
+        }
+        for key, feed, partitions in (
+            ("not 2026-01-11", day_to_week("day"), dg.WeeklyPartitionsDefinition("2026-01-05")),
+            ("not 2026-01-05", day_to_week("day"), dg.WeeklyPartitionsDefinition("2026-01-05", **MONDAYS, **BERLIN)),
+            ("not 2026-01-05", day_to_week("day"), dg.WeeklyPartitionsDefinition("2026-01-05", 0, 6, **MONDAYS)),
+            ("not 2026-01-05", hour_to_day("day"), dg.DailyPartitionsDefinition("2026-01-05", **BERLIN)),
+            ("not 2026-01-05", aligned(hour_to_day("day")), dg.DailyPartitionsDefinition("2026-01-05", hour_offset=6)),
+            ("not 2026-01-05", day_to_week("day"), DAYS),
+            ("not 2026-02-01", hour_to_day("day"), dg.MonthlyPartitionsDefinition("2026-01-05")),
+        )
     },
     "gold/totals: when must name what asks for partitions, not nothing": {"runs": Runs(DAYS, [])},
     "gold/totals: Reads.tables must name the tables that Follow looks at, not nothing": {"reads": LOOKS},

@@ -425,9 +425,25 @@ def test_a_history_is_bounded_by_time_and_number_and_keeps_the_newest():
         assert known[-1] == sample
         assert len([each for each in known if not each.partition]) <= 50
     spans = (known[-1].seen_at - known[0].seen_at).total_seconds()
-    assert 1.5 * HOUR < spans <= 3 * HOUR
+    assert 2.8 * HOUR < spans <= 3 * HOUR
     assert {each.partition for each in known} == {""}
     assert keep_samples([], []) == []
+
+
+@pytest.mark.parametrize("hours", [7, 80, 120])
+def test_a_limit_of_days_stays_known_for_as_long_as_the_lag_lasts(hours):
+    """A reader that lags an hour more, or stands still, is beyond the limit in every round from then on."""
+    limit, known, beyond = hours * HOUR, [], {}
+    for minute in range(0, 150 * hours, 5):
+        moving = seen(minute, minute, max(minute - 60 * (hours + 1), 0), partition="moving")
+        known = keep_samples(
+            known, [moving, seen(minute, minute, 5, partition="still")], window_seconds=6 * HOUR + 1.25 * limit
+        )
+        if minute > 60 * (hours + 2):
+            for part in ("moving", "still"):
+                found = judged([each for each in known if each.partition == part], fail_above_seconds=limit)
+                beyond.setdefault(part, set()).add(found["lag_seconds", "visits"].verdict)
+    assert beyond == {"moving": {"fail"}, "still": {"fail"}}
 
 
 def test_a_repeated_sample_counts_once():
