@@ -14,15 +14,11 @@ from dedp_assets.patterns.core.usual import ROUNDS, Baseline, Counted, Expected,
 __all__ = ["expected"]
 
 _USUAL = Baseline()
-_ByPerson = tuple[Collection[str], Collection[str]]
-"""Accepted keys, and approved ones."""
 Slot = tuple[int, int]
 """Weekday and hour of a key."""
 
 _SIGMA = 1.4826
 """Standard deviation of normally distributed values, in median absolute deviations."""
-_WEEKS = 7
-"""Most usual values of one weekday that unusual ones have to outnumber: of days in a row, 28 would be half a year."""
 _LEAST = 0.01
 """Least deviation in shares of the usual value, so that a constant past does not refuse every change."""
 
@@ -34,7 +30,6 @@ def expected(
     baseline: Baseline = _USUAL,
     excluded: Collection[str] = (),
     accepted: Collection[str] = (),
-    approved: Collection[str] = (),
     neighbours: bool = False,
     calendar: Calendar = utc_span,
 ) -> Expected:
@@ -47,7 +42,6 @@ def expected(
         baseline: the rule.
         excluded: further keys that do not count.
         accepted: keys that count although they were unusual, because a person accepted them.
-        approved: keys that a person let through, of which unusual ones count once four came in a row.
         neighbours: whether later values fill up where earlier ones are too few, for a partition of the past.
         calendar: times of the keys, for a season.
 
@@ -63,17 +57,17 @@ def expected(
     known = {
         each: value
         for each, value in history.items()
-        if each not in left_out and each >= baseline.since and (neighbours or each < key) and math.isfinite(value)
+        if each not in left_out and (neighbours or each < key) and math.isfinite(value)
     }
     lacks = ""
     found: Expected | None = None
     if baseline.season != "none":
-        found, rounds = _seasonal(known, key, baseline, (accepted, approved), calendar)
+        found, rounds = _seasonal(known, key, baseline, accepted, calendar)
         lacks = f"{rounds} of {ROUNDS} earlier values of the same {baseline.season}: no season yet"
     if found is None:
         # By what was known at the time: what came later revises nothing.
         sides = ([each for each in known if each < key], [each for each in known if each > key])
-        usual = [kept for side in sides for kept in _usual_keys(known, side, baseline, (accepted, approved))]
+        usual = [kept for side in sides for kept in _usual_keys(known, side, baseline, accepted)]
         found = _by_last([known[each] for each in _nearest(usual, key, baseline.last)], baseline, lacks)
     return found.times(baseline.planned[key]) if key in baseline.planned else found
 
@@ -94,32 +88,32 @@ def _by_last(values: Sequence[float], baseline: Baseline, lacks: str) -> Expecte
     return replace(found, history=len(values), reason=found.reason or lacks)
 
 
-def _usual_keys(known: Mapping[str, float], keys: Iterable[str], baseline: Baseline, by_person: _ByPerson) -> list[str]:
+def _usual_keys(
+    known: Mapping[str, float], keys: Iterable[str], baseline: Baseline, accepted: Collection[str]
+) -> list[str]:
     """List the keys whose values lay within the limits of earlier keys, oldest first."""
-    (accepted, approved), usual = by_person, Counted[str]()
+    usual = Counted[str]()
     for key in sorted(keys):
         before = [known[each] for each in usual.values[-baseline.last :]]
         around = Expected.by_share(median(before), baseline) if len(before) >= baseline.minimum_history else Expected()
         verdict = around.verdict(known[key])
         if around.usual == 0 and verdict == "unknown":
             usual.values.clear()  # the first rows after a time without any
-        is_unusual = verdict == "fail" and key not in accepted
-        if is_unusual or key not in approved:
-            usual.take(key, is_unusual=is_unusual, is_accepted=key in approved)
+        usual.take(key, is_unusual=verdict == "fail" and key not in accepted)
     return usual.values
 
 
 def _seasonal(
-    known: Mapping[str, float], key: str, baseline: Baseline, by_person: _ByPerson, calendar: Calendar
+    known: Mapping[str, float], key: str, baseline: Baseline, accepted: Collection[str], calendar: Calendar
 ) -> tuple[Expected | None, int]:
     """Return the expectation by season (``None`` for too few values), and the number of values."""
     slot, slots = _slot(key, baseline.season, calendar), dict[Slot, list[str]]()
     for each in sorted(known):
         slots.setdefault(_slot(each, baseline.season, calendar), []).append(each)
     of_key = {each: slot for slot, keys in slots.items() for each in keys[-reach(baseline.last) :]}
-    season = _Season(baseline, *by_person)
+    season = _Season(baseline)
     for each in sorted(of_key):
-        season.take(of_key[each], each, known[each])
+        season.take(of_key[each], each, known[each], is_accepted=each in accepted)
     values = [known[each] for each in _nearest(season.keys(slot), key, baseline.last)]
     return (season.around(values) if len(values) >= ROUNDS else None), len(values)
 
@@ -129,20 +123,15 @@ class _Season:
     """The values of each weekday or hour that count, and their spread."""
 
     baseline: Baseline
-    accepted: Collection[str]
-    approved: Collection[str]
     _counted: dict[Slot, Counted[tuple[str, float]]] = field(default_factory=dict)
     _residuals: dict[Slot, list[float]] = field(default_factory=dict)
 
-    def take(self, slot: Slot, key: str, value: float) -> None:
+    def take(self, slot: Slot, key: str, value: float, *, is_accepted: bool) -> None:
         """Judge the next value of a slot by the values before; an unusual value does not count."""
-        level = _WEEKS if self.baseline.season == "weekday" else Counted().level
-        counted = self._counted.setdefault(slot, Counted(level=level))
+        counted = self._counted.setdefault(slot, Counted())
         before = [each for _, each in counted.values[-self.baseline.last :]]
-        is_approved = key in self.approved
-        is_unusual = self._judged(before).verdict(value) == "fail" and key not in self.accepted
-        if is_unusual or not is_approved:
-            counted.take((key, value), is_unusual=is_unusual, is_accepted=is_approved)
+        is_unusual = not is_accepted and self._judged(before).verdict(value) == "fail"
+        counted.take((key, value), is_unusual=is_unusual)
         self._residuals[slot] = _residuals([each for _, each in counted.values[-self.baseline.last :]])
 
     def keys(self, slot: Slot) -> list[str]:

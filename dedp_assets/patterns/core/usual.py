@@ -24,10 +24,8 @@ V = TypeVar("V")
 
 ROUNDS = 6
 """Fewest earlier values of a weekday or hour for a baseline with a season: with four, 3 % of usual days fail."""
-_LEVEL = 28
-"""Most usual values that unusual values in a row have to outnumber to be the new level: four weeks of days."""
-_ACCEPTED = 4
-"""Unusual values in a row, accepted by a person one by one, that are the new level."""
+_LEVEL = 7
+"""Most usual values that unusual values in a row have to outnumber to be the new level."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +46,6 @@ class Baseline:
         planned: key -> factor of a planned value: 3 for three times the usual one. A planned value does not count
             later.
         excluded: keys of failed, refused and partial partitions, of holidays and one-off events: they do not count.
-        since: first key of the present level, once somebody has found that the new one is right; earlier keys do not
-            count.
 
     Raises:
         ConfigError: for numbers that are not above 0, a share below of more than 1, or fewer values for a season than
@@ -64,7 +60,6 @@ class Baseline:
     limit: float = 4.0
     planned: Mapping[str, float] = field(default_factory=dict)
     excluded: Sequence[str] = ()
-    since: str = ""
 
     def __post_init__(self) -> None:
         require_types(self)
@@ -137,12 +132,11 @@ class Counted(Generic[V]):
     """Earlier values that count as usual, oldest first.
 
     A value that was judged unusual is no measure for the next one, or a fault would be usual after a while. Unusual
-    values count once more of them came in a row than usual values before them, and more than ``level`` at most: that is
-    the new level. Four in a row that a person accepted are the new level at once.
+    values count once more of them came in a row than usual values before them, and more than seven at most: that is the
+    new level.
 
     Attributes:
         values: the values that count.
-        level: most usual values that unusual values in a row have to outnumber.
 
     Example:
         >>> counted = Counted([10, 11, 10])
@@ -152,23 +146,17 @@ class Counted(Generic[V]):
     """
 
     values: list[V] = field(default_factory=list)
-    level: int = _LEVEL
     _unusual: list[V] = field(default_factory=list, init=False)
-    _accepted: int = field(default=0, init=False)
 
-    def take(self, value: V, *, is_unusual: bool, is_accepted: bool = False) -> None:
-        """Add the next value, with the judgement by the values that count so far, and by a person."""
+    def take(self, value: V, *, is_unusual: bool) -> None:
+        """Add the next value, with the judgement by the values that count so far."""
         self._unusual.append(value)
-        self._accepted = self._accepted + 1 if is_accepted else 0
         if not is_unusual:
             self.values.append(value)
-        elif self._accepted >= _ACCEPTED:
-            self.values = self._unusual[-_ACCEPTED:]
-        elif len(self._unusual) > min(len(self.values), self.level):
+            self._unusual = []
+        elif len(self._unusual) > min(len(self.values), _LEVEL):
             self.values += self._unusual
-        else:
-            return
-        self._unusual = []
+            self._unusual = []
 
 
 def reach(last: int) -> int:

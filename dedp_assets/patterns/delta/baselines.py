@@ -5,7 +5,7 @@ What is usual, ``core/usual.py`` says; the history comes from here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from statistics import median
@@ -25,23 +25,15 @@ Measures = Mapping[str, float]
 """Name -> value of one partition or window."""
 _FIELDS = reach(7)
 """Number of earlier censuses that tell which are the newest seven that count."""
-_Unusual = Mapping[str, bool]
-"""Name of a measure that was judged unusual -> whether a person accepted the value."""
-_Measured = tuple[Measures, _Unusual]
+_Measured = tuple[Measures, Collection[str]]
+"""Measures, and the names of those that were judged unusual."""
 
 
-def _failed(commit: Commit) -> Iterator[tuple[Mapping[str, Any], bool]]:
-    """Yield the failed findings of a commit, and whether a person approved each."""
-    for each in commit.record.findings if commit.record else ():
-        if not each["passed"]:
-            yield each, bool(each.get("approved_by"))
-
-
-def unusual_figures(commit: Commit) -> _Unusual:
-    """Return the figures of a commit that failed an audit, with the acceptance by a person."""
-    failed = [(each["figures"], accepted) for each, accepted in _failed(commit)]
+def unusual_figures(commit: Commit) -> set[str]:
+    """Return the figures of a commit that did not pass an audit, with a warning or an approval."""
+    failed = [each["figures"] for each in commit.record.findings if not each["passed"]] if commit.record else []
     # Of a share, the rows read are what it is a share of.
-    return {name: to for figures, to in failed for name in figures if name != "read" or "ratio" not in figures}
+    return {name for figures in failed for name in figures if name != "read" or "ratio" not in figures}
 
 
 def usual_values(
@@ -50,7 +42,7 @@ def usual_values(
     measure: Callable[[Commit], Measures | None],
     *,
     last: int,
-    unusual: Callable[[Commit], _Unusual] = unusual_figures,
+    unusual: Callable[[Commit], Collection[str]] = unusual_figures,
 ) -> Measures:
     """Return a partition's last measures or, for a new partition, the medians of earlier partitions.
 
@@ -62,8 +54,8 @@ def usual_values(
         partition: the partition about to be published, one column.
         measure: measures of a commit; ``None`` for a commit that is no measure.
         last: how many earlier partitions count.
-        unusual: names of the measures of a commit that were judged unusual, and whether a person accepted them; by
-            default those that an audit of the commit did not pass.
+        unusual: names of the measures of a commit that were judged unusual; by default those that an audit of the
+            commit did not pass.
 
     Raises:
         ConfigError: for a partition of several columns, or of none.
@@ -79,9 +71,9 @@ def usual_values(
         if key is None or key in seen or not (measures := measure(commit)):
             continue
         seen[key] = measures, unusual(commit)
-        if key == value and not measures.keys() & seen[key][1].keys():
+        if key == value and not measures.keys() & seen[key][1]:
             return measures
-    own, own_unusual = seen.get(value, ({}, {}))
+    own, own_unusual = seen.get(value, ({}, ()))
     before = _usual([seen[key] for key in sorted(seen) if key < value], last)
     return {**before, **{name: each for name, each in own.items() if name not in own_unusual}}
 
@@ -91,8 +83,7 @@ def _usual(measured: Iterable[_Measured], last: int) -> Measures:
     counted: dict[str, Counted[float]] = {}
     for measures, unusual in measured:
         for name, value in measures.items():
-            found = counted.setdefault(name, Counted())
-            found.take(value, is_unusual=name in unusual, is_accepted=unusual.get(name, False))
+            counted.setdefault(name, Counted()).take(value, is_unusual=name in unusual)
     return {name: median(each.values[-last:]) for name, each in counted.items() if last and each.values}
 
 
@@ -159,17 +150,15 @@ def audits_of_usual(
         raise ConfigError(f"last={last} and window_seconds={window_seconds:g} must not be negative")
     wanted = list(counts.values())
 
-    def unusual(commit: Commit) -> _Unusual:
-        failed = {each["name"]: accepted for each, accepted in _failed(commit)}
-        return {of: failed[name] for name, of in counts.items() if name in failed}
+    def unusual(commit: Commit) -> set[str]:
+        failed = {each["name"] for each in commit.record.findings if not each["passed"]} if commit.record else set()
+        return {of for name, of in counts.items() if name in failed}
 
     if partition:
         usual = usual_values(ledger, partition, lambda each: _shares([each], wanted), last=last, unusual=unusual)
     else:
         windows = list(_windows(ledger, wanted, window_seconds=window_seconds, last=last))
-        measured = [
-            (_shares(each, wanted), dict(of for commit in each for of in unusual(commit).items())) for each in windows
-        ]
+        measured = [(_shares(each, wanted), {of for commit in each for of in unusual(commit)}) for each in windows]
         usual = _usual(reversed(measured), last or len(windows))
     return tuple(_audit(name, of, usual.get(of), tolerance, severity) for name, of in counts.items())
 

@@ -102,8 +102,8 @@ def expected_volume(
         {key: _at_length(value, activity.calendar(key), length) for key, value in volumes(complete, measure).items()},
         partition,
         baseline=baseline,
-        accepted=approved if approved_is_usual else (),
-        approved=() if approved_is_usual else approved,
+        excluded=() if approved_is_usual else approved,
+        accepted=approved,
         neighbours=True,
         calendar=activity.calendar,
     )

@@ -5,7 +5,7 @@ Problem: a job succeeds on half of the records and the report shows a drop that 
 Solution: compare the volume of the newest complete partition with the median of valid earlier partitions, and the
     sizes of all partitions by their coefficient of variation. Both come from the table's log.
 Consequences: a table needs earlier partitions, and six weeks for a season. A day that failed is no baseline, so a new
-    level alarms until more days have it than had the old one (at most 29). Spikes are declared with their factor.
+    level alarms until more days have it than had the old one (at most eight). Spikes are declared with their factor.
 Choose instead: Flow Interruption Detector, if nothing arrives; Anomaly Detection, for single rows.
 """
 
@@ -64,8 +64,7 @@ def detect_skew(
         measure: ``rows``, or ``bytes`` of the files.
         key: key of the partition to judge instead of the newest complete one, such as one that was backfilled. Its
             baseline is its neighbours in time. A partition without files has a volume of 0.
-        approved_is_usual: whether a partition that a person approved is baseline for later ones, by itself; otherwise
-            four in a row are.
+        approved_is_usual: whether a partition that a person approved is baseline for later ones.
         complete_after_seconds: time from the beginning of a partition until its volume is complete; ``None`` for the
             length of the time that its key names, by the activity's calendar.
 
@@ -200,8 +199,7 @@ def require_usual_volume(
         volume: rows or bytes of the load, as counted at the source.
         baseline: as of :func:`detect_skew`. Of an excluded partition, any volume passes.
         measure: what ``volume`` counts.
-        approved_is_usual: whether a partition that a person approved is baseline for later ones, by itself; otherwise
-            four in a row are.
+        approved_is_usual: whether a partition that a person approved is baseline for later ones.
         approval: a person's decision for the run, which lets an unusual volume through.
 
     Returns:

@@ -139,7 +139,7 @@ def judge_profile(
 
     A profile is never part of its own history. What was unusual of a profile by the profiles before is no measure for
     later ones, or a fault would be usual after a while; it is once more of them came in a row than usual ones before,
-    and more than 28 at most.
+    and more than seven at most.
 
     Args:
         profile: the new profile.

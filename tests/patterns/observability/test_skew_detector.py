@@ -112,16 +112,6 @@ def test_a_day_accepted_by_a_person_is_baseline_by_choice(counts, usual):
     assert judged(activity, after(2), approved_is_usual=counts).target == usual
 
 
-@pytest.mark.parametrize(("accepted", "usual"), [(3, 1000), (4, 100)])
-def test_four_accepted_days_in_a_row_are_the_new_level(accepted, usual):
-    """Of a first load that waits for a person each day, the fifth passes by itself."""
-    days = [1000] * 30 + [100] * accepted
-    activity = of(*days, 100, approved=range(30, len(days)))
-    assert judged(activity, after(len(days))).target == usual
-    daily = of(*[1000] * 30, approved=range(20, 30))
-    assert judged(daily, after(29)).target == 1000
-
-
 def test_a_planned_spike_does_not_alert_and_the_same_spike_on_an_ordinary_day_does():
     """Three times the rows on Black Friday; a Black Friday with usual rows alerts, and no later day because of it."""
     week = [1000] * 6
