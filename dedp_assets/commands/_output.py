@@ -7,9 +7,10 @@ import sys
 from typing import Any
 
 from rich.console import Console
+from rich.table import Column, Table
 from rich.text import Text
 
-__all__ = ["coloured", "console", "note", "print_json", "say"]
+__all__ = ["Grid", "coloured", "console", "note", "print_json", "say"]
 
 _WIDTH = 150
 
@@ -20,6 +21,19 @@ class _Console(Console):
     def on_broken_pipe(self) -> None:
         """Raise the error again."""
         raise BrokenPipeError
+
+
+class Grid(Table):
+    """Table of texts under headings, in which a long word, such as a path, is folded and never cut.
+
+    Args:
+        headings: of the columns to the left; further ones by ``add_column``.
+        title: line above the table.
+    """
+
+    def __init__(self, *headings: str, title: str = "") -> None:
+        columns = [Column(heading, overflow="fold") for heading in headings]
+        super().__init__(*columns, title=title, title_justify="left")
 
 
 def console() -> Console:

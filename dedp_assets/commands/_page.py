@@ -6,9 +6,8 @@ from contextlib import suppress
 
 import dagster as dg
 from rich.console import Console
-from rich.table import Table as Grid
 
-from dedp_assets.commands._output import coloured
+from dedp_assets.commands._output import Grid, coloured
 from dedp_assets.local.instance import close_abandoned
 from dedp_assets.patterns.core.quantities import with_limit
 from dedp_assets.resources.clock import Clock
@@ -48,7 +47,7 @@ def print_troubles(terminal: Console, page: Page, table: str = "") -> None:
 
 
 def _grid(title: str, troubles: list[ShownTrouble], page: Page) -> Grid:
-    grid = Grid("severity", "trouble", "table", "partition", "since", title=title, title_justify="left")
+    grid = Grid("severity", "trouble", "table", "partition", "since", title=title)
     grid.add_column("figure, reason, and what helps")
     for each in troubles:
         since = f"{moment(each.since, page.made_at)}, {age(each.since, page.made_at)}" if each.since else ""

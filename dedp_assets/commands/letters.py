@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from rich.table import Table as Grid
-
-from dedp_assets.commands._output import console
+from dedp_assets.commands._output import Grid, console
 from dedp_assets.graph.checks.letters import count_letters, refused_letters
 from dedp_assets.resources.environments import Settings
 from dedp_assets.resources.lake import Lake
@@ -30,7 +28,7 @@ def run(settings: Settings, _: argparse.Namespace) -> int:
 def letters(settings: Settings) -> int:
     """Print the dead letters of every table, with counts from the tables' logs, and of refused partitions."""
     lake = Lake(root=str(settings.lakehouse), engine=SparkEngine())
-    grid = Grid("table", "status", "error class", title="Dead letters", title_justify="left")
+    grid = Grid("table", "status", "error class", title="Dead letters")
     for heading in ("letters", "partitions"):
         grid.add_column(heading, justify="right")
     grid.add_column("oldest, UTC")
@@ -49,7 +47,7 @@ def letters(settings: Settings) -> int:
 def _refused(lake: Lake) -> Grid:
     """Return the reasons of dead letters in refused partitions, each with a masked record."""
     title = "Dead letters of refused partitions, the most frequent reasons"
-    grid = Grid("table", "partition", "letters", "reason", "example", title=title, title_justify="left")
+    grid = Grid("table", "partition", "letters", "reason", "example", title=title)
     for table, key, note in refused_letters(lake):
         for number, each in enumerate(note.letters):
             of = (table, key) if number == 0 else ("", "")

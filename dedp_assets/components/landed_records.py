@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from dedp_assets.graph.declare import (
 from dedp_assets.patterns.connectors.formats import Avro, Csv, Json, Parquet
 from dedp_assets.patterns.connectors.framed_values import name_unread
 from dedp_assets.patterns.connectors.record_texts import BROKEN, LAYOUT, RECORD, as_records
+from dedp_assets.patterns.core.conversion import texts_of
 from dedp_assets.patterns.core.field_changes import audits_of_fields
 from dedp_assets.patterns.core.field_counting import tally_fields
 from dedp_assets.patterns.core.instants import timestamp
@@ -25,6 +27,7 @@ from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import quoted, tally
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.sql_options import truth
 from dedp_assets.patterns.delta import Table, audits_of_usual, earlier_fields
 from dedp_assets.patterns.error_management.dead_letter import Field, divert_unprocessable, route
 from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
@@ -107,7 +110,7 @@ class Valid:
             schema=fields,
             identity=landed.identity,
             carry=[*landed.event, BROKEN, LAYOUT],
-            rules={**self._rules(), **landed.stated.rules},
+            rules={**self._rules(), **{why: self._of_read(rule) for why, rule in landed.stated.rules.items()}},
         )
         worded = _worded(found)
         return name_unread(worded) if landed.stated.topic else worded
@@ -123,6 +126,16 @@ class Valid:
             return split
         order = [*stated.order_by, *(c for c in self.landed.identity if c not in stated.order_by)]
         return deduplicate(split, keys=list(stated.keys), order_by=order, keep=stated.keep)
+
+    def _of_read(self, rule: str) -> str:
+        """Write a stated rule that is silent where a value it names could not be read: that is the reason then."""
+        texts = texts_of({name: column.type for name, column in self.landed.columns.items()})
+        named = [
+            text
+            for name, text in texts.items()
+            if text not in rule and re.search(rf"\b{re.escape(name)}\b", rule, re.IGNORECASE)
+        ]
+        return " OR ".join([*(f"{identifier(text)} IS NOT NULL" for text in named), truth(rule)])
 
     def _rules(self) -> dict[str, str]:
         landed, rules = self.landed, dict[str, str]()
