@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
 from dedp_assets.patterns.core.errors import ContractError, NotReady
-from dedp_assets.patterns.delta.log.faults import log_faults
+from dedp_assets.patterns.delta.log.faults import log_faults, missing_commits
 from dedp_assets.patterns.delta.storage.locations import Located, Location, store_at
 
 __all__ = ["DAMAGE", "LogFiles"]
@@ -42,13 +42,28 @@ class LogFiles(Located):
         self._log = self.store.within("_delta_log")
 
     def exists(self) -> bool:
-        """Tell whether the table exists."""
-        return self.holds(0) or bool(self.versions())
+        """Tell whether the table exists.
+
+        Raises:
+            ContractError: if a file lies where the table's folder belongs.
+        """
+        if self.holds(0) or self.versions():
+            return True
+        self._require_folder()
+        return False
+
+    def _require_folder(self) -> None:
+        if self.store.exists(""):
+            raise ContractError(
+                f"{self.name}: {self.store.address} is a file, and a table is a folder: put the folder back from a "
+                "backup, or move the file away and compute the table anew"
+            )
 
     def version(self) -> int:
         """Return the newest version.
 
         Raises:
+            ContractError: if a commit is missing that no checkpoint makes up for, or a file lies in the folder's place.
             NotReady: if there is no table yet.
         """
         hint = self.last_checkpoint().get("version")
@@ -56,7 +71,10 @@ class LogFiles(Located):
             return max(self.since(hint), default=hint)
         versions = self.versions()
         if not versions:
+            self._require_folder()
             raise NotReady(f"{self.name} does not exist yet: nothing was ever written to {self.store.address}")
+        if missing_commits(self._log.list()):
+            raise ContractError(f"{self.name}: its log cannot be read{self._damage('')}")
         return versions[-1]
 
     def resume(self, since: int) -> int:
