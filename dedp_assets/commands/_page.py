@@ -47,8 +47,8 @@ def print_troubles(terminal: Console, page: Page, table: str = "") -> None:
 
 
 def _grid(title: str, troubles: list[ShownTrouble], page: Page) -> Grid:
-    grid = Grid("severity", "trouble", "table", "partition", "since", title=title)
-    grid.add_column("figure, reason, and what helps")
+    headings = ("severity", "trouble", "table", "partition", "since", "figure, reason, and what helps")
+    grid = Grid(*headings, title=title)
     for each in troubles:
         since = f"{moment(each.since, page.made_at)}, {age(each.since, page.made_at)}" if each.since else ""
         because = f"because of {each.explained_by}" if each.explained_by else ""

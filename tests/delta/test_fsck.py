@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from dedp_assets.patterns.core.errors import ContractError, NotReady, TransactionReused
+from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady, TransactionReused
 from dedp_assets.patterns.delta import Ledger, lost_files, verify_table
 from dedp_assets.patterns.delta.commit import idempotency
 from tests.helpers import a_record, a_run, active_files, files_of, read_back, write_log
@@ -132,7 +132,7 @@ def test_a_commit_that_is_missing_is_named(stored, version):
 def test_a_file_in_the_place_of_a_table_is_no_missing_table(tmp_path, ask):
     """Whatever asks says so: a write would fail, and a table that is not there would be asked for again and again."""
     (tmp_path / "t").write_text("")
-    with pytest.raises(ContractError, match=r"silver/t: .*/t is a file, and a table is a folder"):
+    with pytest.raises(ConfigError, match=r"silver/t: .*/t is a file, and a table is a folder"):
         ask(Ledger(tmp_path / "t", name="silver/t"))
 
 

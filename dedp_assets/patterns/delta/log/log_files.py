@@ -15,7 +15,7 @@ from deltalake.exceptions import DeltaError
 
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.delta.log.faults import log_faults, missing_commits
-from dedp_assets.patterns.delta.storage.locations import Located, Location, store_at
+from dedp_assets.patterns.delta.storage.locations import Located, Location, require_folder, store_at
 
 __all__ = ["DAMAGE", "LogFiles"]
 
@@ -45,25 +45,19 @@ class LogFiles(Located):
         """Tell whether the table exists.
 
         Raises:
-            ContractError: if a file lies where the table's folder belongs.
+            ConfigError: if a file lies in the place of the table's folder.
         """
         if self.holds(0) or self.versions():
             return True
-        self._require_folder()
+        require_folder(self.name, self.store)
         return False
-
-    def _require_folder(self) -> None:
-        if self.store.exists(""):
-            raise ContractError(
-                f"{self.name}: {self.store.address} is a file, and a table is a folder: put the folder back from a "
-                "backup, or move the file away and compute the table anew"
-            )
 
     def version(self) -> int:
         """Return the newest version.
 
         Raises:
-            ContractError: if a commit is missing that no checkpoint makes up for, or a file lies in the folder's place.
+            ConfigError: if a file lies in the place of the table's folder.
+            ContractError: if a commit is missing that no checkpoint makes up for.
             NotReady: if there is no table yet.
         """
         hint = self.last_checkpoint().get("version")
@@ -71,7 +65,7 @@ class LogFiles(Located):
             return max(self.since(hint), default=hint)
         versions = self.versions()
         if not versions:
-            self._require_folder()
+            require_folder(self.name, self.store)
             raise NotReady(f"{self.name} does not exist yet: nothing was ever written to {self.store.address}")
         if missing_commits(self._log.list()):
             raise ContractError(f"{self.name}: its log cannot be read{self._damage('')}")
