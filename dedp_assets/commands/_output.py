@@ -10,13 +10,19 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from dedp_assets.patterns.core.errors import printable
+
 __all__ = ["Grid", "coloured", "console", "note", "print_json", "say"]
 
 _WIDTH = 150
 
 
 class _Console(Console):
-    """Console whose caller handles a closed output."""
+    """Console that shows control characters, and whose caller handles a closed output."""
+
+    def render_str(self, text: str, **options: Any) -> Text:  # noqa: ANN401 - of rich
+        """Return a text with escapes for what would steer a terminal."""
+        return super().render_str(printable(text), **options)
 
     def on_broken_pipe(self) -> None:
         """Raise the error again."""
@@ -46,12 +52,12 @@ def console() -> Console:
 
 def coloured(*parts: str | tuple[str, str]) -> Text:
     """Return a line of plain parts, and of parts with a style such as ``bold`` or ``red``."""
-    return Text.assemble(*parts)
+    return Text.assemble(*[printable(p) if isinstance(p, str) else (printable(p[0]), p[1]) for p in parts])
 
 
 def say(text: str) -> None:
     """Print a line."""
-    print(text)  # noqa: T201
+    print(printable(text))  # noqa: T201
 
 
 def print_json(content: Any) -> None:  # noqa: ANN401 - any JSON values
@@ -61,4 +67,4 @@ def print_json(content: Any) -> None:  # noqa: ANN401 - any JSON values
 
 def note(text: str) -> None:
     """Print a line on the error output."""
-    print(text, file=sys.stderr)  # noqa: T201
+    print(printable(text), file=sys.stderr)  # noqa: T201

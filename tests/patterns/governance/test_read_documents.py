@@ -359,3 +359,35 @@ def test_a_valid_document_is_read_or_refused_in_a_sentence(data):
         sentence = ""
         assert contract.columns
     assert re.match(SENTENCES, sentence)
+
+
+STRANGE = (
+    None,
+    True,
+    7,
+    -1.5,
+    10**400,
+    float("nan"),
+    float("inf"),
+    "",
+    "x",
+    "\x00\x1b",
+    [],
+    [None],
+    [[]],
+    {},
+    {"x": None},
+)
+
+
+@pytest.mark.parametrize("value", STRANGE, ids=lambda value: repr(value)[:12])
+def test_no_value_of_a_document_is_an_error_without_a_sentence(value):
+    """Whatever JSON stands anywhere in it, also in place of the whole: it is read or refused."""
+    for place in {leaf[:size] for leaf in leaves(WHOLE) for size in range(len(leaf) + 1)}:
+        found = inner = {"all": copy.deepcopy(WHOLE)}
+        *path, last = ("all", *place)
+        for key in path:
+            inner = inner[key]
+        inner[last] = value
+        with suppress(ConfigError):
+            read_contract(found["all"])
