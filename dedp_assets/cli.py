@@ -142,8 +142,9 @@ def _failed(name: str, error: Exception) -> int:
     if not isinstance(error, EngineError | PatternError | ValueError | OSError):
         note(shown("".join(traceback.format_exception(error))))
         return _FAILED
-    place = getattr(error, "filename", None)
-    known = refused_write(str(place), error) if place else None
+    # A disk that fills up while a file is written names no file.
+    place = getattr(error, "filename", None) or f"what dedp {name} writes"
+    known = None if isinstance(error, PatternError) else refused_write(str(place), error)
     note(f"dedp {name}: {shown(str(known or error))}")
     return _WRONG if isinstance(error, ValueError) else _FAILED
 
