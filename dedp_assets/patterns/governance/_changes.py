@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any, Literal
 
 from dedp_assets.patterns.core.ddl import LENGTH, field
+from dedp_assets.patterns.core.quantities import quantity
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.governance._allowed import with_allowed
 from dedp_assets.patterns.governance._contracts import Contract, Sla, respelled
@@ -256,10 +257,14 @@ def _number(
         return
     if new is None or old is None:
         breaks = _CONSUMER if new is None else _PRODUCER
-        sentence = f"{label}: no longer promised, was {old:g}" if new is None else f"{label}: promised now, {new:g}"
+        sentence = (
+            f"{label}: no longer promised, was {quantity(old)}"
+            if new is None
+            else f"{label}: promised now, {quantity(new)}"
+        )
     else:
         breaks = _CONSUMER if (new > old) == more_is_looser else _PRODUCER
-        sentence = f"{label}: {new:g}, was {old:g}"
+        sentence = f"{label}: {quantity(new)}, was {quantity(old)}"
     yield Difference(path, sentence, breaks, columns)
 
 
