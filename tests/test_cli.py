@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 from datetime import timedelta
@@ -478,6 +479,19 @@ def test_a_disk_that_takes_nothing_is_a_sentence_with_a_remedy(dedp, monkeypatch
     assert (code, out) == (3, "")
     assert err.startswith(f"dedp setup: {what} cannot be written, as ")
     assert "Errno" not in err
+
+
+@pytest.mark.parametrize("said", ["database or disk is full", "attempt to write a readonly database"])
+def test_a_run_history_that_cannot_be_written_is_a_sentence(dedp, monkeypatch, said):
+    """Of the database's error, in place of its stack."""
+
+    def breaks(*_):
+        raise sqlite3.OperationalError(said)
+
+    monkeypatch.setattr(setup, "run", breaks)
+    code, out, err = dedp("setup")
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    assert err.startswith("dedp setup: what dedp setup writes cannot be written, as the disk is ")
 
 
 def test_an_engine_that_cannot_be_made_ready_ends_the_command(dedp, monkeypatch):

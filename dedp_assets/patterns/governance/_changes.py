@@ -260,7 +260,7 @@ def _number(
         sentence = (
             f"{label}: no longer promised, was {quantity(old)}"
             if new is None
-            else f"{label}: promised now, {quantity(new)}"
+            else f"{label}: promised now, {quantity(new or 0)}"
         )
     else:
         breaks = _CONSUMER if (new > old) == more_is_looser else _PRODUCER
