@@ -21,7 +21,7 @@ class _Console(Console):
     """Console that shows control characters, and whose caller handles a closed output."""
 
     def render_str(self, text: str, **options: Any) -> Text:  # noqa: ANN401 - of rich
-        """Return a text with escapes for what would steer a terminal."""
+        """Return a text with escapes in place of control characters."""
         return super().render_str(printable(text), **options)
 
     def on_broken_pipe(self) -> None:

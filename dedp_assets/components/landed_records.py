@@ -128,7 +128,7 @@ class Valid:
         return deduplicate(split, keys=list(stated.keys), order_by=order, keep=stated.keep)
 
     def _of_read(self, rule: str) -> str:
-        """Write a stated rule that is silent where a value it names could not be read: that is the reason then."""
+        """Write SQL of a stated rule, which is true for a record with an unread value of a named column."""
         texts = texts_of({name: column.type for name, column in self.landed.columns.items()})
         named = [
             text

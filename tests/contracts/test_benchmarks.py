@@ -11,6 +11,7 @@ from benchmarks.__main__ import NAMES
 from benchmarks.measure import interleave
 from dedp_assets.defs.silver.visits import VISITS
 
+pytestmark = pytest.mark.budget(60, "a dozen of benchmarks, each side once on small data")
 LONG = (
     "publish", "ticks", "warm_engine", "increment", "capture", "compaction", "jdbc", "merge", "merge_size",
     "filter_accounting", "as_of_join", "salting", "local_aggregation", "sessionizing", "cleaner", "replay",
@@ -25,7 +26,6 @@ def once(sides, *, rounds, warm_up=1, repeats=1, **options):
 
 
 @pytest.mark.spark
-@pytest.mark.budget(60, "benchmarks, each side once on small data")
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in LONG])
 def test_a_benchmark_runs(spark, tmp_path, monkeypatch, name):
     """On small data and without a claim about its speed: a column of the platform that it does not write stops it."""

@@ -56,7 +56,7 @@ def refused_write(place: str, error: BaseException) -> PatternError | None:
     """
     known = getattr(error, "errno", None)
     text = "" if isinstance(error, OSError) else str(error)
-    text = next((system for said, system in _SQLITE.items() if said in text), text)
+    text = next((system for words, system in _SQLITE.items() if words in text), text)
     for number, (system, kind, why, remedy) in _REFUSALS.items():
         if known == number or (system in text and (number in _ONLY_WRITES or place in text)):
             return kind(f"{place} cannot be written, as {why}: {remedy}")

@@ -114,5 +114,5 @@ def _cut(values: Mapping[str, str]) -> str:
 
 
 def _hint(letter: LetterReason) -> str:
-    told = f"{letter.reason}, {letter.example}"
-    return next((hint for form, hint in _HINTS.items() if form.fullmatch(told)), "")
+    sentence = f"{letter.reason}, {letter.example}"
+    return next((hint for form, hint in _HINTS.items() if form.fullmatch(sentence)), "")
