@@ -11,7 +11,7 @@ from benchmarks.__main__ import NAMES
 from benchmarks.measure import interleave
 from dedp_assets.defs.silver.visits import VISITS
 
-pytestmark = pytest.mark.budget(60, "a dozen of benchmarks, each side once on small data")
+pytestmark = pytest.mark.budget(60, "eleven benchmarks, each side once on small data")
 LONG = (
     "publish", "ticks", "warm_engine", "increment", "capture", "compaction", "jdbc", "merge", "merge_size",
     "filter_accounting", "as_of_join", "salting", "local_aggregation", "sessionizing", "cleaner", "replay",
