@@ -141,11 +141,12 @@ def _failed(name: str, error: Exception) -> int:
         extra = needed if needed == "local" else extra_of(error.name)  # which brings the others
         note(f"dedp {name}: {needs(extra)} ({error.name} is not installed)")
         return _WRONG
-    if not isinstance(error, EngineError | PatternError | ValueError | OSError):
+    # A disk that fills up while a file is written names no file.
+    place = getattr(error, "filename", None) or f"what dedp {name} writes"
+    known = None if isinstance(error, PatternError) else refused_write(str(place), error)
+    if not known and not isinstance(error, EngineError | PatternError | ValueError | OSError):
         note(shown("".join(traceback.format_exception(error))))
         return _FAILED
-    place = getattr(error, "filename", None)
-    known = refused_write(str(place), error) if place else None
     note(f"dedp {name}: {shown(str(known or error))}")
     return _WRONG if isinstance(error, ValueError) else _FAILED
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
+import os
 import re
+import sqlite3
 import subprocess
 import sys
 from datetime import timedelta
@@ -15,6 +18,7 @@ import pytest
 
 from dedp_assets.case_study.defs.silver.visits import visits
 from dedp_assets.cli import main
+from dedp_assets.commands import setup
 from dedp_assets.graph.catalogue.table_names import tables_named
 from dedp_assets.graph.resources.alerting import outbox_of
 from dedp_assets.graph.resources.clock import Clock
@@ -477,6 +481,35 @@ def test_a_setting_that_is_not_offered_is_one_line_at_every_command(dedp, monkey
     code, out, err = dedp(*command)
     assert (code, out) == (2, "")
     assert err == f"dedp {command[0]}: DEDP_JIT must be one of full, quick, steady, not x\n"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO])
+@pytest.mark.parametrize("named", [(), ("/home/x",)])
+def test_a_disk_that_takes_nothing_is_a_sentence_with_a_remedy(dedp, monkeypatch, number, named):
+    """Also of a file that the system does not name, as of one that fills the disk, or of the output."""
+
+    def breaks(*_):
+        raise OSError(number, os.strerror(number), *named)
+
+    monkeypatch.setattr(setup, "run", breaks)
+    code, out, err = dedp("setup")
+    what = "/home/x" if named else "what dedp setup writes"
+    assert (code, out) == (3, "")
+    assert err.startswith(f"dedp setup: {what} cannot be written, as ")
+    assert "Errno" not in err
+
+
+@pytest.mark.parametrize("said", ["database or disk is full", "attempt to write a readonly database"])
+def test_a_run_history_that_cannot_be_written_is_a_sentence(dedp, monkeypatch, said):
+    """Of the database's error, in place of its stack."""
+
+    def breaks(*_):
+        raise sqlite3.OperationalError(said)
+
+    monkeypatch.setattr(setup, "run", breaks)
+    code, out, err = dedp("setup")
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    assert err.startswith("dedp setup: what dedp setup writes cannot be written, as the disk is ")
 
 
 def test_an_engine_that_cannot_be_made_ready_ends_the_command(dedp, monkeypatch):

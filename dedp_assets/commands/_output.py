@@ -7,19 +7,39 @@ import sys
 from typing import Any
 
 from rich.console import Console
+from rich.table import Column, Table
 from rich.text import Text
 
-__all__ = ["coloured", "console", "note", "print_json", "say"]
+from dedp_assets.patterns.core.errors import printable
+
+__all__ = ["Grid", "coloured", "console", "note", "print_json", "say"]
 
 _WIDTH = 150
 
 
 class _Console(Console):
-    """Console whose caller handles a closed output."""
+    """Console that shows control characters, and whose caller handles a closed output."""
+
+    def render_str(self, text: str, **options: Any) -> Text:  # noqa: ANN401 - of rich
+        """Return a text with escapes in place of control characters."""
+        return super().render_str(printable(text), **options)
 
     def on_broken_pipe(self) -> None:
         """Raise the error again."""
         raise BrokenPipeError
+
+
+class Grid(Table):
+    """Table of texts under headings, in which a long word, such as a path, is folded and never cut.
+
+    Args:
+        headings: of the columns to the left; further ones by ``add_column``.
+        title: line above the table.
+    """
+
+    def __init__(self, *headings: str, title: str = "") -> None:
+        columns = [Column(heading, overflow="fold") for heading in headings]
+        super().__init__(*columns, title=title, title_justify="left")
 
 
 def console() -> Console:
@@ -32,12 +52,12 @@ def console() -> Console:
 
 def coloured(*parts: str | tuple[str, str]) -> Text:
     """Return a line of plain parts, and of parts with a style such as ``bold`` or ``red``."""
-    return Text.assemble(*parts)
+    return Text.assemble(*[printable(p) if isinstance(p, str) else (printable(p[0]), p[1]) for p in parts])
 
 
 def say(text: str) -> None:
     """Print a line."""
-    print(text)  # noqa: T201
+    print(printable(text))  # noqa: T201
 
 
 def print_json(content: Any) -> None:  # noqa: ANN401 - any JSON values
@@ -47,4 +67,4 @@ def print_json(content: Any) -> None:  # noqa: ANN401 - any JSON values
 
 def note(text: str) -> None:
     """Print a line on the error output."""
-    print(text, file=sys.stderr)  # noqa: T201
+    print(printable(text), file=sys.stderr)  # noqa: T201

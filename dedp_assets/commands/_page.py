@@ -6,9 +6,8 @@ from contextlib import suppress
 
 import dagster as dg
 from rich.console import Console
-from rich.table import Table as Grid
 
-from dedp_assets.commands._output import coloured
+from dedp_assets.commands._output import Grid, coloured
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.graph.resources.home import running
@@ -48,8 +47,8 @@ def print_troubles(terminal: Console, page: Page, table: str = "") -> None:
 
 
 def _grid(title: str, troubles: list[ShownTrouble], page: Page) -> Grid:
-    grid = Grid("severity", "trouble", "table", "partition", "since", title=title, title_justify="left")
-    grid.add_column("figure, reason, and what helps")
+    headings = ("severity", "trouble", "table", "partition", "since", "figure, reason, and what helps")
+    grid = Grid(*headings, title=title)
     for each in troubles:
         since = f"{moment(each.since, page.made_at)}, {age(each.since, page.made_at)}" if each.since else ""
         because = f"because of {each.explained_by}" if each.explained_by else ""

@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from rich.table import Table as Grid
-
-from dedp_assets.commands._output import console, say
+from dedp_assets.commands._output import Grid, console, say
 from dedp_assets.commands._page import collect, print_troubles
 from dedp_assets.graph.mail.alert_outbox import Pending
 from dedp_assets.graph.mail.alerts import AlertChannel, Message
@@ -70,7 +68,7 @@ def _test(channels: Sequence[AlertChannel], now: datetime) -> int:
 
 
 def _owed(pending: Sequence[Pending]) -> Grid:
-    owed = Grid("channel", "message", "about", "why it waits", title="Not delivered yet", title_justify="left")
+    owed = Grid("channel", "message", "about", "why it waits", title="Not delivered yet")
     for each in pending:
         about = f"{each.message.alert.place}: {each.message.alert.kind}"
         owed.add_row(each.channel, each.message.event, about, each.reason)

@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
-from rich.table import Table as Grid
-
 from dedp_assets.commands._arguments import add_json, add_table, day
-from dedp_assets.commands._output import console, print_json, say
+from dedp_assets.commands._output import Grid, console, print_json, say
 from dedp_assets.commands._tables import require_known
 from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.graph.resources.lake import Lake
@@ -156,7 +154,7 @@ def _print(found: list[Spent], *, since: date | None, as_json: bool) -> None:
         say(f"No commit {f'since {since} ' if since else ''}has a record.")
         return
     named = any(each.partition for each in found)
-    grid = Grid("table", *["partition"] * named, "day", "cause", title="Cost", title_justify="left")
+    grid = Grid("table", *["partition"] * named, "day", "cause", title="Cost")
     for heading in ("commits", *_SHOWN):
         grid.add_column(heading, justify="right")
     for each in found:

@@ -8,10 +8,8 @@ from dataclasses import replace
 from datetime import date, datetime, time, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Literal
 
-from rich.table import Table as Grid
-
 from dedp_assets.commands._arguments import day
-from dedp_assets.commands._output import console, print_json, say
+from dedp_assets.commands._output import Grid, console, print_json, say
 from dedp_assets.commands._tables import require_known
 from dedp_assets.graph.catalogue.exporting import as_json, as_mermaid, kind_of
 from dedp_assets.graph.catalogue.table_names import require_table
@@ -149,7 +147,7 @@ def _print_graph(graph: LineageGraph, tables: Sequence[LakeTable[...]], form: Fo
     if form == "json":
         print_json(as_json(graph, column_types(tables), column_origins(tables), _traced(settings, tables)))
         return
-    grid = Grid("dataset", "read by", "owner", "last seen, UTC", title="Lineage", title_justify="left")
+    grid = Grid("dataset", "read by", "owner", "last seen, UTC", title="Lineage")
     for dataset in graph.datasets:
         for target, seen in _targets(graph, dataset):
             grid.add_row(str(dataset), target, dataset.owner, seen)
@@ -174,7 +172,7 @@ def _print_impact(graph: LineageGraph, dataset: Dataset, form: Form) -> None:
         print_json({"dataset": str(dataset), **_as_dict(impact), "edges": edges})
         return
     title = f"What a change of {dataset} hits"
-    grid = Grid("how", "what", "kind", "owner", title=title, title_justify="left")
+    grid = Grid("how", "what", "kind", "owner", title=title)
     for how, datasets in (("direct", impact.direct), ("indirect", impact.indirect)):
         for each in datasets:
             grid.add_row(how, str(each), kind_of(each), each.owner)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rich.table import Table as Grid
-
 from dedp_assets.commands._arguments import add_json, add_table
-from dedp_assets.commands._output import console, print_json, say
+from dedp_assets.commands._output import Grid, console, print_json, say
 from dedp_assets.commands._page import collect, print_troubles
 from dedp_assets.graph.catalogue.table_names import require_table
 from dedp_assets.graph.resources.environments import Settings
@@ -74,7 +72,7 @@ def _print(maker: Maker, page: Page, table: str) -> None:
 
 def _grid(maker: Maker, name: str) -> Grid:
     """Return the newest commit of each partition, with the causes of rewrites since the first commit."""
-    grid = Grid("partition", title=f"{name}, version {maker.version(name)}", title_justify="left")
+    grid = Grid("partition", title=f"{name}, version {maker.version(name)}")
     for heading in _COUNTS:
         grid.add_column(heading, justify="right")
     grid.add_column("verdict")

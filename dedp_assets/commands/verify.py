@@ -53,7 +53,7 @@ def verify(settings: Settings, table: str = "") -> int:
     names = lake.names(replicas=True)
     if table:
         require_known(table, names)
-    found = [verify_table(lake.ledger(name)) for name in names if table in ("", name)]
+    found = [verify_table(ledger) for ledger in map(lake.ledger, [table] if table else names) if ledger.exists()]
     for verification in found:
         for line in _lines(lake.ledger(verification.table), verification):
             say(line)

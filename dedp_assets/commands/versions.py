@@ -11,10 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from rich.table import Table as Grid
-
 from dedp_assets.commands._arguments import add_table
-from dedp_assets.commands._output import console
+from dedp_assets.commands._output import Grid, console
 from dedp_assets.commands._tables import require_known
 from dedp_assets.graph.catalogue.table_names import require_table
 from dedp_assets.graph.resources.clock import Clock
@@ -104,7 +102,7 @@ def _target(settings: Settings, name: str) -> Table:
 
 
 def _listed(target: Table) -> Grid | str:
-    grid = Grid("version", "loaded, UTC", title=f"Versions of {target.name}", title_justify="left")
+    grid = Grid("version", "loaded, UTC", title=f"Versions of {target.name}")
     grid.add_column("rows", justify="right")
     for heading in ("state", "by run", "because"):
         grid.add_column(heading)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,11 +22,13 @@ from dedp_assets.graph.declare import (
 )
 from dedp_assets.patterns.connectors.formats import Avro, Csv, Json, Parquet
 from dedp_assets.patterns.connectors.record_texts import BROKEN, LAYOUT, RECORD, as_records
+from dedp_assets.patterns.core.conversion import texts_of
 from dedp_assets.patterns.core.instants import timestamp
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.sql_options import truth
 from dedp_assets.patterns.error_management.dead_letter import Field
 
 __all__ = ["LINES_READ", "Valid"]
@@ -57,7 +60,7 @@ class Valid:
         raw = ["raw", "raw_bytes", *(["header"] if isinstance(landed.format, Csv) else [])]
         return Validation(
             fields={name: self._field(name) for name in landed.columns},
-            rules={**self._rules(), **stated.rules},
+            rules={**self._rules(), **{why: self._of_read(rule) for why, rule in stated.rules.items()}},
             identity=landed.identity,
             payload=RECORD,
             raw=raw,
@@ -91,6 +94,16 @@ class Valid:
         column, stated = self.landed.columns[name], self.landed.stated
         is_time, special = name == stated.event_time, self.landed.has_types
         return Field(column.type, event_time=is_time, format=column.format, special=special)
+
+    def _of_read(self, rule: str) -> str:
+        """Write SQL of a stated rule, which is true for a record with an unread value of a named column."""
+        texts = texts_of({name: column.type for name, column in self.landed.columns.items()})
+        named = [
+            text
+            for name, text in texts.items()
+            if text not in rule and re.search(rf"\b{re.escape(name)}\b", rule, re.IGNORECASE)
+        ]
+        return " OR ".join([*(f"{identifier(text)} IS NOT NULL" for text in named), truth(rule)])
 
     def _rules(self) -> dict[str, str]:
         landed = self.landed

@@ -24,6 +24,7 @@ attributes:
   format: {csv: {}}
   partitions: {daily: {start: 2026-07-20}}
   event_time: ordered
+  rules: {is of another month: month(ordered) = 7}
   about: {owner: "team:data"}
 """
 COLUMNS = """
@@ -76,7 +77,7 @@ def refused(project, name, key):
 
 
 def test_a_wrong_date_format_is_told(shop, monkeypatch, capsys):
-    """The run, the check, the note and the command name reason, count and a masked record."""
+    """The run, the check, the note and the command name one reason, with count and a masked record, and no rule."""
     for day in DAYS:
         shop.run("bronze/orders", day)
     for day in DAYS:

@@ -8,9 +8,8 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.table import Table as Grid
 
-from dedp_assets.commands._output import coloured, console
+from dedp_assets.commands._output import Grid, coloured, console, note, say
 from dedp_assets.graph.resources.environments import CHECKOUT
 
 COMMANDS = CHECKOUT / "dedp_assets" / "commands"
@@ -49,11 +48,35 @@ def test_a_text_is_printed_as_it_is(text):
     assert printed(grid).count(text) >= 3
 
 
+@pytest.mark.parametrize("steering", [chr(n) for n in (0, 7, 8, 11, 13, 27, 127, 0x9B, 0x202E, 0xDCFF)])
+def test_no_text_steers_a_terminal(steering, capsys):
+    """Neither a line on either stream, nor a coloured word, a cell, a heading or a title: an escape is shown."""
+    text = f"a{steering}b"
+    grid = Grid(text, title=text)
+    grid.add_row(text)
+    say(text)
+    note(text)
+    streams = capsys.readouterr()
+    places = [streams.out, streams.err, printed(text), printed(coloured((text, "red"), text)), printed(grid)]
+    assert [steering in place for place in places] == [False] * 5
+    assert all("a\\" in place for place in places)
+
+
+@given(st.text("abc/-", min_size=1, max_size=400))
+def test_a_long_word_of_a_cell_is_folded(word):
+    """A path that was cut could not be copied."""
+    grid = Grid("path", "more")
+    grid.add_row(word, "x" * 60)
+    cells = [line.split("│")[1].strip() for line in printed(grid).splitlines() if line.startswith("│")]
+    assert "".join(cells) == word
+
+
 def test_there_is_one_console():
     """Made in one place, so that no command reads markup in a text, and none escapes what nobody reads as markup."""
     sources = {path.name: path.read_text() for path in (CHECKOUT / "dedp_assets").rglob("*.py")}
     assert [name for name, text in sources.items() if "rich.markup" in text] == []
     assert [name for name, text in sources.items() if re.search(r"\bConsole\(\w", text)] == []
+    assert [name for name, text in sources.items() if "rich.table" in text] == ["_output.py"]
 
 
 @pytest.mark.parametrize("path", sorted(COMMANDS.glob("*.py")), ids=lambda path: path.stem)

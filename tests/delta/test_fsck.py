@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from dedp_assets.patterns.core.errors import ContractError, NotReady, TransactionReused
+from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady, TransactionReused
 from dedp_assets.patterns.delta import Ledger, lost_files, verify_table
 from dedp_assets.patterns.delta.commit import idempotency
 from tests.helpers import a_record, a_run, active_files, files_of, read_back, write_log
@@ -118,10 +118,22 @@ def test_a_state_that_delta_cannot_build_names_the_file(stored, kind):
     assert "\n" not in str(e.value)
 
 
-def test_a_commit_that_is_missing_is_named(stored):
-    """A gap is damage, unless a checkpoint makes up for it."""
-    log_file(stored, 3).unlink()
-    assert faults(stored) == [("00000000000000000003.json", "is missing")]
+@pytest.mark.parametrize("version", range(7))
+def test_a_commit_that_is_missing_is_named(stored, version):
+    """A gap is damage, also at the beginning, and nobody reads past it; the newest commit leaves none."""
+    log_file(stored, version).unlink()
+    assert faults(stored) == [(f"{version:020d}.json", "is missing")]
+    for ask in (stored.state, stored.version):
+        with pytest.raises(ContractError, match=rf"_delta_log/{version:020d}\.json is missing"):
+            ask()
+
+
+@pytest.mark.parametrize("ask", [verify_table, Ledger.exists, Ledger.state, Ledger.version])
+def test_a_file_in_the_place_of_a_table_is_no_missing_table(tmp_path, ask):
+    """Whatever asks says so: a write would fail, and a table that is not there would be asked for again and again."""
+    (tmp_path / "t").write_text("")
+    with pytest.raises(ConfigError, match=r"silver/t: .*/t is a file, and a table is a folder"):
+        ask(Ledger(tmp_path / "t", name="silver/t"))
 
 
 def test_what_a_checkpoint_holds_may_be_missing_from_the_commits(stored):

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from dedp_assets.graph.declare.validation import LETTER_STATUSES
+from dedp_assets.graph.reconcile.table_errors import TableErrors
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.patterns.core.errors import ConfigError
@@ -44,12 +45,18 @@ class LetterCount:
     oldest: datetime | None = None
 
 
-def count_letters(lake: Lake) -> Iterator[LetterCount]:
-    """Count the dead letters of all tables from the newest commit of each partition, without a scan."""
+def count_letters(lake: Lake, errors: TableErrors) -> Iterator[LetterCount]:
+    """Count the dead letters of all tables from the newest commit of each partition, without a scan.
+
+    Args:
+        lake: the tables.
+        errors: takes the error of each table whose log cannot be read.
+    """
     for name in lake.names():
-        ledger = lake.ledger(name)
-        if set(LETTER) <= set(ledger.state().columns):
-            yield from _of_table(ledger)
+        with errors.at(name):
+            ledger = lake.ledger(name)
+            if set(LETTER) <= set(ledger.state().columns):
+                yield from list(_of_table(ledger))
 
 
 def refused_letters(lake: Lake) -> Iterator[tuple[str, str, Refusal]]:

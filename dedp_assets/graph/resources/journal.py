@@ -69,7 +69,7 @@ class Journal(dg.ConfigurableResource[Any]):
     def samples(self) -> str:
         """Return the stored samples of positions, as text; empty without any."""
         try:
-            return (Path(self.folder) / _SAMPLES).read_text(encoding="utf-8")
+            return (Path(self.folder) / _SAMPLES).read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             return ""
 

@@ -38,6 +38,11 @@ _REFUSALS: dict[int, tuple[str, type[PatternError], str, str]] = {
 """Number of the system -> text of the system, error, reason, and remedy."""
 _ONLY_WRITES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """Refusals that no read of a source meets."""
+_SQLITE = {
+    "database or disk is full": "No space left on device",
+    "attempt to write a readonly database": "Read-only file system",
+}
+"""Text of SQLite, in which runs are recorded -> text of the system."""
 _HADOOP = re.compile(r"Mkdirs failed to create|failed to create .*\bdirectory")
 
 
@@ -51,6 +56,7 @@ def refused_write(place: str, error: BaseException) -> PatternError | None:
     """
     known = getattr(error, "errno", None)
     text = "" if isinstance(error, OSError) else str(error)
+    text = next((system for words, system in _SQLITE.items() if words in text), text)
     for number, (system, kind, why, remedy) in _REFUSALS.items():
         if known == number or (system in text and (number in _ONLY_WRITES or place in text)):
             return kind(f"{place} cannot be written, as {why}: {remedy}")

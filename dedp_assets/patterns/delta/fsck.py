@@ -48,6 +48,7 @@ def verify_table(ledger: Ledger) -> Verification:
         ledger: the table's.
 
     Raises:
+        ConfigError: if a file lies in the place of the table's folder.
         NotReady: if there is no table.
     """
     faults = log_faults(ledger.store)
@@ -63,12 +64,12 @@ def verify_table(ledger: Ledger) -> Verification:
 
 def _unknown_actions(ledger: Ledger, known: Collection[str]) -> Iterator[TableFault]:
     """List the commits of valid JSON that lack required fields of an action."""
-    for version in range(ledger.version() + 1):
+    for version in ledger.files.versions():
         file = f"_delta_log/{version:020d}.json"
-        if file not in known and ledger.store.exists(file):
-            try:
-                ledger.commit(version)
-            except ContractError as error:
+        try:
+            _ = file in known or ledger.commit(version)
+        except ContractError as error:
+            if error.__cause__:  # else a gap in the log, which is a fault of its own
                 yield TableFault(file, f"is damaged ({error.__cause__})", "put it back from a backup")
 
 

@@ -19,6 +19,7 @@ from typing import Literal
 
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.options import typed
+from dedp_assets.patterns.core.quantities import duration
 from dedp_assets.patterns.core.results import Finding, Plan
 
 __all__ = ["plan_in_order", "require_place", "judge_catch_up", "PartitionProgress"]
@@ -150,7 +151,8 @@ def judge_catch_up(durations: Sequence[float], *, interval_seconds: float) -> Fi
         passed=periods != "never",
         severity="warn",
         figures={"lag_seconds": lag, "run_seconds": usual, "periods_to_recover": periods},
-        note=f"a run takes {usual:g} s of {interval_seconds:g} s between two: the lag of {lag:g} s stays or grows"
+        note=f"a run takes {duration(usual)} of {duration(interval_seconds)} between two: the lag of {duration(lag)} "
+        "stays or grows"
         if periods == "never"
         else "",
     )

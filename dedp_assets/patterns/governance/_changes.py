@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any, Literal
 
 from dedp_assets.patterns.core.ddl import LENGTH, field
+from dedp_assets.patterns.core.quantities import quantity
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.governance._allowed import with_allowed
 from dedp_assets.patterns.governance._contracts import Contract, Sla, respelled
@@ -254,13 +255,14 @@ def _number(
     """Yield the difference of a bound; a bound that is gone is looser, a new one tighter."""
     if old == new:
         return
-    if new is None or old is None:
-        breaks = _CONSUMER if new is None else _PRODUCER
-        sentence = f"{label}: no longer promised, was {old:g}" if new is None else f"{label}: promised now, {new:g}"
+    if new is None:
+        breaks, sentence = _CONSUMER, f"no longer promised, was {quantity(old or 0)}"
+    elif old is None:
+        breaks, sentence = _PRODUCER, f"promised now, {quantity(new)}"
     else:
         breaks = _CONSUMER if (new > old) == more_is_looser else _PRODUCER
-        sentence = f"{label}: {new:g}, was {old:g}"
-    yield Difference(path, sentence, breaks, columns)
+        sentence = f"{quantity(new)}, was {quantity(old)}"
+    yield Difference(path, f"{label}: {sentence}", breaks, columns)
 
 
 def _texts(path: str, what: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Difference]:

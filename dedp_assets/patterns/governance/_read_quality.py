@@ -162,7 +162,8 @@ def _greatest(stated: Part) -> float | None:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    # Compared, as a whole number of JSON may be too large for a float.
+    return isinstance(value, int | float) and not isinstance(value, bool) and -math.inf < value < math.inf
 
 
 def _text(value: Any) -> str:  # noqa: ANN401 - JSON

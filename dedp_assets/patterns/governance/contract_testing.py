@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from dedp_assets.patterns.core.columns import spelled_as
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types, typed
+from dedp_assets.patterns.core.quantities import quantity
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.governance._changes import compare_types, is_widening
 from dedp_assets.patterns.governance._contracts import Contract, Sla, respelled
@@ -254,4 +255,4 @@ def _day(contract: Contract, rows: int) -> Iterator[str]:
 
 
 def _shown(value: float | None, unit: str = "") -> str:
-    return "not promised" if value is None else f"{value:g}{unit}"
+    return "not promised" if value is None else f"{quantity(value)}{unit}"

@@ -24,13 +24,15 @@ WRONG = {
 }  # fmt: skip
 """SQL type -> a value that is none of it."""
 COLUMNS = {f"c.{number}": kind for number, kind in enumerate(WRONG)}
-SCHEMA = {"mail": "STRING", **COLUMNS}
+SECRETS = {"password": f"{CANARY} 1", "link": f"https://ada:{CANARY}@{'x' * 40}/?token={CANARY}"}
+"""Columns that are not personal -> secrets in them, also where the mark of a secret is cut off."""
+SCHEMA = {"mail": "STRING", **dict.fromkeys(SECRETS, "STRING"), **COLUMNS}
 DATASET = TableSpec(
     "silver/things",
     {
         "n": Column("BIGINT"),
         "mail": Column("STRING", personal=True),
-        **{name: Column(kind) for name, kind in COLUMNS.items()},
+        **{name: Column(kind) for name, kind in (SCHEMA | {"mail": ""}).items() if kind},
         "was_dead_lettered": Column("BOOLEAN"),
     },
 )
@@ -44,9 +46,9 @@ WRITES = {
 
 
 def records():
-    """The n-th type is wrong in n records, each with personal data in a known, in an unknown and in no field."""
+    """The n-th type is wrong in n records, each with personal data in a known, an unknown and no field, and secrets."""
     made = [
-        json.dumps({"mail": f"{CANARY}@{kind}", name: WRONG[kind], "note": [CANARY]})
+        json.dumps({"mail": f"{CANARY}@{kind}", **SECRETS, name: WRONG[kind], "note": [CANARY]})
         for number, (name, kind) in enumerate(COLUMNS.items(), start=1)
         for _ in range(number)
     ]
@@ -56,7 +58,7 @@ def records():
 @pytest.mark.spark
 @pytest.mark.parametrize("write", WRITES)
 def test_a_refusal_names_the_most_frequent_reasons_with_counts_and_a_masked_record(spark, make_table, write):
-    """Of every type, with the value that does not fit, and without a letter of personal or of unknown values."""
+    """Of every type, with the value that does not fit, and no letter of personal or unknown values, or of secrets."""
     rows = spark.createDataFrame(list(enumerate(records())), "n BIGINT, raw STRING")
     split = divert_unprocessable(rows, payload="raw", identity=["n"], schema=SCHEMA)
     run = a_run(DATASET.name)
@@ -79,6 +81,17 @@ def test_a_refusal_names_the_most_frequent_reasons_with_counts_and_a_masked_reco
 
 def _shown(value):
     return repr(value) if isinstance(value, str) else json.dumps(value)
+
+
+@pytest.mark.parametrize("number", ["2,5", "-1.200,50", ",5"])
+@pytest.mark.parametrize("kind", ["DOUBLE", "FLOAT", "DECIMAL(10,2)"])
+def test_a_sentence_asks_for_the_decimal_comma(kind, number):
+    """Of a number that has one, and of no other text."""
+    sentences = [
+        summed_up([LetterReason(f"x is not a {kind}", 1, f"such as {{x: {text!r}, y: '1,5'}} at n 1")], of=1)
+        for text in (number, "n/a")
+    ]
+    assert ["(has the format decimal: ','?), such as" in sentence for sentence in sentences] == [True, False]
 
 
 def test_a_sentence_asks_for_the_format_of_times_and_counts_what_it_leaves_out():

@@ -81,7 +81,7 @@ def test_a_long_run_among_short_ones_is_made_up_and_slow_runs_are_never(tmp_path
     assert (passed, figures["lag_seconds"], figures["periods_to_recover"]) == (True, 1800, 1)
     passed, figures, said = judged(tmp_path / "slow", [90, 60, 60])
     assert (passed, figures["lag_seconds"], figures["periods_to_recover"]) == (False, 1800, "never")
-    assert said == "a run takes 3600 s of 3600 s between two: the lag of 1800 s stays or grows"
+    assert said == "a run takes 60 min of 60 min between two: the lag of 30 min stays or grows"
 
 
 def test_a_graph_without_an_order_has_no_such_check():

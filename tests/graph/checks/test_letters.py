@@ -11,6 +11,7 @@ import pytest
 from dedp_assets.case_study.defs.platform.dead_letters import KEY, dead_letters
 from dedp_assets.commands.letters import letters
 from dedp_assets.graph.checks.letters import LetterCount, count_letters
+from dedp_assets.graph.reconcile.table_errors import TableErrors
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.lake import Lake
@@ -51,7 +52,7 @@ def lake(tmp_path, monkeypatch):
 def test_letters_are_counted_by_table_status_and_class(lake):
     """Over all partitions, with the oldest open one; tables without letters are not named."""
     oldest = datetime(2026, 1, 6, tzinfo=timezone.utc)
-    assert list(count_letters(lake)) == [
+    assert list(count_letters(lake, TableErrors())) == [
         LetterCount("silver/orders_dead_letter", "replayed", "", 2, 1),
         LetterCount("silver/visits_dead_letter", "given_up", "", 1, 1),
         LetterCount("silver/visits_dead_letter", "open", "blank line", 1, 1, oldest),
@@ -60,11 +61,20 @@ def test_letters_are_counted_by_table_status_and_class(lake):
     ]
 
 
+def test_a_damaged_log_is_named_and_the_other_letters_are_counted(lake):
+    """Whichever table it is, with letters or without."""
+    log = settings().lakehouse / "silver/orders_dead_letter/_delta_log"
+    (log / "00000000000000000000.json").write_text("{")
+    errors = TableErrors()
+    assert {each.table for each in count_letters(lake, errors)} == {"silver/visits_dead_letter"}
+    assert list(errors) == ["silver/orders_dead_letter"]
+
+
 def test_what_the_log_does_not_tell_is_counted_as_unknown(lake):
     """A commit that counts other letters than there are, as one that a restore took back, is not believed."""
     root = settings().lakehouse / "bronze/hits_dead_letter"
     write_log(root, COLUMNS, ["filed_under"], [wrote(MONDAY, {"blank line": 2}, rows=5), wrote(TUESDAY, {}, rows=1)])
-    told = [each for each in count_letters(lake) if each.table == "bronze/hits_dead_letter"]
+    told = [each for each in count_letters(lake, TableErrors()) if each.table == "bronze/hits_dead_letter"]
     assert told == [LetterCount("bronze/hits_dead_letter", "unknown", "", 6, 2)]
 
 

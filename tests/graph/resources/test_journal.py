@@ -91,3 +91,11 @@ def test_every_change_of_a_verdict_is_in_the_journal(tmp_path_factory, looks):
         changes += [verdict] if changes[-1:] != [verdict] else []
     written = [each.verdict for each in journal.since(date(2020, 1, 1))]
     assert [v for n, v in enumerate(written) if n == 0 or written[n - 1] != v] == changes
+
+
+@given(st.binary(max_size=30))
+def test_damaged_samples_are_text_whatever_bytes_they_are(tmp_path_factory, damage):
+    """Whoever reads them refuses their content in a sentence, and begins again."""
+    journal = Journal(folder=str(tmp_path_factory.mktemp("journal")))
+    (Path(journal.folder) / "samples.json").write_bytes(damage)
+    assert len(journal.samples()) <= len(damage)

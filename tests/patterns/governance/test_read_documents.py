@@ -405,3 +405,35 @@ def test_bounds_that_are_no_two_numbers_are_words(bounds):
     rule = {"metric": "nullValues", "unit": "percent", "mustBeBetween": bounds}
     stated = {**BASE, "schema": [{"name": "orders", "properties": [{**column(), "quality": [rule]}]}]}
     assert read_contract(stated).quality.null_shares == {}
+
+
+STRANGE = (
+    None,
+    True,
+    7,
+    -1.5,
+    10**400,
+    float("nan"),
+    float("inf"),
+    "",
+    "x",
+    "\x00\x1b",
+    [],
+    [None],
+    [[]],
+    {},
+    {"x": None},
+)
+
+
+@pytest.mark.parametrize("value", STRANGE, ids=lambda value: repr(value)[:12])
+def test_no_value_of_a_document_is_an_error_without_a_sentence(value):
+    """Whatever JSON stands anywhere in it, also in place of the whole: it is read or refused."""
+    for place in {leaf[:size] for leaf in leaves(WHOLE) for size in range(len(leaf) + 1)}:
+        found = inner = {"all": copy.deepcopy(WHOLE)}
+        *path, last = ("all", *place)
+        for key in path:
+            inner = inner[key]
+        inner[last] = value
+        with suppress(ConfigError):
+            read_contract(found["all"])

@@ -9,6 +9,7 @@ import dagster as dg
 
 from dedp_assets.graph.catalogue.selections import writing
 from dedp_assets.graph.checks.letters import LetterCount, count_letters
+from dedp_assets.graph.reconcile.table_errors import TableErrors
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.lake import Lake
 
@@ -54,14 +55,15 @@ REPORT = dg.TableSchema([dg.TableColumn(name, kind, meaning) for name, (kind, me
 )
 def dead_letters(lake: Lake, clock: Clock) -> Iterator[Any]:
     """Count the dead letters of all tables."""
-    found, before = list(count_letters(lake)), clock.now() - timedelta(days=WAITED_DAYS)
+    errors = TableErrors()
+    found, before = list(count_letters(lake, errors)), clock.now() - timedelta(days=WAITED_DAYS)
     late = {each.table: each.oldest for each in found if each.oldest and each.oldest < before}
     yield dg.AssetCheckResult(
         asset_key=KEY,
         check_name="no_letter_waits_for_long",
-        passed=not late,
+        passed=not late and not errors,
         severity=dg.AssetCheckSeverity.WARN,
-        metadata={table: dg.MetadataValue.timestamp(oldest) for table, oldest in late.items()},
+        metadata={**errors, **{table: dg.MetadataValue.timestamp(oldest) for table, oldest in late.items()}},
     )
     yield dg.MaterializeResult(asset_key=KEY, metadata={"letters": _table(found), **_totals(found)})
 

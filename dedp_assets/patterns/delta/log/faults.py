@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from dedp_assets.patterns.delta.storage.store import Store
 
-__all__ = ["TableFault", "log_faults", "stated_figures"]
+__all__ = ["TableFault", "log_faults", "missing_commits", "stated_figures"]
 
 _LOG = "_delta_log"
 _COMMIT = re.compile(r"(\d{20})\.json")
@@ -79,10 +79,16 @@ def stated_figures(store: Store) -> tuple[int, Mapping[str, int]] | None:
     return None
 
 
-def _gaps(versions: list[int], checkpoints: list[int]) -> Iterator[int]:
+def missing_commits(names: Sequence[str]) -> list[int]:
+    """List the versions that have no commit among a log's files and that no checkpoint makes up for."""
+    versions = [int(found[1]) for name in names if (found := _COMMIT.fullmatch(name))]
+    return _gaps(versions, [int(found[1]) for name in names if (found := _CHECKPOINT.fullmatch(name))])
+
+
+def _gaps(versions: list[int], checkpoints: list[int]) -> list[int]:
     """List the versions that have no commit and that no sound checkpoint makes up for."""
     start = max(checkpoints, default=-1) + 1
-    yield from sorted(set(range(start, max(versions, default=-1))) - set(versions))
+    return sorted(set(range(start, max(versions, default=-1))) - set(versions))
 
 
 def _commit_damage(log: Store, name: str) -> str:

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
 from dedp_assets.patterns.core.errors import ContractError, NotReady
-from dedp_assets.patterns.delta.log.faults import log_faults
-from dedp_assets.patterns.delta.storage.locations import Located, Location, store_at
+from dedp_assets.patterns.delta.log.faults import log_faults, missing_commits
+from dedp_assets.patterns.delta.storage.locations import Located, Location, require_folder, store_at
 
 __all__ = ["DAMAGE", "LogFiles"]
 
@@ -42,13 +42,22 @@ class LogFiles(Located):
         self._log = self.store.within("_delta_log")
 
     def exists(self) -> bool:
-        """Tell whether the table exists."""
-        return self.holds(0) or bool(self.versions())
+        """Tell whether the table exists.
+
+        Raises:
+            ConfigError: if a file lies in the place of the table's folder.
+        """
+        if self.holds(0) or self.versions():
+            return True
+        require_folder(self.name, self.store)
+        return False
 
     def version(self) -> int:
         """Return the newest version.
 
         Raises:
+            ConfigError: if a file lies in the place of the table's folder.
+            ContractError: if a commit is missing that no checkpoint makes up for.
             NotReady: if there is no table yet.
         """
         hint = self.last_checkpoint().get("version")
@@ -56,7 +65,10 @@ class LogFiles(Located):
             return max(self.since(hint), default=hint)
         versions = self.versions()
         if not versions:
+            require_folder(self.name, self.store)
             raise NotReady(f"{self.name} does not exist yet: nothing was ever written to {self.store.address}")
+        if missing_commits(self._log.list()):
+            raise ContractError(f"{self.name}: its log cannot be read{self._damage('')}")
         return versions[-1]
 
     def resume(self, since: int) -> int:

@@ -119,9 +119,9 @@ def require_table(ledger: Ledger) -> None:
     Raises:
         ConfigError: says what lies there instead, and what to do.
     """
-    if ledger.exists():
-        return
     store = ledger.store
+    if not store.exists("") and ledger.exists():
+        return
     around = next((above for above in _above(store) if "_delta_log" in above.list()), None)
     if store.exists(""):
         found = "is a file, and a table is a folder: name the folder that holds its _delta_log"

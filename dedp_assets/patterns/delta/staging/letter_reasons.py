@@ -17,6 +17,7 @@ from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.results import LetterReason, Split
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.secret import masked
 from dedp_assets.patterns.delta.staging.stages import Stage
 
 __all__ = ["DEAD", "letter_reasons", "summed_up"]
@@ -26,7 +27,11 @@ DEAD = "dead"
 _REASON = "reason"
 _MOST, _TOLD, _LONGEST_VALUE, _LONGEST_RECORD = 10, 3, 40, 160
 _WHY, _COUNT, _EXAMPLE = (f"{RESERVED}{name}" for name in ("why", "count", "example"))
-_NO_TIME = re.compile(r".* is not a (DATE|TIMESTAMP|TIMESTAMP_NTZ)")
+_HINTS = {
+    re.compile(r".* is not a (DATE|TIMESTAMP|TIMESTAMP_NTZ), .*"): " (does the column's format fit?)",
+    re.compile(r".* is not a (DOUBLE|FLOAT|DECIMAL\S*), [^']*'[+-]?[\d.]*,\d+'.*"): " (has the format decimal: ','?)",
+}
+"""Reason with its example -> question that leads to the remedy."""
 
 
 def letter_reasons(spec: TableSpec, stage: Stage, split: Split) -> tuple[LetterReason, ...]:
@@ -84,15 +89,17 @@ def _masked(row: Row, why: str, texts: Sequence[str], identity: Sequence[str], s
     else:
         named = [name for name in record if why.startswith(tuple(f"{name}{end}" for end in " .["))]
         order = dict.fromkeys([*sorted(named, key=len, reverse=True), *record])
-        shown = _cut({name: _value(record[name], masked=name.lower() not in known) for name in order})
+        shown = _cut({name: _value(name, record[name], hidden=name.lower() not in known) for name in order})
     place = ", ".join(f"{name} {row[name]}" for name in identity if name not in spec.personal)
     return f"such as {shown}{f' at {place}' if place else ''}"
 
 
-def _value(value: Any, *, masked: bool) -> str:  # noqa: ANN401 - any JSON
-    if masked and value is not None:
+def _value(name: str, value: Any, *, hidden: bool) -> str:  # noqa: ANN401 - any JSON
+    if hidden and value is not None:
         return repr(shape(value))
-    text = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else repr(value)
+    text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    # Masked with its name and before it is cut: half a secret is one that no mask knows.
+    text = masked(f"{name}: {text}").removeprefix(f"{name}: ")
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 
@@ -107,4 +114,5 @@ def _cut(values: Mapping[str, str]) -> str:
 
 
 def _hint(letter: LetterReason) -> str:
-    return " (does the column's format fit?)" if _NO_TIME.fullmatch(letter.reason) else ""
+    sentence = f"{letter.reason}, {letter.example}"
+    return next((hint for form, hint in _HINTS.items() if form.fullmatch(sentence)), "")

@@ -15,7 +15,17 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
 from dedp_assets.patterns.delta.storage.store import Store, require
 
-__all__ = ["Located", "STAGE", "Location", "as_folder", "folder_at", "literal_path", "require_vacant", "store_at"]
+__all__ = [
+    "Located",
+    "STAGE",
+    "Location",
+    "as_folder",
+    "folder_at",
+    "literal_path",
+    "require_folder",
+    "require_vacant",
+    "store_at",
+]
 
 Location = str | os.PathLike[str] | Store
 """Where a table lies: a path, a ``file`` URI, or a store that was opened already."""
@@ -102,14 +112,26 @@ def require_vacant(table: str, store: Store) -> None:
     Raises:
         ConfigError: if a file has its place, or files lie there that no table of the library left.
     """
-    if store.exists(""):
-        raise ConfigError(f"{table}: {store.address} is a file and no folder: name another location")
+    require_folder(table, store)
     found = store.list()
     strange = [name for name in found if not name.startswith(_OURS)]
     if strange and "_delta_log" not in found:
         raise ConfigError(
             f"{table}: {store.address} holds {strange[0]!r} and no Delta log: name an empty folder, and write what is "
             "there into the table from elsewhere"
+        )
+
+
+def require_folder(table: str, store: Store) -> None:
+    """Refuse a file in the place of a table's folder.
+
+    Raises:
+        ConfigError: if there is one.
+    """
+    if store.exists(""):
+        raise ConfigError(
+            f"{table}: {store.address} is a file, and a table is a folder: name another location, or move the file "
+            "away and put the folder back or compute the table anew"
         )
 
 
