@@ -33,6 +33,7 @@ from dedp_assets.graph.run.run_tags import event_attributes
 from dedp_assets.graph.run.runner import run
 from dedp_assets.graph.run.staleness import is_computed_from
 from dedp_assets.graph.run.upstream_runs import repository_of, run_states
+from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.digests import as_plain, digest_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
@@ -257,9 +258,13 @@ class LakeTable(Generic[P]):
         return ColumnTraces(stores, identity, [table.name for table in self.reads.upstream])
 
     def _targets(self, step: Step, tables: Sequence[Table]) -> list[Target]:
-        """Return the target of each table; only the table's own target gets the audits of the declaration."""
-        audits = [tuple(self.gates.audits), *[()] * len(self.beside)]
-        return [step.target(table, each) for table, each in zip(tables, audits, strict=True)]
+        """Return the target of each table; only the table's own target gets the audits, and the cost of what is read.
+
+        All of the tables are written from one pass.
+        """
+        own, *beside = tables
+        free = replace(step, provenance=replace(step.provenance, read=Cost(rows_read=0, files_read=0, bytes_read=0)))
+        return [step.target(own, tuple(self.gates.audits)), *map(free.target, beside)]
 
     def _find_inputs(
         self,

@@ -21,7 +21,6 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.audits import not_empty
 from dedp_assets.patterns.core.columns import COMPARED, RECORD, require_columns, require_free, spelled_as
 from dedp_assets.patterns.core.conversion import convert_columns, convert_json, texts_of
-from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.field_counting import with_undeclared
 from dedp_assets.patterns.core.json_texts import MICROSECONDS
@@ -46,7 +45,6 @@ __all__ = ["divert_unprocessable", "route", "as_letters", "Field", "LETTER"]
 _PATTERN = "error_management.dead_letter"
 _REST = "MAP<STRING,STRING>"
 _TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ")
-_READ = Cost(rows_read=0, files_read=0, bytes_read=0)
 _ADDED = ("reason", "error_class", "error_stage", "occurred_at", "was_dead_lettered")
 
 
@@ -244,9 +242,7 @@ def route(split: Split, into: Target, dead: Target, *, allow_empty: bool = False
     since, present = into.table.ensure().version, dead.table.ensure()
     require_fitting(split, dead.table)
     staged = into.with_audits(not_empty(allow_empty=allow_empty)).stage(split, also=("dead",))
-    # Both parts come from one pass, whose input is part of the cost of the valid rows.
-    run = replace(letters_into.run, read=_READ)
-    dead = replace(letters_into, run=run, partition=require_partition(dead.name, present, dead.partition))
+    dead = replace(letters_into, partition=require_partition(dead.name, present, dead.partition))
     known = present.holds(dead.partition)
     if staged.record.rows["dead"] or known:
         before = dead.table.read(dead.partition, version=present.version) if known else None

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from dedp_assets.case_study.defs.silver import visits as silver
 from dedp_assets.case_study.defs.silver.visits import RULES
 from dedp_assets.cli import main
 from dedp_assets.commands.verify import verify
+from dedp_assets.graph.declare import validation
 from dedp_assets.graph.resources.landing import Landing
 from dedp_assets.graph.run.run_tags import FORCE
 from tests.case_study.assets.conftest import BOTH_OF_GOLD, SILVER_AND_GOLD, day, visits_of, world_in
@@ -141,16 +141,16 @@ def test_a_delivery_is_loaded_as_it_was_looked_at(loaded, monkeypatch):
 
 def test_what_upstream_gains_between_pin_and_read_waits_for_the_next_run(loaded, monkeypatch):
     """Silver's commit holds exactly the rows of the version it names; the late ones come with their own."""
-    late, tally = visits_of(0, count=3, seed=9), silver.tally_fields
+    late, tally = visits_of(0, count=3, seed=9), validation.tally_fields
 
     def meanwhile(*arguments, **options):
-        monkeypatch.setattr(silver, "tally_fields", tally)
+        monkeypatch.setattr(validation, "tally_fields", tally)
         loaded.land(day(3), visits_of(3), late=late)
         assert loaded.platform.compute("bronze/visits", partition=day(3)).failure == ""
         return tally(*arguments, **options)
 
     pinned = loaded.last("silver/visits", event_date=day(0)).record.inputs
-    monkeypatch.setattr(silver, "tally_fields", meanwhile)
+    monkeypatch.setattr(validation, "tally_fields", meanwhile)
     assert loaded.compute("silver/visits", day(0), **{FORCE: "true"}).failure == ""
     assert loaded.last("silver/visits", event_date=day(0)).record.inputs == pinned
     assert len(loaded.ids("silver/visits", event_date=day(0))) == 40

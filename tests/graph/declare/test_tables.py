@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import dagster as dg
 import pytest
 
@@ -31,6 +33,7 @@ from dedp_assets.graph.resources.landing import Landing
 from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.graph.sensors.reconciler import reconciler
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -92,6 +95,16 @@ def test_a_table_can_be_computed_without_dagster(tmp_path):
     result = totals(step, pinned, into, rest, Clock(fixed=NOW.isoformat()))
     assert result.reason == "2026-01-05 2 gold/totals gold/totals_rest 2026"
     assert result.partition == {"day": "2026-01-05"}
+
+
+def test_what_a_pass_read_is_the_cost_of_one_of_its_tables(tmp_path):
+    """All tables of a function are written from one pass: their costs add up to what was read."""
+    lake, read = Lake(root=str(tmp_path), engine=SparkEngine()), Cost(rows_read=1000, files_read=2, bytes_read=9_000)
+    step = Step("2026-01-05", Inputs({}), replace(a_run(), read=read))
+    own, rest = totals._targets(step, [lake.table(table) for table in totals.tables])
+    assert own.run.read == read
+    assert (rest.run.read.rows_read, rest.run.read.files_read, rest.run.read.bytes_read) == (0, 0, 0)
+    assert [audit.name for audit in own.audits] == ["some"]
 
 
 def test_parameters_that_nobody_declared_are_refused():

@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import RowCounts
@@ -134,13 +133,6 @@ def test_a_thousand_records_become_993_and_7_by_record_and_stay_so_on_a_rerun(st
     assert [result.applied for result in results] == [True, False, True]
     assert sorted(row["line"] for row in read_back(step.valid)) == sorted(set(THOUSAND) - set(CORRUPT))
     assert sorted(row["line"] for row in read_back(step.dead)) == sorted(CORRUPT)
-
-
-def test_what_a_pass_read_is_the_cost_of_one_of_its_tables(step):
-    """Summed up over both tables, each row was read once."""
-    step.run(THOUSAND, read=Cost(rows_read=1000, files_read=2, bytes_read=9_000))
-    found = [table.ledger.commit(table.ledger.version()).record.cost for table in (step.valid, step.dead)]
-    assert [(each.rows_read, each.files_read, each.bytes_read) for each in found] == [(1000, 2, 9_000), (0, 0, 0)]
 
 
 def test_a_letter_keeps_the_untouched_record_its_reason_and_where_it_came_from(step):
