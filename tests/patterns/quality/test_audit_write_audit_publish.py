@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import date
 
 import pytest
+from deltalake import DeltaTable
 
 from dedp_assets.patterns.connectors.file_audits import FileAudit, audit_files
 from dedp_assets.patterns.connectors.formats import Csv
