@@ -206,7 +206,8 @@ class AtOnce:
         by: asks for the partitions.
         shares: state besides the partition that every run changes, such as a file or a pointer; a table that declares
             some has one run at once.
-        priority: priority of the runs in the queue; a higher one starts first.
+        priority: priority of the runs in the queue; a higher one starts first. By default 1 for a table with a greatest
+            age (``fresh_hours``), otherwise 0.
     """
 
     runs: int

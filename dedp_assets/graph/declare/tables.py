@@ -133,6 +133,11 @@ class LakeTable(Generic[P]):
         """Greatest age of the newest data."""
         return timedelta(hours=self.about.fresh_hours) if self.about.fresh_hours is not None else None
 
+    @property
+    def priority(self) -> int:
+        """Priority of the runs in Dagster's queue; by default 1 for a table with a greatest age."""
+        return self.runs.priority or int(self.about.fresh_hours is not None)
+
     def lineage(self) -> dict[str, dg.TableColumnLineage]:
         """Name the upstream columns that each column of each table is computed from."""
         derived = self.about.derived
@@ -258,7 +263,7 @@ class LakeTable(Generic[P]):
         return ColumnTraces(stores, identity, [table.name for table in self.reads.upstream])
 
     def _targets(self, step: Step, tables: Sequence[Table]) -> list[Target]:
-        """Return the target of each table; only the table's own target gets the audits, and the cost of what is read.
+        """Return the target of each table; the first one alone gets the audits, and the cost of the rows read.
 
         All of the tables are written from one pass.
         """

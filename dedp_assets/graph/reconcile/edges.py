@@ -261,7 +261,7 @@ class Group:
             named=first.name,
             in_order=runs.in_order,
             profile=runs.profile,
-            priority=runs.priority,
+            priority=max(edge.table.priority for edge in self.edges),
         )
         for key in plan.partitions:
             tables = tuple(edge.name for edge in lagging[key])

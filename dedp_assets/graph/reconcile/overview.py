@@ -148,7 +148,7 @@ class Overview:
                 computes={name: tuple(dict.fromkeys([name, *job.computes]))},
                 named=name,
                 restored=watch.rolled_back[key].version if key in watch.rolled_back else None,
-                priority=arrivals.table.runs.priority,
+                priority=arrivals.table.priority,
                 following=following(arrivals.table.runs, key),
             )
         for key, reason in plan.held.items():

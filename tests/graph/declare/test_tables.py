@@ -11,6 +11,7 @@ from dedp_assets.case_study import defs
 from dedp_assets.case_study.defs.silver.visits import visits
 from dedp_assets.graph.declare import (
     About,
+    AtOnce,
     Follow,
     Gates,
     Inputs,
@@ -105,6 +106,13 @@ def test_what_a_pass_read_is_the_cost_of_one_of_its_tables(tmp_path):
     assert own.run.read == read
     assert (rest.run.read.rows_read, rest.run.read.files_read, rest.run.read.bytes_read) == (0, 0, 0)
     assert [audit.name for audit in own.audits] == ["some"]
+
+
+def test_what_has_a_greatest_age_starts_before_what_has_none():
+    """Unless a priority is stated; dashboards do not wait for a backfill of what nobody waits for."""
+    fresh = replace(totals, about=replace(totals.about, fresh_hours=26))
+    stated = replace(fresh, runs=replace(fresh.runs, when=AtOnce(2, priority=5)))
+    assert [table.priority for table in (totals, fresh, stated)] == [0, 1, 5]
 
 
 def test_parameters_that_nobody_declared_are_refused():

@@ -22,7 +22,7 @@ TABLES = [HEAVY, CRITICAL, ORDERED, PLAIN]
 
 
 def want(table, key):
-    name, priority = table.spec.name, table.runs.priority
+    name, priority = table.spec.name, table.priority
     return Want((name,), key, "8", "behind", "x changed", computes={name: (name,)}, named=name, priority=priority)
 
 
