@@ -149,7 +149,7 @@ def test_if_the_supervisor_is_killed_everything_ends(tmp_path):
     """In one sentence that names the log; the servers do not live on as orphans."""
     with kept(tmp_path, one=STAYS, deaf=DEAF) as (up, said):
         program(up, STAYS)
-        (supervisord,) = [p for p in descendants(psutil.Process(up.pid)) if "local.supervisord" in command(p)]
+        (supervisord,) = [p for p in descendants(psutil.Process(up.pid)) if "laptop.supervisord" in command(p)]
         supervisord.kill()
     assert said().splitlines()[1:] == [
         f"ended: supervisord, which keeps the servers running, ended; its log: {tmp_path}/logs/supervisord.log"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, TypeVar
@@ -63,12 +63,13 @@ class LogFiles(Located):
         hint = self.last_checkpoint().get("version")
         if isinstance(hint, int) and self.holds(hint):
             return max(self.since(hint), default=hint)
-        versions = self.versions()
+        names = self._log.list()
+        versions = _versions(names)
         if not versions:
             require_folder(self.name, self.store)
             raise NotReady(f"{self.name} does not exist yet: nothing was ever written to {self.store.address}")
         # While others commit, a listing may show the later of two commits alone.
-        if not all(self.holds(version) for version in missing_commits(self._log.list())):
+        if not all(self.holds(version) for version in missing_commits(names)):
             raise ContractError(f"{self.name}: its log cannot be read{self._damage('')}")
         return versions[-1]
 
@@ -169,7 +170,7 @@ class LogFiles(Located):
 
     def versions(self) -> list[int]:
         """List the retained versions, by the names in the folder."""
-        return [int(name[:20]) for name in self._log.list() if _COMMIT_FILE.fullmatch(name)]
+        return _versions(self._log.list())
 
     def last_checkpoint(self) -> Mapping[str, Any]:
         """Read ``_last_checkpoint``; empty if missing or unreadable."""
@@ -190,3 +191,7 @@ class LogFiles(Located):
         found = [name for name in self._log.list() if name.startswith(f"{version:020d}.checkpoint")]
         found = [name for name in found if name.endswith(".parquet") and self._log.exists(name)]
         return found if len(found) == parts else []
+
+
+def _versions(names: Sequence[str]) -> list[int]:
+    return [int(name[:20]) for name in names if _COMMIT_FILE.fullmatch(name)]
