@@ -26,9 +26,9 @@ from benchmarks.measure import Row, compare, interleave
 from dedp_assets.case_study.sources.services import application
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.spark import SparkEngine
-from dedp_assets.patterns.connectors.http import Patience, Service
-from dedp_assets.patterns.connectors.http_sink import HttpSink
-from dedp_assets.patterns.connectors.receipts import RECEIPT
+from dedp_assets.patterns.connectors.delivery.http_sink import HttpSink
+from dedp_assets.patterns.connectors.delivery.receipts import RECEIPT
+from dedp_assets.patterns.connectors.web.http import Patience, Service
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table

@@ -24,8 +24,8 @@ from typing import Any
 
 from benchmarks import data
 from benchmarks.measure import Counters, Row, Sample, Side, compare, interleave
-from dedp_assets.components.declaring import declare, draft
-from dedp_assets.components.documents import documents
+from dedp_assets.components.chains.declaring import declare, draft
+from dedp_assets.components.yaml.documents import documents
 from dedp_assets.graph.declare import LakeTable
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import CHECKOUT, child_environment, settings

@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import Row
-from dedp_assets.patterns.quality._drift import (
+from dedp_assets.patterns.quality._profiles.drift import (
     Drift,
     drift_of_bins,
     drift_of_categories,
 )
-from dedp_assets.patterns.quality._two_samples import chi2_sf, psi
+from dedp_assets.patterns.quality._profiles.two_samples import chi2_sf, psi
 
 __all__ = ["run"]
 

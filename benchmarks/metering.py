@@ -22,8 +22,8 @@ from pyspark.sql import SparkSession
 from benchmarks.measure import Counters, Row, Side, compare, interleave
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.spark import SparkEngine
-from dedp_assets.patterns.core.costs import Cost
-from dedp_assets.patterns.core.metering import Meter, used_by_jobs
+from dedp_assets.patterns.core.measuring.costs import Cost
+from dedp_assets.patterns.core.measuring.metering import Meter, used_by_jobs
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.measure import Counters, Row, Side, compare, interleave
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.spark import SparkEngine
-from dedp_assets.patterns.core.observing import Watch
+from dedp_assets.patterns.core.measuring.observing import Watch
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table

@@ -25,7 +25,7 @@ from benchmarks import data
 from benchmarks.measure import Counters, Row, compare, interleave
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.spark import SparkEngine
-from dedp_assets.patterns.connectors.csv_folder import Batch, CsvFolder
+from dedp_assets.patterns.connectors.delivery.csv_folder import Batch, CsvFolder
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, Target

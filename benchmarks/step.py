@@ -29,7 +29,7 @@ from dedp_assets.case_study.defs.silver.visits import DEAD_LETTER, RULES, VISITS
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.laptop.orchestration.instance import Platform
-from dedp_assets.patterns.connectors.lines import read_lines
+from dedp_assets.patterns.connectors.landing.lines import read_lines
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Ledger, Table

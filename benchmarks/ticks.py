@@ -66,7 +66,7 @@ def _forgetful() -> Any:  # noqa: ANN401 - Dagster is imported late
     from dedp_assets.case_study import defs
     from dedp_assets.graph.declare import declared
     from dedp_assets.graph.sensors.reconciler import reconciler
-    from dedp_assets.patterns.core.partitions import logged
+    from dedp_assets.patterns.core.types.partitions import logged
 
     logged.cache_clear()
     return reconciler(declared(defs), [])

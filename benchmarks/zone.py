@@ -9,7 +9,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from dedp_assets.patterns.connectors.deliveries import MARKER, delivery_at
+from dedp_assets.patterns.connectors.landing.deliveries import MARKER, delivery_at
 from tests.helpers import a_record, write_log
 
 __all__ = ["LAST_DAY", "SILVER", "Zone"]

@@ -25,9 +25,9 @@ from dedp_assets.graph.resources.engine import EngineError
 from dedp_assets.graph.resources.environments import Settings, apply, settings
 from dedp_assets.graph.resources.home import running
 from dedp_assets.graph.resources.masking import shown
-from dedp_assets.patterns.core.disks import refused_write
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.extras import extra_of, needs
+from dedp_assets.patterns.core.running.disks import refused_write
 
 __all__ = ["main"]
 

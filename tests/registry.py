@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from dedp_assets.patterns.connectors.schema_registry import SchemaRegistry
+from dedp_assets.patterns.connectors.kafka.schema_registry import SchemaRegistry
 from tests.fixtures import answering
 
 __all__ = ["schemas_in_memory"]

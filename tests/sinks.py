@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from threading import Lock
 
-from dedp_assets.patterns.connectors.sinks import Answer, Outgoing
+from dedp_assets.patterns.connectors.delivery.sinks import Answer, Outgoing
 
 Fault = Callable[[Outgoing, int], Answer | Exception | None]
 """What happens to a record when it is sent for the n-th time, from 1; ``None``: it is accepted."""

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from dedp_assets.cli import main
 from dedp_assets.commands.adopt import as_python, in_file
 from dedp_assets.components.checking import completed, drafts_of
-from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.types.partitions import quoted
 from dedp_assets.patterns.delta import Table, adoption_of
 from tests.helpers import field_of, write_protocol
 

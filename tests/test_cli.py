@@ -29,7 +29,7 @@ from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.laptop.servers import engine
-from dedp_assets.patterns.core.troubles import Trouble
+from dedp_assets.patterns.core.measuring.troubles import Trouble
 from tests.helpers import a_record, fill, write_log
 
 COMMANDS = sorted(path.stem for path in (CHECKOUT / "dedp_assets" / "commands").glob("[!_]*.py"))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dedp_assets.cli import main
 from dedp_assets.commands.cost import spent
 from dedp_assets.graph.resources.clock import Clock
-from dedp_assets.patterns.core.costs import Cost
+from dedp_assets.patterns.core.measuring.costs import Cost
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.delta import Commit
 from tests.helpers import a_record, write_log

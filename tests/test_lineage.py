@@ -13,8 +13,8 @@ from dedp_assets.graph.checks.lineage import declared_lineage
 from dedp_assets.graph.declare import declared, declared_jobs
 from dedp_assets.graph.mail.lineage_outbox import LineageOutbox
 from dedp_assets.graph.mail.openlineage import Attempt, Touched, complete_event
-from dedp_assets.patterns.core.column_lineage import ColumnInput, ColumnLineage, ColumnOrigin, Influence
-from dedp_assets.patterns.core.lineage import LAKE, Dataset
+from dedp_assets.patterns.core.running.lineage import LAKE, Dataset
+from dedp_assets.patterns.core.sql.column_lineage import ColumnInput, ColumnLineage, ColumnOrigin, Influence
 from dedp_assets.patterns.delta import LocalStore
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)

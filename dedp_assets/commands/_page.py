@@ -14,7 +14,7 @@ from dedp_assets.graph.resources.home import running
 from dedp_assets.laptop.orchestration.instance import close_abandoned
 from dedp_assets.laptop.status_page.making import Maker
 from dedp_assets.laptop.status_page.model import Page, ShownTrouble, age, moment, summary
-from dedp_assets.patterns.core.quantities import with_limit
+from dedp_assets.patterns.core.measuring.quantities import with_limit
 
 __all__ = ["collect", "print_troubles"]
 

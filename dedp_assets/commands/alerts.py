@@ -16,7 +16,7 @@ from dedp_assets.graph.mail.outbox import attempt
 from dedp_assets.graph.resources.alerting import channels_of, outbox_of
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import Settings
-from dedp_assets.patterns.core.troubles import Trouble
+from dedp_assets.patterns.core.measuring.troubles import Trouble
 
 __all__ = ["arguments", "run"]
 

@@ -32,8 +32,8 @@ from dedp_assets.project import project
 
 if TYPE_CHECKING:
     from dedp_assets.graph.declare import LakeTable
-    from dedp_assets.patterns.core.column_lineage import ColumnLineage
     from dedp_assets.patterns.core.results import Finding
+    from dedp_assets.patterns.core.sql.column_lineage import ColumnLineage
 
 __all__ = ["acknowledge", "announce", "arguments", "check", "diff", "publish", "run", "show"]
 

@@ -14,8 +14,8 @@ from dedp_assets.commands._tables import require_known
 from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.spark import SparkEngine
-from dedp_assets.patterns.core.costs import Cost, total
 from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.patterns.core.measuring.costs import Cost, total
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.delta import Commit
 

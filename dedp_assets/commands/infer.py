@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from dedp_assets.commands._output import note
-from dedp_assets.components.inferring import infer
+from dedp_assets.components.inference.inferring import infer
 from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.graph.resources.masking import shown
 from dedp_assets.patterns.core.errors import ContractError

@@ -20,15 +20,15 @@ from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.graph.run.column_traces import traced_tables
-from dedp_assets.patterns.core.column_lineage import broken_references
-from dedp_assets.patterns.core.lineage import Dataset, LineageGraph, ObservedRun
+from dedp_assets.patterns.core.running.lineage import Dataset, LineageGraph, ObservedRun
+from dedp_assets.patterns.core.sql.column_lineage import broken_references
 from dedp_assets.patterns.delta import LocalStore
 from dedp_assets.patterns.observability.dataset_tracker import Impact, Root, affected_by, root_of
 from dedp_assets.project import project
 
 if TYPE_CHECKING:
     from dedp_assets.graph.declare import LakeTable
-    from dedp_assets.patterns.core.column_lineage import ColumnLineage
+    from dedp_assets.patterns.core.sql.column_lineage import ColumnLineage
 
 __all__ = ["arguments", "compare", "lineage", "run"]
 

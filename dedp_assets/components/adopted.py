@@ -10,10 +10,10 @@ import yaml
 from dedp_assets.components.checking import completed, drafts_of
 from dedp_assets.components.kinds import TABLE
 from dedp_assets.graph.declare import Inputs, Request
-from dedp_assets.patterns.core.digests import as_plain
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
-from dedp_assets.patterns.core.partitions import quoted
+from dedp_assets.patterns.core.running.digests import as_plain
+from dedp_assets.patterns.core.types.partitions import quoted
 from dedp_assets.patterns.delta import Adoption
 
 __all__ = ["as_yaml", "no_inputs"]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import dagster as dg
 from pydantic import BaseModel, PrivateAttr, model_validator
 
-from dedp_assets.components.reading import is_loading
+from dedp_assets.components.yaml.reading import is_loading
 
 __all__ = ["DeclaredComponent"]
 

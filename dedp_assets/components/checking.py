@@ -11,13 +11,13 @@ from typing import Any
 import dagster as dg
 
 from dedp_assets.components.defining import defined
-from dedp_assets.components.documents import Document, Unreadable, documents
-from dedp_assets.components.drafts import Draft
-from dedp_assets.components.faults import Fault
 from dedp_assets.components.kinds import KINDS, TABLE
+from dedp_assets.components.yaml.documents import Document, Unreadable, documents
+from dedp_assets.components.yaml.drafts import Draft
+from dedp_assets.components.yaml.faults import Fault
 from dedp_assets.graph.declare import LakeTable
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.core.suggestions import unknown
+from dedp_assets.patterns.core.sql.suggestions import unknown
 
 __all__ = ["FILES", "KEYS", "Checked", "checked", "completed", "drafts_of", "files_below"]
 

@@ -14,15 +14,15 @@ from typing import Any
 import dagster as dg
 from pyspark.sql import SparkSession
 
+from dedp_assets.components.chains.sql_rules import in_python
 from dedp_assets.components.checking import FILES, KEYS, checked, files_below
-from dedp_assets.components.faults import Format, rendered
 from dedp_assets.components.kinds import KINDS
-from dedp_assets.components.sql_rules import in_python
+from dedp_assets.components.yaml.faults import Format, rendered
 from dedp_assets.graph.declare import LakeTable, declared
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.home import running
 from dedp_assets.graph.resources.spark import SparkEngine, answers
-from dedp_assets.patterns.core.sql_analysis import analysed_by
+from dedp_assets.patterns.core.sql.sql_analysis import analysed_by
 
 __all__ = ["check", "schema", "schema_of_files"]
 

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import dagster as dg
 
-from dedp_assets.components.documents import Document, Path
-from dedp_assets.components.faults import Fault
+from dedp_assets.components.yaml.documents import Document, Path
+from dedp_assets.components.yaml.faults import Fault
 from dedp_assets.graph.checks.stored import stored_checks
 from dedp_assets.graph.declare import LakeTable, starting
 from dedp_assets.graph.declare.replays import replay_asset

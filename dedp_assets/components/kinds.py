@@ -8,14 +8,16 @@ from typing import Any
 
 import dagster as dg
 
-from dedp_assets.components import acting, declaring, declaring_landings
-from dedp_assets.components.attributes import attributes
+from dedp_assets.components.chains import declaring
 from dedp_assets.components.defining import definitions_of
-from dedp_assets.components.documents import Document
-from dedp_assets.components.drafts import Draft
-from dedp_assets.components.faults import Fault
-from dedp_assets.components.maintaining import maintenance_of
-from dedp_assets.components.model import Options
+from dedp_assets.components.landed import declaring_landings
+from dedp_assets.components.tending import acting
+from dedp_assets.components.tending.maintaining import maintenance_of
+from dedp_assets.components.yaml.attributes import attributes
+from dedp_assets.components.yaml.documents import Document
+from dedp_assets.components.yaml.drafts import Draft
+from dedp_assets.components.yaml.faults import Fault
+from dedp_assets.components.yaml.model import Options
 from dedp_assets.patterns.core.schema import TableSpec
 
 __all__ = ["KINDS", "LANDING", "MAINTENANCE", "TABLE", "Kind"]

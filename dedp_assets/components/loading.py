@@ -16,10 +16,10 @@ import dagster as dg
 
 from dedp_assets.components.checking import FILES, Checked, checked, completed, files_below
 from dedp_assets.components.defining import refused
-from dedp_assets.components.documents import documents
-from dedp_assets.components.faults import Fault
 from dedp_assets.components.kinds import KINDS
-from dedp_assets.components.reading import handed_on
+from dedp_assets.components.yaml.documents import documents
+from dedp_assets.components.yaml.faults import Fault
+from dedp_assets.components.yaml.reading import handed_on
 from dedp_assets.graph.declare import LakeTable, declared
 
 __all__ = ["FolderDefinitions", "component_in", "component_of", "load"]

@@ -16,7 +16,7 @@ from typing import Any, get_type_hints
 from pyspark.sql import DataFrame
 
 import dedp_assets.patterns as library
-from dedp_assets.patterns.core.measurements import Measured
+from dedp_assets.patterns.core.measuring.measurements import Measured
 from dedp_assets.patterns.core.results import Access, Finding, Plan, Split, WriteResult
 
 __all__ = ["KINDS", "Pattern", "patterns"]

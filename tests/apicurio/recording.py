@@ -76,8 +76,8 @@ def _named(schema: object, kind: str) -> object:
 
 
 if __name__ == "__main__":
-    from tests.patterns.quality.test_avro_compatibility import CHANGES as AVRO
-    from tests.patterns.quality.test_json_compatibility import CHANGES as JSON
+    from tests.patterns.quality.compatibility.test_avro_compatibility import CHANGES as AVRO
+    from tests.patterns.quality.compatibility.test_json_compatibility import CHANGES as JSON
 
     made = recorded(sys.argv[1].rstrip("/"), {"AVRO": AVRO, "JSON": JSON})
     RECORD.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n")

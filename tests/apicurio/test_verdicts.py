@@ -9,9 +9,9 @@ from jsonschema import Draft7Validator
 
 from dedp_assets.patterns.quality.schema_compatibility_enforcer import judge_schema
 from tests.apicurio.recording import MODES, RECORD, digest
-from tests.patterns.quality.test_avro_compatibility import CHANGES as AVRO
-from tests.patterns.quality.test_json_compatibility import CHANGES as JSON
-from tests.patterns.quality.test_json_compatibility import FINE
+from tests.patterns.quality.compatibility.test_avro_compatibility import CHANGES as AVRO
+from tests.patterns.quality.compatibility.test_json_compatibility import CHANGES as JSON
+from tests.patterns.quality.compatibility.test_json_compatibility import FINE
 
 CHANGES = {"AVRO": AVRO, "JSON": JSON}
 HELD = json.loads(RECORD.read_text())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dedp_assets.components.checking import completed, drafts_of
-from dedp_assets.components.faults import Fault
+from dedp_assets.components.yaml.faults import Fault
 from dedp_assets.patterns.core.schema import Column, TableSpec
 
 VISITS = TableSpec(

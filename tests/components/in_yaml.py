@@ -11,14 +11,14 @@ from typing import Any
 
 import yaml
 
-from dedp_assets.components import acting
-from dedp_assets.components.chaining import steps_of
-from dedp_assets.components.documents import documents
-from dedp_assets.components.known import StepScope
-from dedp_assets.components.model import OneOf, PythonName, models_in
-from dedp_assets.components.operations import StepOperation
-from dedp_assets.components.steps import Chain
-from dedp_assets.components.upkeep import At
+from dedp_assets.components.chains.chaining import steps_of
+from dedp_assets.components.chains.known import StepScope
+from dedp_assets.components.chains.operations import StepOperation
+from dedp_assets.components.chains.steps import Chain
+from dedp_assets.components.tending import acting
+from dedp_assets.components.tending.upkeep import At
+from dedp_assets.components.yaml.documents import documents
+from dedp_assets.components.yaml.model import OneOf, PythonName, models_in
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
 from tests.helpers import NOW

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dedp_assets.components.declaring import declare, draft
-from dedp_assets.components.documents import documents
+from dedp_assets.components.chains.declaring import declare, draft
+from dedp_assets.components.yaml.documents import documents
 from dedp_assets.graph.declare import Branch, Follow
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.flow.exclusive_choice import Router, Rule

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from dedp_assets.cli import main
 from dedp_assets.components.checking import checked, files_below
-from dedp_assets.components.faults import Fault
+from dedp_assets.components.yaml.faults import Fault
+from tests.components.chains.test_declaring import VALUE, parts
 from tests.components.declarations import GOOD, faults_in
-from tests.components.test_declaring import VALUE, parts
 from tests.components.test_loading import table
 
 LINES = GOOD.strip("\n").split("\n")

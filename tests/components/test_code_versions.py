@@ -9,9 +9,10 @@ import pytest
 
 from dedp_assets.components.checking import completed, drafts_of
 from dedp_assets.graph.declare import LakeTable
-from tests.components import test_declaring, test_declaring_landings
+from tests.components.chains import test_declaring
+from tests.components.chains.test_declaring import yaml_of
 from tests.components.declarations import SPECS
-from tests.components.test_declaring import yaml_of
+from tests.components.landed import test_declaring_landings
 
 DESCRIBING = ("comment", "personal", "technical", "replica", "description")
 LANDED = ("columns", "format", "partitions", "event_time", "keys", "order_by", "keep", "rules", "new_columns")

@@ -11,8 +11,8 @@ from jsonschema import Draft7Validator
 
 from dedp_assets.components.commands import schema_of_files
 from dedp_assets.components.kinds import KINDS
-from tests.components.test_acting import VALUE as MAINTENANCE
-from tests.components.test_declaring import VALUE as TABLE
+from tests.components.chains.test_declaring import VALUE as TABLE
+from tests.components.tending.test_acting import VALUE as MAINTENANCE
 
 SCHEMA = schema_of_files()
 VALIDATOR = Draft7Validator(SCHEMA)

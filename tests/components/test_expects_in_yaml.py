@@ -16,7 +16,7 @@ from dedp_assets.graph.declare import Baseline, Due, Expects, LakeTable, QuietHo
 from dedp_assets.graph.resources.environments import CHECKOUT
 from tests.components.declarations import GOOD as TABLE
 from tests.components.declarations import SPECS, faults_in
-from tests.components.test_declaring_landings import GOOD as LANDING
+from tests.components.landed.test_declaring_landings import GOOD as LANDING
 
 EXPECTS = """\
     expects:

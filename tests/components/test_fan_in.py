@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dedp_assets.components.chains.declaring import declare
 from dedp_assets.components.checking import drafts_of
-from dedp_assets.components.declaring import declare
 from dedp_assets.graph.declare import FanInAlert, aligned, hour_to_day
 from dedp_assets.patterns.core.schema import Column, TableSpec
 

@@ -11,12 +11,12 @@ from dedp_assets.case_study import defs
 from dedp_assets.case_study.defs.gold.page_views_by_hour import PAGE_VIEWS_BY_HOUR
 from dedp_assets.case_study.defs.gold.page_views_report import page_views_report
 from dedp_assets.case_study.defs.gold.page_views_so_far import page_views_so_far
+from dedp_assets.components.chains.declaring import declare
 from dedp_assets.components.checking import drafts_of
-from dedp_assets.components.declaring import declare
 from dedp_assets.graph.declare import Branch, InSequence, Nightly, OnMarkers, declared, finished, of_branch
 from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.patterns import write_parallel
-from dedp_assets.patterns.connectors.csv_folder import CsvFolder
+from dedp_assets.patterns.connectors.delivery.csv_folder import CsvFolder
 from dedp_assets.patterns.flow.exclusive_choice import Router, Rule
 from dedp_assets.patterns.flow.local_sequencer import SequenceStep
 

@@ -10,7 +10,7 @@ import dagster as dg
 import fastavro
 import pytest
 
-from dedp_assets.components.inferring import infer
+from dedp_assets.components.inference.inferring import infer
 from tests.components.landed_project import Project
 
 pytestmark = pytest.mark.spark

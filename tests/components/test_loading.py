@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from dedp_assets.components.loading import load
-from dedp_assets.components.model import Options
 from dedp_assets.components.table import TableComponent
+from dedp_assets.components.yaml.model import Options
 from dedp_assets.graph.declare import Inputs, Request
 from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.location import lake_resources

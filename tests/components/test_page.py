@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from dedp_assets.case_study import defs
+from dedp_assets.components.chains.declaring import declare
+from dedp_assets.components.chains.operations import operations
 from dedp_assets.components.checking import completed, drafts_of
-from dedp_assets.components.declaring import declare
-from dedp_assets.components.operations import operations
 from dedp_assets.graph.declare import declared
 from dedp_assets.graph.resources.environments import CHECKOUT
 
@@ -42,7 +42,7 @@ def test_the_operations_that_the_page_names_are_there():
 def test_the_maintenance_of_the_page_is_a_declaration():
     """Over the tables of this graph; the function that the detector names is one of the reader's."""
     upkeep, detector = [text for text in EXAMPLES if "MaintenanceComponent" in text]
-    detector = detector.replace("my_lake.late:versions", "tests.components.test_acting:versions")
+    detector = detector.replace("my_lake.late:versions", "tests.components.tending.test_acting:versions")
     for text in (upkeep, detector):
         (found,), faults = drafts_of(text, "defs.yaml")
         declaration, definitions, more = completed(found, SPECS)

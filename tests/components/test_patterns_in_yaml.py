@@ -18,8 +18,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
-from dedp_assets.components.acting import actions
-from dedp_assets.components.operations import StepOperation, operations
+from dedp_assets.components.chains.operations import StepOperation, operations
+from dedp_assets.components.tending.acting import actions
 from dedp_assets.patterns.catalog import KINDS, Pattern, patterns
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.records import Provenance

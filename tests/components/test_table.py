@@ -10,8 +10,8 @@ from dagster_shared.yaml_utils.sample_yaml import generate_sample_yaml
 from pydantic import TypeAdapter
 
 from dedp_assets.components import TableComponent
+from dedp_assets.components.chains.declaring import declare
 from dedp_assets.components.checking import drafts_of
-from dedp_assets.components.declaring import declare
 from dedp_assets.components.scaffolding import TableScaffolder
 from tests.components.declarations import SPECS
 

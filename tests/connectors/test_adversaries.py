@@ -24,25 +24,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedp_assets.graph.resources import kafka as kafka_resource
-from dedp_assets.patterns.connectors import mirroring, postgres
-from dedp_assets.patterns.connectors import topic_sink as topic_sinks
-from dedp_assets.patterns.connectors.deliveries import MARKER, delivery_at
-from dedp_assets.patterns.connectors.events import Arrival, Event, Inbox
-from dedp_assets.patterns.connectors.files import count_lines
-from dedp_assets.patterns.connectors.http import Patience, Service, ask_in_bulk
-from dedp_assets.patterns.connectors.http_sink import HttpSink
-from dedp_assets.patterns.connectors.mirroring import Place
+from dedp_assets.patterns.connectors import postgres
+from dedp_assets.patterns.connectors.delivery import topic_sink as topic_sinks
+from dedp_assets.patterns.connectors.delivery.http_sink import HttpSink
+from dedp_assets.patterns.connectors.delivery.receipts import RECEIPT
+from dedp_assets.patterns.connectors.delivery.sinks import Answer, Outgoing, send
+from dedp_assets.patterns.connectors.delivery.topic_sink import TopicSink
+from dedp_assets.patterns.connectors.kafka import mirroring
+from dedp_assets.patterns.connectors.kafka.mirroring import Place
+from dedp_assets.patterns.connectors.kafka.topics import Topic, position, resume
+from dedp_assets.patterns.connectors.landing.deliveries import MARKER, delivery_at
+from dedp_assets.patterns.connectors.landing.files import count_lines
 from dedp_assets.patterns.connectors.postgres import Incoming, PostgresTable, slots
 from dedp_assets.patterns.connectors.postgres.definitions import define
 from dedp_assets.patterns.connectors.postgres.pgoutput import Relation
-from dedp_assets.patterns.connectors.providers import keep_answer
-from dedp_assets.patterns.connectors.receipts import RECEIPT
-from dedp_assets.patterns.connectors.sinks import Answer, Outgoing, send
-from dedp_assets.patterns.connectors.topic_sink import TopicSink
-from dedp_assets.patterns.connectors.topics import Topic, position, resume
-from dedp_assets.patterns.core.backoff import Backoff
+from dedp_assets.patterns.connectors.web.events import Arrival, Event, Inbox
+from dedp_assets.patterns.connectors.web.http import Patience, Service, ask_in_bulk
+from dedp_assets.patterns.connectors.web.providers import keep_answer
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady, PatternError, SchemaMismatch
 from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.running.backoff import Backoff
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Ledger, transaction_id
 from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route

@@ -12,20 +12,20 @@ from unittest.mock import PropertyMock, patch
 
 from pyspark.sql.classic.dataframe import DataFrame as Classic
 
-from dedp_assets.patterns.connectors.deliveries import DeliveredFile, Delivery
-from dedp_assets.patterns.connectors.events import Arrival, Event
+from dedp_assets.patterns.connectors.delivery.receipts import RECEIPT
+from dedp_assets.patterns.connectors.landing.deliveries import DeliveredFile, Delivery
 from dedp_assets.patterns.connectors.postgres import PostgresTable
-from dedp_assets.patterns.connectors.receipts import RECEIPT
-from dedp_assets.patterns.core.activity import Activity, PartitionSize
-from dedp_assets.patterns.core.calendars import QuietHours
-from dedp_assets.patterns.core.column_lineage import ColumnInput, ColumnLineage, ColumnOrigin
-from dedp_assets.patterns.core.lineage import Dataset, LineageGraph, LineageJob
+from dedp_assets.patterns.connectors.web.events import Arrival, Event
 from dedp_assets.patterns.core.masking import MaskingKey
-from dedp_assets.patterns.core.measurements import Measured, Measurement
-from dedp_assets.patterns.core.profiles import ColumnProfile, Profile
+from dedp_assets.patterns.core.measuring.activity import Activity, PartitionSize
+from dedp_assets.patterns.core.measuring.calendars import QuietHours
+from dedp_assets.patterns.core.measuring.measurements import Measured, Measurement
+from dedp_assets.patterns.core.measuring.profiles import ColumnProfile, Profile
+from dedp_assets.patterns.core.measuring.usual import Baseline
 from dedp_assets.patterns.core.results import Plan
+from dedp_assets.patterns.core.running.lineage import Dataset, LineageGraph, LineageJob
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.core.usual import Baseline
+from dedp_assets.patterns.core.sql.column_lineage import ColumnInput, ColumnLineage, ColumnOrigin
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.error_management.dead_letter import LETTER, Field, divert_unprocessable
 from dedp_assets.patterns.flow.aligned_fan_in import BranchState

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.connectors.receipts import RecordColumns, outgoing
-from dedp_assets.patterns.core.instants import collected
+from dedp_assets.patterns.connectors.delivery.receipts import RecordColumns, outgoing
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.sessionizing import cut
+from dedp_assets.patterns.core.types.instants import collected
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate, deduplicate_stream
 from dedp_assets.patterns.value.distributed_aggregator import aggregate
 from dedp_assets.patterns.value.dynamic_joiner import JoinTimes, join_latest, join_within

@@ -21,16 +21,16 @@ from hypothesis import strategies as st
 from dedp_assets.graph.checks.null_shares import NullCounts, judge_null_shares
 from dedp_assets.graph.declare.defaults import USUAL_NULLS, USUAL_VOLUME
 from dedp_assets.graph.resources.environments import CHECKOUT
-from dedp_assets.patterns.core.activity import Activity, PartitionSize
-from dedp_assets.patterns.core.expected_values import expected
-from dedp_assets.patterns.core.field_census import FieldCensus, FieldFigures
-from dedp_assets.patterns.core.field_changes import measure_fields
-from dedp_assets.patterns.core.profiles import Profile
-from dedp_assets.patterns.core.usual import Baseline, reach
+from dedp_assets.patterns.core.measuring.activity import Activity, PartitionSize
+from dedp_assets.patterns.core.measuring.expected_values import expected
+from dedp_assets.patterns.core.measuring.profiles import Profile
+from dedp_assets.patterns.core.measuring.usual import Baseline, reach
+from dedp_assets.patterns.core.parsing.field_census import FieldCensus, FieldFigures
+from dedp_assets.patterns.core.parsing.field_changes import measure_fields
 from dedp_assets.patterns.delta import Ledger, audits_of_usual
 from dedp_assets.patterns.observability.skew_detector import detect_skew
 from dedp_assets.patterns.quality.offline_observer import judge_profile
-from tests.core.test_profiles import state
+from tests.core.measuring.test_profiles import state
 from tests.helpers import a_record, write_log
 
 FIRST = date(2026, 1, 5)
@@ -214,9 +214,9 @@ def test_every_baseline_counts_by_the_same_rule():
             found[str(path.relative_to(CHECKOUT / "dedp_assets"))] = "Counted" in text
     of_the_present = {
         "patterns/flow/single_runner.py",  # how long runs take, to tell when they catch up
-        "patterns/observability/_clocks.py",  # how long a run takes, to tell which inputs came too late
-        "patterns/observability/_lag_totals.py",  # spread of one moment
-        "patterns/observability/_volumes.py",  # spread of one moment
-        "patterns/quality/_profile_rules.py",  # of the states that a series counts
+        "patterns/observability/_timing/clocks.py",  # how long a run takes, to tell which inputs came too late
+        "patterns/observability/_lags/lag_totals.py",  # spread of one moment
+        "patterns/observability/_timing/volumes.py",  # spread of one moment
+        "patterns/quality/_profiles/profile_rules.py",  # of the states that a series counts
     }
     assert {path for path, counts in found.items() if not counts} == of_the_present

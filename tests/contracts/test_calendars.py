@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from dedp_assets.graph.catalogue.calendars import calendar_of
 from dedp_assets.graph.declare import About, Baseline, Due, Expects, LakeTable, Reads, Runs, Step, lake_table, same
 from dedp_assets.graph.observe.deadlines import timed_runs
-from dedp_assets.patterns.core.activity import Activity, DataArrival, PartitionSize
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.measuring.activity import Activity, DataArrival, PartitionSize
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, Target

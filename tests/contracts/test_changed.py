@@ -23,20 +23,28 @@ def _at_the_root():
     ("file", "reached", "apart"),
     [
         (
-            "dedp_assets/patterns/quality/_drift.py",
-            {"tests/patterns/quality/test_drift.py"},
+            "dedp_assets/patterns/quality/_profiles/drift.py",
+            {"tests/patterns/quality/profiles/test_drift.py"},
             {"tests/patterns/ingestion/test_full_loader.py"},
         ),
         (
-            "dedp_assets/patterns/core/backoff.py",
-            {"tests/core/test_backoff.py", "tests/graph/mail/test_alert_outbox.py"},
-            {"tests/core/test_calendars.py"},
+            "dedp_assets/patterns/core/running/backoff.py",
+            {"tests/core/running/test_backoff.py", "tests/graph/mail/test_alert_outbox.py"},
+            {"tests/core/measuring/test_calendars.py"},
         ),
-        ("tests/core/test_backoff.py", {"tests/core/test_backoff.py"}, {"tests/core/test_calendars.py"}),
-        ("docs/glossary.md", {"tests/contracts/test_docs.py"}, {"tests/core/test_backoff.py"}),
-        ("tests/ui/test_ui.py", {"tests/ui/test_ui.py"}, {"tests/core/test_backoff.py"}),
-        ("dedp_assets/graph/run/runner.py", {"tests/case_study/assets/test_gates.py"}, {"tests/core/test_backoff.py"}),
-        ("pyproject.toml", {"tests/core/test_backoff.py", "tests/ui/test_ui.py"}, set()),
+        (
+            "tests/core/running/test_backoff.py",
+            {"tests/core/running/test_backoff.py"},
+            {"tests/core/measuring/test_calendars.py"},
+        ),
+        ("docs/glossary.md", {"tests/contracts/test_docs.py"}, {"tests/core/running/test_backoff.py"}),
+        ("tests/ui/test_ui.py", {"tests/ui/test_ui.py"}, {"tests/core/running/test_backoff.py"}),
+        (
+            "dedp_assets/graph/run/runner.py",
+            {"tests/case_study/assets/test_gates.py"},
+            {"tests/core/running/test_backoff.py"},
+        ),
+        ("pyproject.toml", {"tests/core/running/test_backoff.py", "tests/ui/test_ui.py"}, set()),
     ],
 )
 def test_a_change_touches_those_who_import_it(file, reached, apart):

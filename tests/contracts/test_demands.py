@@ -9,14 +9,14 @@ from dataclasses import replace
 import pytest
 
 from dedp_assets.case_study import defs
-from dedp_assets.components.operations import operations
-from dedp_assets.components.sql_rules import in_python
+from dedp_assets.components.chains.operations import operations
+from dedp_assets.components.chains.sql_rules import in_python
 from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, Target, declared, lake_table, same
 from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.demands import demands_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.running.demands import demands_of
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.idempotency.keyed_idempotency import upsert_keyed

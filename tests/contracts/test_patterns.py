@@ -24,8 +24,8 @@ from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.patterns import catalog
 from dedp_assets.patterns.core import errors
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.column_lineage import ColumnLineage
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.sql.column_lineage import ColumnLineage
 from tests.contracts.readme import with_tables
 
 PATTERNS = list(catalog.patterns())

@@ -12,11 +12,11 @@ from dedp_assets.graph.resources.environments import CHECKOUT
 LIBRARY = CHECKOUT / "dedp_assets" / "patterns"
 SEAM = {LIBRARY / "delta" / "storage" / name for name in ("store.py", "local_store.py", "locations.py")}
 REPLICAS = LIBRARY / "ingestion"
-OUTSIDE = {LIBRARY / "error_management" / "_leases.py", LIBRARY / "connectors" / "topics.py"}
+OUTSIDE = {LIBRARY / "error_management" / "_leases.py", LIBRARY / "connectors" / "kafka" / "topics.py"}
 OUTSIDE |= {
     *REPLICAS.glob("_replica_*.py"),
-    LIBRARY / "connectors" / "editions.py",
-    LIBRARY / "connectors" / "csv_folder.py",
+    LIBRARY / "connectors" / "landing" / "editions.py",
+    LIBRARY / "connectors" / "delivery" / "csv_folder.py",
 }
 LAKE = CHECKOUT / "dedp_assets" / "graph" / "resources" / "lake.py"
 MODULES = sorted({*(LIBRARY / "delta").rglob("*.py"), *OUTSIDE, LAKE} - SEAM)

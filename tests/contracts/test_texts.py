@@ -13,11 +13,11 @@ from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError, PatternError
 from dedp_assets.patterns.core.names import identifier
-from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.core.types.partitions import quoted
 from dedp_assets.patterns.delta import Insert, Merge, Table, Update
 from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
 from dedp_assets.patterns.error_management.filter_interceptor import filter_measures, intercept_filters
@@ -248,7 +248,7 @@ def test_a_partition_value_that_no_log_can_hold_is_refused_by_name(spark, make_t
 
 
 LIBRARY = sorted((CHECKOUT / "dedp_assets" / "patterns").rglob("*.py"))
-MAKES_LITERALS = CHECKOUT / "dedp_assets" / "patterns" / "core" / "partitions.py"
+MAKES_LITERALS = CHECKOUT / "dedp_assets" / "patterns" / "core" / "types" / "partitions.py"
 SQL = re.compile(r"\b(SELECT|CAST|CASE|WHEN|coalesce|concat|array|map|struct|if|TIMESTAMP|DATE)\b")
 
 

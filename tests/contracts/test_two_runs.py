@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from dedp_assets.patterns.connectors.csv_folder import CsvFolder
-from dedp_assets.patterns.connectors.receipts import RECEIPT
+from dedp_assets.patterns.connectors.delivery.csv_folder import CsvFolder
+from dedp_assets.patterns.connectors.delivery.receipts import RECEIPT
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import Conflict, PatternError
 from dedp_assets.patterns.core.results import Plan

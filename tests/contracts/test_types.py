@@ -11,10 +11,10 @@ from pyspark.sql import types as T
 
 from dedp_assets.patterns.core.columns import COMPARED
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
-from dedp_assets.patterns.core.meeting import common, fits
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.core.sql_types import nullable, spelled
+from dedp_assets.patterns.core.types.meeting import common, fits
+from dedp_assets.patterns.core.types.sql_types import nullable, spelled
 from dedp_assets.patterns.delta import Insert, Merge, Table, Update
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
 from dedp_assets.patterns.value.distributed_aggregator import merge_aggregates

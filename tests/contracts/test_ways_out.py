@@ -20,11 +20,11 @@ from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.graph.resources.masking import shown
 from dedp_assets.graph.run import failures
 from dedp_assets.graph.run.failures import cause_of, failure, sentence, unexpected
-from dedp_assets.patterns.connectors import parts
-from dedp_assets.patterns.core.backoff import Backoff
+from dedp_assets.patterns.connectors.web import parts
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
+from dedp_assets.patterns.core.measuring.troubles import Trouble
+from dedp_assets.patterns.core.running.backoff import Backoff
 from dedp_assets.patterns.core.secret import masked
-from dedp_assets.patterns.core.troubles import Trouble
 from dedp_assets.patterns.delta import LocalStore
 from tests.graph.run.test_observed import Platform
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.core.conversion import MISFITS, SYNTAX, convert_columns, convert_json
+from dedp_assets.patterns.core.types.conversion import MISFITS, SYNTAX, convert_columns, convert_json
 
 RECORDS = 250
 INTEGERS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.core.costs import Cost, total
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.measuring.costs import Cost, total
 from dedp_assets.patterns.core.records import Approval, CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import BY_NAME, Finding
 from tests.helpers import a_record, a_run

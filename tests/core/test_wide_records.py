@@ -7,8 +7,8 @@ from itertools import cycle
 
 import pytest
 
-from dedp_assets.patterns.connectors.formats import Csv, JsonLines
-from dedp_assets.patterns.connectors.record_texts import RECORD, Naming, as_records
+from dedp_assets.patterns.connectors.encoding.formats import Csv, JsonLines
+from dedp_assets.patterns.connectors.encoding.record_texts import RECORD, Naming, as_records
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
 
 pytestmark = [pytest.mark.spark, pytest.mark.budget(40, "a record of 800 columns takes seconds to plan")]

@@ -13,9 +13,9 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.core.activity import Activity
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
-from dedp_assets.patterns.core.partitions import NO_VALUE
+from dedp_assets.patterns.core.measuring.activity import Activity
+from dedp_assets.patterns.core.types.partitions import NO_VALUE
 from dedp_assets.patterns.delta import ActivityLog, Ledger
 from tests.helpers import a_record, field_of, write_log, write_protocol
 from tests.logs import LogOverTime

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.field_census import CENSUS, FieldCensus
+from dedp_assets.patterns.core.parsing.field_census import CENSUS, FieldCensus
 from dedp_assets.patterns.delta import (
     ActivityLog,
     Ledger,

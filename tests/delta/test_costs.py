@@ -10,8 +10,8 @@ import pytest
 from deltalake import DeltaTable
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.errors import AuditFailed, Conflict
+from dedp_assets.patterns.core.measuring.costs import Cost
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Insert, Merge, Table, Update
 from dedp_assets.patterns.delta.commit import file_exchange

@@ -23,8 +23,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.errors import TransactionReused
-from dedp_assets.patterns.core.partitions import stored_type, text
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.core.types.partitions import stored_type, text
 from dedp_assets.patterns.delta import Delete, Insert, Merge, Table, Update
 from dedp_assets.patterns.ingestion.compactor import compact, vacuum
 from tests.helpers import a_run

@@ -18,7 +18,6 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import (
     AuditFailed,
     ConfigError,
@@ -28,11 +27,12 @@ from dedp_assets.patterns.core.errors import (
     TransactionReused,
 )
 from dedp_assets.patterns.core.names import OUTCOME, identifier
-from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import RowsRead, tally
+from dedp_assets.patterns.core.running.backoff import Backoff
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.core.types.partitions import quoted
 from dedp_assets.patterns.delta import Insert, Merge, StagedWrite, Table, Update
 from dedp_assets.patterns.delta.commit import file_exchange, spark_writer
 from dedp_assets.patterns.delta.staging import stage_commit

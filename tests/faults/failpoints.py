@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dedp_assets.patterns.core import observing
+from dedp_assets.patterns.core.measuring import observing
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
 from dedp_assets.patterns.idempotency import _transactions, transactional_writer

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from glob import glob
 from pathlib import Path
 
-from dedp_assets.patterns.connectors.files import LONGEST_LINE, content_kind, unpacked
+from dedp_assets.patterns.connectors.landing.files import LONGEST_LINE, content_kind, unpacked
 from dedp_assets.patterns.core.errors import ContractError
 
 __all__ = ["files_of", "lines_of"]

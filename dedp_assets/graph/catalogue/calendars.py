@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import dagster as dg
 
-from dedp_assets.patterns.core.partition_times import Calendar, TimeSpan, span_between, utc_span
+from dedp_assets.patterns.core.measuring.partition_times import Calendar, TimeSpan, span_between, utc_span
 
 __all__ = ["calendar_of", "first_window", "is_within_a_day", "unsorted_keys", "window_seconds"]
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from dedp_assets.patterns.core.column_lineage import ColumnLineage, ColumnOrigin
-from dedp_assets.patterns.core.lineage import CONSUMERS, SOURCES, Dataset, LineageEdge, LineageGraph
+from dedp_assets.patterns.core.running.lineage import CONSUMERS, SOURCES, Dataset, LineageEdge, LineageGraph
+from dedp_assets.patterns.core.sql.column_lineage import ColumnLineage, ColumnOrigin
 
 __all__ = ["as_json", "as_mermaid", "kind_of"]
 

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import dagster as dg
 
-from dedp_assets.patterns.core.column_lineage import ColumnLineage, compare_columns
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.sql.column_lineage import ColumnLineage, compare_columns
 
 __all__ = ["column_lineage", "observed_columns"]
 

@@ -25,10 +25,10 @@ from dedp_assets.graph.run.refusals import Refusals
 from dedp_assets.graph.run.run_tags import refusals
 from dedp_assets.graph.run.upstream_runs import ATTEMPTS
 from dedp_assets.patterns.core.errors import error_line
+from dedp_assets.patterns.core.measuring.quantities import compared
+from dedp_assets.patterns.core.measuring.troubles import Severity, Trouble
 from dedp_assets.patterns.core.names import printable
-from dedp_assets.patterns.core.quantities import compared
 from dedp_assets.patterns.core.records import slice_name
-from dedp_assets.patterns.core.troubles import Severity, Trouble
 from dedp_assets.patterns.delta import Commit, Ledger, LostFileWatch, lost_files_message
 
 __all__ = ["HISTORY", "CauseWatch", "Causes", "published", "refused_runs", "unreadable"]

@@ -14,10 +14,10 @@ from dedp_assets.graph.catalogue.rendering import bounds
 from dedp_assets.graph.catalogue.table_names import require_table
 from dedp_assets.graph.declare.isolated import OnMarkers
 from dedp_assets.graph.declare.tables import LakeTable
-from dedp_assets.patterns.core.column_lineage import ColumnInput, ColumnLineage, ColumnOrigin
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.sql.column_lineage import ColumnInput, ColumnLineage, ColumnOrigin
 from dedp_assets.patterns.governance._allowed import with_allowed
 from dedp_assets.patterns.governance._changes import Perspective
 from dedp_assets.patterns.governance.contract_testing import Expectation, verify_consumer

@@ -7,8 +7,9 @@ from datetime import datetime
 
 from dedp_assets.graph.declare.starting import LakeJob
 from dedp_assets.graph.declare.tables import LakeTable
-from dedp_assets.patterns.core.column_lineage import ColumnLineage
-from dedp_assets.patterns.core.lineage import (
+from dedp_assets.patterns.core.measuring.measurements import Measured
+from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.core.running.lineage import (
     CONSUMERS,
     LAKE,
     SOURCES,
@@ -17,9 +18,8 @@ from dedp_assets.patterns.core.lineage import (
     LineageJob,
     ObservedRun,
 )
-from dedp_assets.patterns.core.measurements import Measured
-from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.sql.column_lineage import ColumnLineage
 from dedp_assets.patterns.observability.dataset_tracker import compare_lineage
 from dedp_assets.patterns.observability.lineage_completeness_metric import measure_lineage
 

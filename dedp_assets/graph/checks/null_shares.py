@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from dedp_assets.graph.declare.defaults import UsualNulls
+from dedp_assets.patterns.core.measuring.usual import Counted
 from dedp_assets.patterns.core.results import Finding
-from dedp_assets.patterns.core.usual import Counted
 
 __all__ = ["NullCounts", "judge_null_shares"]
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dedp_assets.patterns.core.usual import Baseline
+from dedp_assets.patterns.core.measuring.usual import Baseline
 from dedp_assets.patterns.quality.offline_observer import ProfileRules
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.delta import Ledger
-from dedp_assets.patterns.quality._phases import PHASES, Phase, stored
+from dedp_assets.patterns.quality._migration.phases import PHASES, Phase, stored
 from dedp_assets.patterns.quality.schema_migrator import Migration, both_forms
 
 __all__ = ["Edition", "edition_at", "edition_of"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from dedp_assets.patterns.core.calendars import QuietHours
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.measuring.calendars import QuietHours
+from dedp_assets.patterns.core.measuring.usual import Baseline
 from dedp_assets.patterns.core.options import require_types
-from dedp_assets.patterns.core.usual import Baseline
 from dedp_assets.patterns.observability.sla_misses_detector import Due
 
 __all__ = ["Baseline", "Due", "Expects", "QuietHours"]

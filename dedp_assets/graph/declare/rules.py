@@ -22,10 +22,10 @@ from dedp_assets.graph.declare.runs import (
 )
 from dedp_assets.graph.declare.sequencing import faults_of_sequence
 from dedp_assets.graph.run.feeds import Feed, Span
-from dedp_assets.patterns.core.demands import demands_of
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.measuring.partition_times import TimeSpan, utc_span
 from dedp_assets.patterns.core.options import require_types
-from dedp_assets.patterns.core.partition_times import TimeSpan, utc_span
+from dedp_assets.patterns.core.running.demands import demands_of
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.flow.concurrent_runner import plan_starts

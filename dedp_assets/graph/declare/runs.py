@@ -11,7 +11,7 @@ import dagster as dg
 
 from dedp_assets.graph.declare.isolated import OnMarkers
 from dedp_assets.graph.declare.sequencing import InSequence
-from dedp_assets.patterns.connectors.deliveries import MARKED, Ends
+from dedp_assets.patterns.connectors.landing.deliveries import MARKED, Ends
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.results import WriteResult

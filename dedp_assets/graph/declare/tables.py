@@ -33,10 +33,10 @@ from dedp_assets.graph.run.run_tags import event_attributes
 from dedp_assets.graph.run.runner import run
 from dedp_assets.graph.run.staleness import is_computed_from
 from dedp_assets.graph.run.upstream_runs import repository_of, run_states
-from dedp_assets.patterns.core.costs import Cost
-from dedp_assets.patterns.core.digests import as_plain, digest_of
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.measuring.costs import Cost
 from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.running.digests import as_plain, digest_of
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table, Target
 

@@ -9,11 +9,11 @@ from typing import Any, Literal
 from dedp_assets.graph.declare.records import About, Gates
 from dedp_assets.graph.run.feeds import Pinned
 from dedp_assets.graph.run.landings import FIELD_CHECKS, FIELD_FIGURES, LETTER_FIGURES
-from dedp_assets.patterns.connectors.framed_values import name_unread
+from dedp_assets.patterns.connectors.kafka.framed_values import name_unread
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.field_changes import audits_of_fields
-from dedp_assets.patterns.core.field_counting import tally_fields
 from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.parsing.field_changes import audits_of_fields
+from dedp_assets.patterns.core.parsing.field_counting import tally_fields
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import quoted, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec

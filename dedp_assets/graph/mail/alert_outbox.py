@@ -27,7 +27,7 @@ from dedp_assets.graph.mail.episodes import (
 )
 from dedp_assets.graph.mail.outbox import Delivered, FileOutbox, Pause, text_of
 from dedp_assets.graph.mail.silence import Manner
-from dedp_assets.patterns.core.troubles import Trouble, TroubleKey
+from dedp_assets.patterns.core.measuring.troubles import Trouble, TroubleKey
 from dedp_assets.patterns.delta import table_lock
 
 __all__ = ["AlertOutbox", "Pending"]

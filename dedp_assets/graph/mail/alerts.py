@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, Literal, Protocol
 
+from dedp_assets.patterns.core.measuring.troubles import Trouble
 from dedp_assets.patterns.core.secret import masked
-from dedp_assets.patterns.core.troubles import Trouble
 
 __all__ = ["AlertChannel", "Event", "Message", "without_secrets"]
 

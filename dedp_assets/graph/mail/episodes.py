@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from dedp_assets.graph.mail.alerts import Event, Message
 from dedp_assets.graph.mail.silence import SilentHours
-from dedp_assets.patterns.core.troubles import SEVERITIES, Severity, Trouble, TroubleKey
+from dedp_assets.patterns.core.measuring.troubles import SEVERITIES, Severity, Trouble, TroubleKey
 
 _RECOVERY = timedelta(hours=1)
 """Time that downstream tables have to recover after their upstream table, before their troubles count as their own."""

@@ -21,7 +21,7 @@ from dedp_assets.graph.mail.alert_channels import Webhook
 from dedp_assets.graph.mail.openlineage import observed_run
 from dedp_assets.graph.mail.outbox import Delivered, FileOutbox
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
-from dedp_assets.patterns.core.lineage import ObservedRun
+from dedp_assets.patterns.core.running.lineage import ObservedRun
 
 __all__ = ["LineageEvent", "LineageOutbox", "LineageReceiver"]
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Literal
 
-from dedp_assets.patterns.core import ddl
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.lineage import LAKE, SOURCES, Dataset, ObservedRun
 from dedp_assets.patterns.core.options import require_types
-from dedp_assets.patterns.core.partitions import NO_VALUE
 from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.core.running.lineage import LAKE, SOURCES, Dataset, ObservedRun
 from dedp_assets.patterns.core.schema import Column
+from dedp_assets.patterns.core.types import ddl
+from dedp_assets.patterns.core.types.partitions import NO_VALUE
 
 __all__ = ["Attempt", "InputField", "Touched", "complete_event", "fail_event", "observed_run", "start_event"]
 

@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Generic, Literal, Protocol, TypeVar
 
-from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import ContractError, PatternError
+from dedp_assets.patterns.core.running.backoff import Backoff
 from dedp_assets.patterns.core.secret import masked
 from dedp_assets.patterns.delta import Store
 

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from dedp_assets.patterns.core.calendars import QuietHours
-from dedp_assets.patterns.core.troubles import Severity
+from dedp_assets.patterns.core.measuring.calendars import QuietHours
+from dedp_assets.patterns.core.measuring.troubles import Severity
 
 __all__ = ["Manner", "SilentHours"]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dedp_assets.graph.resources.alerting import command_for
-from dedp_assets.patterns.core.measurements import Measurement
-from dedp_assets.patterns.core.troubles import Trouble, TroubleKey
+from dedp_assets.patterns.core.measuring.measurements import Measurement
+from dedp_assets.patterns.core.measuring.troubles import Trouble, TroubleKey
 
 __all__ = ["ALERTS", "RoundTroubles", "judged"]
 

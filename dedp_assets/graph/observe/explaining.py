@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from dedp_assets.graph.declare.tables import LakeTable
-from dedp_assets.patterns.core.troubles import SEVERITIES, Trouble
+from dedp_assets.patterns.core.measuring.troubles import SEVERITIES, Trouble
 
 __all__ = ["LATE", "explain", "upstream_of"]
 

@@ -16,7 +16,7 @@ from dedp_assets.graph.run.feeds import Feed
 from dedp_assets.graph.run.refusals import Refusals
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Commit
-from dedp_assets.patterns.observability._lag_of_tables import sample_table
+from dedp_assets.patterns.observability._lags.lag_of_tables import sample_table
 from dedp_assets.patterns.observability.lag_detector import LagSample
 
 __all__ = ["LagCache", "lags"]

@@ -24,9 +24,9 @@ from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.landing import Landing
 from dedp_assets.graph.resources.masking import known_secrets, shown
 from dedp_assets.patterns.core.errors import ContractError, PatternError, error_line
-from dedp_assets.patterns.core.measurements import Measured, Measurement
-from dedp_assets.patterns.core.troubles import SEVERITIES, Trouble, TroubleKey
-from dedp_assets.patterns.observability._lag_samples import LagSample, from_json, to_json
+from dedp_assets.patterns.core.measuring.measurements import Measured, Measurement
+from dedp_assets.patterns.core.measuring.troubles import SEVERITIES, Trouble, TroubleKey
+from dedp_assets.patterns.observability._lags.lag_samples import LagSample, from_json, to_json
 
 __all__ = ["Observation", "Observer", "Positions"]
 

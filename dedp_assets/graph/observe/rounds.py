@@ -21,16 +21,16 @@ from dedp_assets.graph.observe.lags import LagCache, lags
 from dedp_assets.graph.reconcile.overview import Overview
 from dedp_assets.graph.reconcile.table_errors import TableErrors
 from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.patterns.core.activity import Activity
-from dedp_assets.patterns.core.field_census import FieldCensus
-from dedp_assets.patterns.core.field_changes import measure_fields
-from dedp_assets.patterns.core.measurements import Measured
-from dedp_assets.patterns.core.partition_times import utc_span
+from dedp_assets.patterns.core.measuring.activity import Activity
+from dedp_assets.patterns.core.measuring.measurements import Measured
+from dedp_assets.patterns.core.measuring.partition_times import utc_span
+from dedp_assets.patterns.core.measuring.usual import reach
+from dedp_assets.patterns.core.parsing.field_census import FieldCensus
+from dedp_assets.patterns.core.parsing.field_changes import measure_fields
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.core.usual import reach
 from dedp_assets.patterns.delta import ActivityLog
-from dedp_assets.patterns.observability._lag_samples import keep_samples
-from dedp_assets.patterns.observability._volumes import next_completion
+from dedp_assets.patterns.observability._lags.lag_samples import keep_samples
+from dedp_assets.patterns.observability._timing.volumes import next_completion
 from dedp_assets.patterns.observability.flow_interruption_detector import (
     EndOffset,
     detect_interruption,

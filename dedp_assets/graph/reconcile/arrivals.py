@@ -12,7 +12,7 @@ import dagster as dg
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.watching import LoadedDelivery, TableWatch
 from dedp_assets.graph.resources.landing import Landing
-from dedp_assets.patterns.connectors.deliveries import MARKED, Delivery, Ends
+from dedp_assets.patterns.connectors.landing.deliveries import MARKED, Delivery, Ends
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from dedp_assets.graph.reconcile.requests import decide, is_running
-from dedp_assets.patterns.connectors.topics import position
+from dedp_assets.patterns.connectors.kafka.topics import position
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.delta import Ledger

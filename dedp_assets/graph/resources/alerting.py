@@ -23,9 +23,9 @@ from dedp_assets.graph.mail.silence import Manner, SilentHours
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import Settings, settings
 from dedp_assets.graph.resources.masking import known_secrets
-from dedp_assets.patterns.core.calendars import QuietHours
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.troubles import Severity, Trouble, TroubleKey
+from dedp_assets.patterns.core.measuring.calendars import QuietHours
+from dedp_assets.patterns.core.measuring.troubles import Severity, Trouble, TroubleKey
 from dedp_assets.patterns.delta import LocalStore
 
 __all__ = ["Alerting", "channels_of", "command_for", "outbox_of", "status_command"]

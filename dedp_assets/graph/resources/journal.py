@@ -13,7 +13,7 @@ from pydantic import Field, PrivateAttr
 
 from dedp_assets.graph.mail.json_lines import append_lines, stored_lines
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.measurements import Measurement
+from dedp_assets.patterns.core.measuring.measurements import Measurement
 
 __all__ = ["Journal"]
 

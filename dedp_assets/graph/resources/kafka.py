@@ -13,10 +13,10 @@ from pydantic import Field
 
 from dedp_assets.graph.resources.announced import announced
 from dedp_assets.graph.resources.environments import Settings
-from dedp_assets.patterns.connectors.parts import calling, kafka_said
-from dedp_assets.patterns.connectors.topics import Topic
+from dedp_assets.patterns.connectors.kafka.topics import Topic
+from dedp_assets.patterns.connectors.web.parts import calling, kafka_said
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
-from dedp_assets.patterns.core.suggestions import suggestion
+from dedp_assets.patterns.core.sql.suggestions import suggestion
 
 __all__ = ["FOLDER", "Kafka", "address", "client", "lacking"]
 

@@ -13,7 +13,8 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from dedp_assets.patterns.connectors.deliveries import (
+from dedp_assets.patterns.connectors.encoding.formats import digest_whole, is_binary
+from dedp_assets.patterns.connectors.landing.deliveries import (
     MARKED,
     MARKER,
     DeliveredFile,
@@ -23,8 +24,7 @@ from dedp_assets.patterns.connectors.deliveries import (
     is_called_like_data,
     is_so,
 )
-from dedp_assets.patterns.connectors.files import count_lines
-from dedp_assets.patterns.connectors.formats import digest_whole, is_binary
+from dedp_assets.patterns.connectors.landing.files import count_lines
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.core.names import printable
 

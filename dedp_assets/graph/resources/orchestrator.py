@@ -9,9 +9,9 @@ from pydantic import Field
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.home import running
-from dedp_assets.patterns.connectors.http import Patience, Service
-from dedp_assets.patterns.core.backoff import Backoff
+from dedp_assets.patterns.connectors.web.http import Patience, Service
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
+from dedp_assets.patterns.core.running.backoff import Backoff
 
 __all__ = ["Orchestrator"]
 

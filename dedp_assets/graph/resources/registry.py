@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dedp_assets.graph.resources.announced import announced
 from dedp_assets.graph.resources.environments import Settings
-from dedp_assets.patterns.connectors.schema_registry import SchemaRegistry
+from dedp_assets.patterns.connectors.kafka.schema_registry import SchemaRegistry
 from dedp_assets.patterns.core.errors import NotReady, PatternError
 
 __all__ = ["FOLDER", "OWN", "address", "client", "lacking"]

@@ -10,9 +10,9 @@ from pydantic import Field
 from dedp_assets.graph.resources.announced import announced
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import Settings, settings
-from dedp_assets.patterns.connectors.http import Patience, Service
-from dedp_assets.patterns.core.backoff import Backoff
+from dedp_assets.patterns.connectors.web.http import Patience, Service
 from dedp_assets.patterns.core.errors import NotReady
+from dedp_assets.patterns.core.running.backoff import Backoff
 
 __all__ = ["FOLDER", "Services", "address", "lacking"]
 

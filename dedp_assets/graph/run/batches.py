@@ -24,8 +24,8 @@ from dedp_assets.graph.run.refusals import Refusal, Refusals, judged_by
 from dedp_assets.graph.run.run_tags import CAUSE, event_attributes, goal_of, is_forced, provenance_of, unchanged
 from dedp_assets.graph.run.staleness import is_computed_from
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.costs import total
 from dedp_assets.patterns.core.errors import AuditFailed, ContractError, PatternError
+from dedp_assets.patterns.core.measuring.costs import total
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import TableSpec

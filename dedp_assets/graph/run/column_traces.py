@@ -16,9 +16,9 @@ from functools import partial
 from pyspark.sql import DataFrame
 
 from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.patterns.core.column_lineage import ColumnLineage
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.sql.column_lineage import ColumnLineage
 from dedp_assets.patterns.delta import Store, Table
 from dedp_assets.patterns.observability.fine_grained_tracker import trace_columns
 

@@ -11,9 +11,9 @@ import dagster as dg
 from pyspark.errors.exceptions.connect import SparkConnectException
 
 from dedp_assets.graph.resources.masking import shown
-from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import AuditFailed, TransactionReused, printable
 from dedp_assets.patterns.core.results import BY_NAME, LetterReason
+from dedp_assets.patterns.core.running.backoff import Backoff
 
 __all__ = [
     "BEYOND_APPROVAL",

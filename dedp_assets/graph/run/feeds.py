@@ -13,8 +13,8 @@ from functools import cache
 from pyspark.sql import DataFrame
 
 from dedp_assets.graph.run.fan_in import FanIn, FanInAlert, RunStates, read_branches, without_runs
-from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
+from dedp_assets.patterns.core.measuring.costs import Cost
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.delta import Bounds, FileStats, KeyedFile, Partition, Table, TableState, candidates
 from dedp_assets.patterns.flow._branches import BranchState

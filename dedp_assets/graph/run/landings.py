@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dedp_assets.graph.catalogue.figures import Figure
-from dedp_assets.patterns.core.field_census import CENSUS, NEW_FIELDS
-from dedp_assets.patterns.core.field_changes import DECLARED_FIELDS, USUAL_FIELDS
+from dedp_assets.patterns.core.parsing.field_census import CENSUS, NEW_FIELDS
+from dedp_assets.patterns.core.parsing.field_changes import DECLARED_FIELDS, USUAL_FIELDS
 
 __all__ = ["FIELD_CHECKS", "FIELD_FIGURES", "LANDING_FIGURES", "LETTER_FIGURES", "measures_of_landing"]
 

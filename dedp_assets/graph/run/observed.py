@@ -30,10 +30,10 @@ from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.masking import shown
 from dedp_assets.graph.run.batches import BatchResult, Work
 from dedp_assets.graph.run.feeds import Pinned
-from dedp_assets.patterns.core.column_lineage import ColumnLineage
-from dedp_assets.patterns.core.lineage import LAKE, SOURCES, Dataset
-from dedp_assets.patterns.core.opening import Opened, noting_opened
 from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.running.lineage import LAKE, SOURCES, Dataset
+from dedp_assets.patterns.core.running.opening import Opened, noting_opened
+from dedp_assets.patterns.core.sql.column_lineage import ColumnLineage
 from dedp_assets.patterns.delta import Commit, LocalStore, Table
 
 __all__ = ["AppendLineage", "StepLineage", "observed_append", "observed_step"]

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from urllib.parse import quote, unquote
 
-from dedp_assets.patterns.core.digests import digest_of
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.results import LetterReason
+from dedp_assets.patterns.core.running.digests import digest_of
 from dedp_assets.patterns.delta import Ledger, Store
 
 __all__ = ["Refusal", "Refusals", "judged_by"]

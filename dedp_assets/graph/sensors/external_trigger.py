@@ -19,7 +19,7 @@ from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.landing import Landing
 from dedp_assets.graph.run.run_tags import CAUSE, REQUEST, TRIGGER, refusals
 from dedp_assets.graph.run.upstream_runs import ENDED_BADLY
-from dedp_assets.patterns.connectors.events import Arrival, EventChannel, Inbox
+from dedp_assets.patterns.connectors.web.events import Arrival, EventChannel, Inbox
 from dedp_assets.patterns.ingestion.external_trigger import Start, plan_triggers, starts_of
 
 __all__ = ["events_arrived", "trigger"]

@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from dedp_assets.patterns.core.errors import PatternError
-from dedp_assets.patterns.observability._lag_of_slots import sample_slot
-from dedp_assets.patterns.observability._lag_of_topics import sample_stream
+from dedp_assets.patterns.observability._lags.lag_of_slots import sample_slot
+from dedp_assets.patterns.observability._lags.lag_of_topics import sample_stream
 from dedp_assets.patterns.observability.lag_detector import LagSample
 
 __all__ = ["Positions", "of_all", "slot_positions", "topic_positions"]

@@ -35,7 +35,7 @@ from dedp_assets.laptop.status_page.model import (
 from dedp_assets.laptop.status_page.strips import is_state, strip_of
 from dedp_assets.laptop.status_page.troubles import with_episodes, with_verdict
 from dedp_assets.patterns.core.errors import error_line
-from dedp_assets.patterns.core.troubles import Trouble
+from dedp_assets.patterns.core.measuring.troubles import Trouble
 
 __all__ = ["Collector", "Observed", "catalogue_of"]
 

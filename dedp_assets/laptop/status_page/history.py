@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 
 from dedp_assets.laptop.status_page.model import CommitRow, Point, Spending
-from dedp_assets.patterns.core.costs import Cost
+from dedp_assets.patterns.core.measuring.costs import Cost
 from dedp_assets.patterns.core.records import CommitRecord
 from dedp_assets.patterns.delta import Commit as Logged
 from dedp_assets.patterns.delta import Ledger, LogFold

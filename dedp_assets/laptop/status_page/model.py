@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal
 
-from dedp_assets.patterns.core.troubles import SEVERITIES, Trouble
+from dedp_assets.patterns.core.measuring.troubles import SEVERITIES, Trouble
 
 __all__ = [
     "Affected",

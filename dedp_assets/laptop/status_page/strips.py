@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dedp_assets.graph.observe.explaining import LATE
 from dedp_assets.laptop.status_page.history import History
 from dedp_assets.laptop.status_page.model import Cell, State
-from dedp_assets.patterns.core.troubles import Trouble
+from dedp_assets.patterns.core.measuring.troubles import Trouble
 
 __all__ = ["is_state", "strip_of"]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from dedp_assets.graph.mail.episodes import Episode
 from dedp_assets.graph.observe.observing import Observation
 from dedp_assets.laptop.status_page.model import ShownTrouble, TableRow
-from dedp_assets.patterns.core.troubles import SEVERITIES, Trouble, TroubleKey
+from dedp_assets.patterns.core.measuring.troubles import SEVERITIES, Trouble, TroubleKey
 
 __all__ = ["with_episodes", "with_verdict"]
 

@@ -21,7 +21,7 @@ from pyspark.sql import types as T
 from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError
 from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.sql_options import one_value, require_repeatable
+from dedp_assets.patterns.core.sql.sql_options import one_value, require_repeatable
 
 __all__ = ["key_of", "require_distinct", "without_key"]
 

@@ -14,8 +14,8 @@ from datetime import datetime, timezone
 from numbers import Integral, Real
 from typing import Any
 
-from dedp_assets.patterns.core.costs import COST_NOTE, Cost
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.measuring.costs import COST_NOTE, Cost
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.results import Finding, RowCounts
 

@@ -15,10 +15,10 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.columns import fields_of, inside
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.keys import require_distinct
+from dedp_assets.patterns.core.measuring.observing import Unmeasured, Watch
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
-from dedp_assets.patterns.core.observing import Unmeasured, Watch
-from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.results import Finding, Split
+from dedp_assets.patterns.core.types.partitions import quoted
 
 __all__ = [
     "DROPPED",

@@ -14,7 +14,7 @@ from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import SUBSTITUTED, identifier, require_name, reserved
 from dedp_assets.patterns.core.options import require_types
-from dedp_assets.patterns.core.partitions import is_possible, stored_type
+from dedp_assets.patterns.core.types.partitions import is_possible, stored_type
 
 __all__ = [
     "DECLARED",

@@ -27,12 +27,12 @@ from dedp_assets.patterns.core.columns import (
     require_free,
 )
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
-from dedp_assets.patterns.core.instants import instant, micros
 from dedp_assets.patterns.core.keys import key_of, require_distinct
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.rows import quoted, value_hash
-from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable, truth
+from dedp_assets.patterns.core.sql.sql_options import naming_options, require_repeatable, truth
+from dedp_assets.patterns.core.types.instants import instant, micros
 
 __all__ = ["ADDED", "ENDED", "EVENTS", "STARTED", "SessionRule", "cut", "watermarked"]
 

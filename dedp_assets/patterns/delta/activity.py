@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from dedp_assets.patterns.core.activity import Activity, DataArrival, PartitionSize
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.field_census import CENSUS
-from dedp_assets.patterns.core.partition_times import Calendar, utc_span
-from dedp_assets.patterns.core.partitions import NO_VALUE
+from dedp_assets.patterns.core.measuring.activity import Activity, DataArrival, PartitionSize
+from dedp_assets.patterns.core.measuring.partition_times import Calendar, utc_span
+from dedp_assets.patterns.core.parsing.field_census import CENSUS
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
+from dedp_assets.patterns.core.types.partitions import NO_VALUE
 from dedp_assets.patterns.delta.log.active_files import ActiveFiles, FileIdentity, Total, totals_of
 from dedp_assets.patterns.delta.log.brought_rows import (
     NO_EVENT,

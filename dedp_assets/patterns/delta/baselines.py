@@ -1,6 +1,6 @@
 """Baselines: usual values of measures from commit history, and audits of deviations from shares.
 
-What is usual, ``core/usual.py`` says; the history comes from here.
+What is usual, ``core/measuring/usual.py`` says; the history comes from here.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.field_census import CENSUS, FieldCensus
+from dedp_assets.patterns.core.measuring.usual import Counted, reach
+from dedp_assets.patterns.core.parsing.field_census import CENSUS, FieldCensus
 from dedp_assets.patterns.core.results import Failure
-from dedp_assets.patterns.core.usual import Counted, reach
 from dedp_assets.patterns.delta.log.commit_info import Commit
 from dedp_assets.patterns.delta.log.ledger import Ledger
 
@@ -47,7 +47,7 @@ def usual_values(
     """Return a partition's last measures or, for a new partition, the medians of earlier partitions.
 
     A rebuild of an old partition is no measure for the present, and neither is a measure that was judged unusual, the
-    partition's own included (:class:`~dedp_assets.patterns.core.usual.Counted`).
+    partition's own included (:class:`~dedp_assets.patterns.core.measuring.usual.Counted`).
 
     Args:
         ledger: the table's ledger.

@@ -8,12 +8,12 @@ from contextlib import suppress
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from dedp_assets.patterns.core.disks import writing_to
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError
 from dedp_assets.patterns.core.names import NAMED_ROWS
-from dedp_assets.patterns.core.opening import note_opened
+from dedp_assets.patterns.core.running.disks import writing_to
+from dedp_assets.patterns.core.running.opening import note_opened
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.core.sql_options import reason_of
+from dedp_assets.patterns.core.sql.sql_options import reason_of
 from dedp_assets.patterns.delta.commit import commits, spark_writer
 from dedp_assets.patterns.delta.commit.creation import doubtful_checks, first_commit
 from dedp_assets.patterns.delta.commit.file_exchange import serves

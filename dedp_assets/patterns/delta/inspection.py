@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import functions as F
 
+from dedp_assets.patterns.core.measuring.observing import computing
 from dedp_assets.patterns.core.names import RESERVED, identifier
-from dedp_assets.patterns.core.observing import computing
 from dedp_assets.patterns.delta.snapshots.definition import constraints
 from dedp_assets.patterns.delta.tables import Table
 

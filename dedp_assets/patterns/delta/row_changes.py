@@ -11,12 +11,12 @@ from pyspark.sql.types import StructType
 from dedp_assets.patterns.core.audits import Audit, not_empty, require_passed
 from dedp_assets.patterns.core.columns import require_rows
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
-from dedp_assets.patterns.core.meeting import as_held
-from dedp_assets.patterns.core.metering import Meter
+from dedp_assets.patterns.core.measuring.metering import Meter
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.types.meeting import as_held
 from dedp_assets.patterns.delta.commit import file_exchange
 from dedp_assets.patterns.delta.commit.sessions import private
 from dedp_assets.patterns.delta.handle import TableHandle

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.columns import require_rows
-from dedp_assets.patterns.core.metering import Meter
+from dedp_assets.patterns.core.measuring.metering import Meter
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead

@@ -14,17 +14,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.columns import fields_of
-from dedp_assets.patterns.core.conversion import MISFITS, SYNTAX
 from dedp_assets.patterns.core.errors import SchemaMismatch
-from dedp_assets.patterns.core.instants import timestamp
-from dedp_assets.patterns.core.meeting import as_held, equal, held_problems
 from dedp_assets.patterns.core.names import RESERVED, identifier, select_list
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import count_where, quoted, row_hash, tally
 from dedp_assets.patterns.core.schema import Column, require_holds
-from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable, truth
+from dedp_assets.patterns.core.sql.sql_options import naming_options, require_repeatable, truth
+from dedp_assets.patterns.core.types.conversion import MISFITS, SYNTAX
+from dedp_assets.patterns.core.types.instants import timestamp
+from dedp_assets.patterns.core.types.meeting import as_held, equal, held_problems
 from dedp_assets.patterns.delta import Table, Target, held_types
 
 __all__ = [

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, Literal
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.instants import instant
 from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.core.types.instants import instant
 
 __all__ = ["Across", "Progress", "advanced"]
 

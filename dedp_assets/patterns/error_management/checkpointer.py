@@ -20,13 +20,13 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
 
-from dedp_assets.patterns.connectors.streaming import run_available
-from dedp_assets.patterns.core.demands import demanding
-from dedp_assets.patterns.core.disks import writing_to
+from dedp_assets.patterns.connectors.kafka.streaming import run_available
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
-from dedp_assets.patterns.core.observing import SPARK_ERRORS
+from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
+from dedp_assets.patterns.core.running.demands import demanding
+from dedp_assets.patterns.core.running.disks import writing_to
 from dedp_assets.patterns.delta import Ledger, Store, Table, Target, store_at
 from dedp_assets.patterns.error_management import _checkpoints as checkpoints
 

@@ -20,14 +20,14 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import not_empty
 from dedp_assets.patterns.core.columns import COMPARED, RECORD, require_columns, require_free, spelled_as
-from dedp_assets.patterns.core.conversion import convert_columns, convert_json, texts_of
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.field_counting import with_undeclared
-from dedp_assets.patterns.core.json_texts import MICROSECONDS
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import OUTCOME, identifier, reserved, select_list
 from dedp_assets.patterns.core.options import require_types, typed
+from dedp_assets.patterns.core.parsing.field_counting import with_undeclared
+from dedp_assets.patterns.core.parsing.json_texts import MICROSECONDS
 from dedp_assets.patterns.core.results import Split, WriteResult
+from dedp_assets.patterns.core.types.conversion import convert_columns, convert_json, texts_of
 from dedp_assets.patterns.delta import Target, require_partition, same_run
 from dedp_assets.patterns.error_management._letters import (
     LETTER,
@@ -108,9 +108,9 @@ def divert_unprocessable(
         earlier: dead letters that these records may have been, so that a replay marks the records it saves.
         schema: output column -> SQL type, or a :class:`Field` that says more of it. A value that is there but is not
             exactly a value of that type, at whatever depth, is a reason that names its path; STRING takes any JSON
-            value as its text. What a text has to look like is listed in :mod:`~dedp_assets.patterns.core.exact`. Other
-            fields of the payload are left out unless a column takes the rest; ``tally_fields`` counts them
-            (:mod:`~dedp_assets.patterns.core.field_counting`).
+            value as its text. What a text has to look like is listed in :mod:`~dedp_assets.patterns.core.types.exact`.
+            Other fields of the payload are left out unless a column takes the rest; ``tally_fields`` counts them
+            (:mod:`~dedp_assets.patterns.core.parsing.field_counting`).
         identity: columns that identify one record.
         payload: column that holds one JSON object per record; empty if ``rows`` has the schema's columns already.
         carry: further columns to hand on to both parts.

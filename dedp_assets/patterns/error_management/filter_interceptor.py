@@ -26,7 +26,7 @@ from dedp_assets.patterns.core.names import OUTCOME, identifier, reserved
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import Decoded, Measures, quoted
-from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable, truth
+from dedp_assets.patterns.core.sql.sql_options import naming_options, require_repeatable, truth
 from dedp_assets.patterns.delta import Ledger, audits_of_usual
 from dedp_assets.patterns.error_management._verdicts import (
     AT_ONCE,

@@ -19,11 +19,11 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.columns import require_free
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.instants import instant, timestamp
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, Split
-from dedp_assets.patterns.core.sql_options import naming_options, one_value, require_repeatable
+from dedp_assets.patterns.core.sql.sql_options import naming_options, one_value, require_repeatable
+from dedp_assets.patterns.core.types.instants import instant, timestamp
 from dedp_assets.patterns.error_management._progress import Across, Progress, advanced
 
 __all__ = ["detect_late_data", "advance_watermark", "judge_lateness", "Progress"]

@@ -30,12 +30,12 @@ from dedp_assets.patterns.core.columns import (
 )
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
-from dedp_assets.patterns.core.meeting import equal
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, Split
 from dedp_assets.patterns.core.rows import row_hash
 from dedp_assets.patterns.core.sessionizing import watermarked
+from dedp_assets.patterns.core.types.meeting import equal
 
 __all__ = ["deduplicate", "deduplicate_stream", "judge_uniqueness"]
 

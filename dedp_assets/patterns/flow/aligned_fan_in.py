@@ -20,11 +20,11 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.columns import COMPARED, fields_of, require_columns, require_free, spelled_as
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.keys import require_distinct
-from dedp_assets.patterns.core.meeting import cast, equal, met, united
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.results import Plan
+from dedp_assets.patterns.core.types.meeting import cast, equal, met, united
+from dedp_assets.patterns.core.types.partitions import quoted
 from dedp_assets.patterns.flow._branches import BranchState, counted, newest, require_branches, without_success
 
 __all__ = ["plan_aligned", "unite_branches", "join_branches", "BranchState"]

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.options import require_types, typed
 from dedp_assets.patterns.core.results import Finding, Plan
-from dedp_assets.patterns.core.sql_types import spelled
+from dedp_assets.patterns.core.types.sql_types import spelled
 from dedp_assets.patterns.delta import Table
 
 __all__ = ["plan_by_markers", "judge_contract", "ProducerMarker"]

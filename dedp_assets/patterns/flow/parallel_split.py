@@ -17,7 +17,7 @@ from functools import partial
 
 from pyspark.sql import DataFrame
 
-from dedp_assets.patterns.connectors.csv_folder import Batch, PartitionSink
+from dedp_assets.patterns.connectors.delivery.csv_folder import Batch, PartitionSink
 from dedp_assets.patterns.core.audits import not_empty
 from dedp_assets.patterns.core.errors import ConfigError, PatternError
 from dedp_assets.patterns.core.options import typed
@@ -61,7 +61,7 @@ def write_parallel(
 
     Example:
         >>> from dataclasses import replace
-        >>> from dedp_assets.patterns.connectors.csv_folder import CsvFolder
+        >>> from dedp_assets.patterns.connectors.delivery.csv_folder import CsvFolder
         >>> views = table("views", "page STRING, day STRING", partition_by=["day"])
         >>> monday = views.target(replace(run, sequence=1), partition={"day": "mon"})
         >>> folder = CsvFolder(f"{views.store.address}_csv")

@@ -18,8 +18,8 @@ from statistics import median
 from typing import Literal
 
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
+from dedp_assets.patterns.core.measuring.quantities import duration
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.quantities import duration
 from dedp_assets.patterns.core.results import Finding, Plan
 
 __all__ = ["plan_in_order", "require_place", "judge_catch_up", "PartitionProgress"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from dedp_assets.patterns.core.column_lineage import ColumnInput, ColumnLineage, Influence, overlap
+from dedp_assets.patterns.core.sql.column_lineage import ColumnInput, ColumnLineage, Influence, overlap
 from dedp_assets.patterns.governance._changes import Difference, Perspective
 from dedp_assets.patterns.governance._contracts import Consumer, Contract
 

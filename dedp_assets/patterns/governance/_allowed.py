@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from dedp_assets.patterns.core.ddl import LENGTH, field
-from dedp_assets.patterns.core.json_checks import limits_of
+from dedp_assets.patterns.core.parsing.json_checks import limits_of
 from dedp_assets.patterns.core.schema import Column
+from dedp_assets.patterns.core.types.ddl import LENGTH, field
 from dedp_assets.patterns.governance._contracts import Contract
 
 __all__ = ["with_allowed"]

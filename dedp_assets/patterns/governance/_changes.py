@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal
 
-from dedp_assets.patterns.core.ddl import LENGTH, field
-from dedp_assets.patterns.core.quantities import quantity
+from dedp_assets.patterns.core.measuring.quantities import quantity
 from dedp_assets.patterns.core.schema import Column
+from dedp_assets.patterns.core.types.ddl import LENGTH, field
 from dedp_assets.patterns.governance._allowed import with_allowed
 from dedp_assets.patterns.governance._contracts import Contract, Sla, respelled
 

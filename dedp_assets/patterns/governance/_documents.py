@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from dedp_assets.patterns.core.ddl import field
 from dedp_assets.patterns.core.schema import Column
+from dedp_assets.patterns.core.types.ddl import field
 from dedp_assets.patterns.governance._contracts import Consumer, Contract, Quality, Sla
 from dedp_assets.patterns.governance._read_documents import read_contract
 from dedp_assets.patterns.governance._read_quality import PREDICATE

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from dedp_assets.patterns.core.ddl import field
 from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.types.ddl import field
 from dedp_assets.patterns.governance._parts import Part
 
 __all__ = ["sql_type"]

@@ -13,10 +13,10 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any
 
-from dedp_assets.patterns.core import ddl
-from dedp_assets.patterns.core.json_schemas import RecordSchema, column_schema
 from dedp_assets.patterns.core.names import half_character
+from dedp_assets.patterns.core.parsing.json_schemas import RecordSchema, column_schema
 from dedp_assets.patterns.core.schema import Column
+from dedp_assets.patterns.core.types import ddl
 
 __all__ = ["Samples"]
 

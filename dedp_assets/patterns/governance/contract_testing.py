@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 
 from dedp_assets.patterns.core.columns import spelled_as
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.measuring.quantities import quantity
 from dedp_assets.patterns.core.options import require_types, typed
-from dedp_assets.patterns.core.quantities import quantity
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.governance._changes import compare_types, is_widening
 from dedp_assets.patterns.governance._contracts import Contract, Sla, respelled

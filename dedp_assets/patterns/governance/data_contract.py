@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from dedp_assets.patterns.core.column_lineage import ColumnLineage
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types, typed
 from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.core.sql.column_lineage import ColumnLineage
 from dedp_assets.patterns.governance._affected import affected_by
 from dedp_assets.patterns.governance._changes import Difference, Perspective, differences
 from dedp_assets.patterns.governance._contracts import Consumer, Contract, Quality, Sla

@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.keys import key_of
-from dedp_assets.patterns.core.meeting import as_held, united
 from dedp_assets.patterns.core.names import RESERVED, identifier
-from dedp_assets.patterns.core.partitions import quoted
+from dedp_assets.patterns.core.types.meeting import as_held, united
+from dedp_assets.patterns.core.types.partitions import quoted
 
 __all__ = ["FIRST", "LAST", "REFUSED", "Grouping"]
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from dedp_assets.patterns.connectors.parts import one_row
 from dedp_assets.patterns.connectors.postgres import (
     Changed,
     Incoming,
@@ -23,12 +22,13 @@ from dedp_assets.patterns.connectors.postgres import (
     schema_and_table,
     writing,
 )
+from dedp_assets.patterns.connectors.web.parts import one_row
 from dedp_assets.patterns.core.columns import require_rows
 from dedp_assets.patterns.core.errors import Conflict
 from dedp_assets.patterns.core.extras import optional
-from dedp_assets.patterns.core.json_texts import MICROSECONDS, options
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import require_types
+from dedp_assets.patterns.core.parsing.json_texts import MICROSECONDS, options
 from dedp_assets.patterns.core.records import Provenance
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import not_empty
-from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Split, WriteResult
+from dedp_assets.patterns.core.running.demands import demanding
 from dedp_assets.patterns.delta import Target
 
 __all__ = ["overwrite_partition"]

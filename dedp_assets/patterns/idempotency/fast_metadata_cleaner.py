@@ -21,9 +21,9 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.audits import Audit, not_empty
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Plan, WriteResult
+from dedp_assets.patterns.core.types.partitions import quoted
 from dedp_assets.patterns.delta import Ledger, TableState, Target, already_applied, lost_files, require_partition
 from dedp_assets.patterns.idempotency._relabelling import relabel
 from dedp_assets.patterns.idempotency._units import (

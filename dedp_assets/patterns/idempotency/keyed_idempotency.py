@@ -17,15 +17,15 @@ from typing import Literal
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.columns import COMPARED, fields_of, require_columns, require_free, require_rows
-from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.keys import key_of, require_distinct
-from dedp_assets.patterns.core.meeting import as_held
+from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.names import identifier, reserved
-from dedp_assets.patterns.core.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import same
+from dedp_assets.patterns.core.running.demands import demanding
+from dedp_assets.patterns.core.types.meeting import as_held
 from dedp_assets.patterns.delta import Insert, Merge, Target, Update, held_types
 from dedp_assets.patterns.idempotency._stable_keys import FIRST, LAST, REFUSED, Grouping
 

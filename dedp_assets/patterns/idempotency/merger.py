@@ -18,15 +18,15 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.columns import COMPARED, FLAG, fields_of, require_columns, spelled_as
-from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.keys import require_distinct
-from dedp_assets.patterns.core.meeting import as_held
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import row_hash, same
+from dedp_assets.patterns.core.running.demands import demanding
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.types.meeting import as_held
 from dedp_assets.patterns.delta import Clause, Delete, Insert, Merge, Table, Target, Update, held_types
 
 __all__ = ["merge_changes"]

@@ -14,10 +14,10 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError, PatternError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, Split, WriteResult
+from dedp_assets.patterns.core.running.demands import demanding
 from dedp_assets.patterns.delta import Table, Target
 from dedp_assets.patterns.delta.versions import FOLDER, content_of, exposure, version_of
 

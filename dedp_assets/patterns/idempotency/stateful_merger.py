@@ -18,11 +18,11 @@ from collections.abc import Collection, Mapping, Sequence
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.columns import COMPARED, FLAG, require_columns
-from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.running.demands import demanding
 from dedp_assets.patterns.delta import Delete, Insert, Merge, Target, Update
 from dedp_assets.patterns.idempotency._rerun_base import base_before
 

@@ -18,10 +18,10 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.connectors.postgres import Snapshot
 from dedp_assets.patterns.connectors.postgres.definitions import Definition
 from dedp_assets.patterns.connectors.postgres.pgoutput import Row, Transaction, position_text
-from dedp_assets.patterns.core.exact import exact
 from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.core.types.exact import exact
 from dedp_assets.patterns.delta import Partition, Table, transaction_id
 
 __all__ = [

@@ -11,7 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
-from dedp_assets.patterns.connectors.editions import MANIFEST, FolderEdition, next_edition, replacing
+from dedp_assets.patterns.connectors.landing.editions import MANIFEST, FolderEdition, next_edition, replacing
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult

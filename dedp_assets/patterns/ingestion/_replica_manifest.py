@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from dedp_assets.patterns.connectors.editions import MANIFEST, current
+from dedp_assets.patterns.connectors.landing.editions import MANIFEST, current
 from dedp_assets.patterns.core.errors import ConfigError, Conflict
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from dedp_assets.patterns.connectors.editions import current, next_edition, replacing
+from dedp_assets.patterns.connectors.landing.editions import current, next_edition, replacing
 from dedp_assets.patterns.core.errors import AuditFailed
 from dedp_assets.patterns.core.masking import MaskingKey
 from dedp_assets.patterns.core.results import WriteResult

@@ -18,11 +18,11 @@ from dataclasses import replace
 from dedp_assets.patterns.connectors import postgres
 from dedp_assets.patterns.connectors.postgres import RESNAPSHOT, PostgresTable
 from dedp_assets.patterns.connectors.postgres.pgoutput import position_text
-from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once
+from dedp_assets.patterns.core.running.demands import demanding
 from dedp_assets.patterns.delta import Delete, Insert, Merge, Table, Target, Update, same_run
 from dedp_assets.patterns.ingestion import _capturing as capturing
 from dedp_assets.patterns.ingestion import _history

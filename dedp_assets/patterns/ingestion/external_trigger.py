@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
 
-from dedp_assets.patterns.connectors.events import Arrival, Event
+from dedp_assets.patterns.connectors.web.events import Arrival, Event
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Plan

@@ -15,11 +15,11 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import counted
+from dedp_assets.patterns.core.running.demands import demanding
 from dedp_assets.patterns.delta import Table, Target
 from dedp_assets.patterns.delta.versions import exposure
 

@@ -24,10 +24,10 @@ from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import OUTCOME, identifier
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.partitions import literal
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
 from dedp_assets.patterns.core.rows import count_where, tally
+from dedp_assets.patterns.core.types.partitions import literal
 from dedp_assets.patterns.delta import Ledger, Target, conformed, predicate, require_partition
 from dedp_assets.patterns.ingestion._increments import KEPT, LATE, merged, require_same_window
 from dedp_assets.patterns.ingestion._windows import Bound, Window, cut, interval, windowless, within

@@ -15,11 +15,11 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
-from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.running.demands import demanding
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table, Target, as_folder, folder_at
 from dedp_assets.patterns.ingestion._replica_contents import folder_contents, readable, table_contents

@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from dedp_assets.patterns.connectors.deliveries import MARKER, Delivery, delivery_at
+from dedp_assets.patterns.connectors.landing.deliveries import MARKER, Delivery, delivery_at
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.delta import folder_at
@@ -53,7 +53,7 @@ def plan_ready(
 
     Example:
         >>> from datetime import timezone
-        >>> from dedp_assets.patterns.connectors.deliveries import DeliveredFile
+        >>> from dedp_assets.patterns.connectors.landing.deliveries import DeliveredFile
         >>> day = Delivery("2026-01-05", (DeliveredFile("a.jsonl", 10, 1),), marker=DeliveredFile("_SUCCESS", 0, 2))
         >>> plan_ready([day], consumed={}, now=datetime(2026, 1, 6, tzinfo=timezone.utc)).partitions
         ('2026-01-05',)

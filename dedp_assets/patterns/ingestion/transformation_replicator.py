@@ -28,7 +28,7 @@ from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import BY_NAME, WriteResult
 from dedp_assets.patterns.core.rows import Tally, count_where, tally
 from dedp_assets.patterns.core.schema import TableSpec, require_declared
-from dedp_assets.patterns.core.sql_options import one_value, reason_of
+from dedp_assets.patterns.core.sql.sql_options import one_value, reason_of
 from dedp_assets.patterns.delta import Table, Target
 from dedp_assets.patterns.ingestion._crossing import MEASURES, NothingCrossed, compared, unprovable
 from dedp_assets.patterns.ingestion._replica_rebuild import remake, rules_of

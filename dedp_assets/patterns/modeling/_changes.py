@@ -25,13 +25,13 @@ from dedp_assets.patterns.core.columns import (
 )
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
-from dedp_assets.patterns.core.meeting import as_held
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import row_hash
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.core.types.meeting import as_held
 from dedp_assets.patterns.delta import Compute, StagedWrite, Target, held_types
 
 __all__ = [

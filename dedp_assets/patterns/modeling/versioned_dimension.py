@@ -19,12 +19,12 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.columns import COMPARED, require_columns, spelled_as
-from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, WriteResult
+from dedp_assets.patterns.core.running.demands import demanding
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.modeling._changes import ChangeStream, Dimension, by

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from dedp_assets.patterns.core.measurements import Measured, Measurement
+from dedp_assets.patterns.core.measuring.measurements import Measured, Measurement
 
 __all__ = ["Troubles", "reached_from"]
 

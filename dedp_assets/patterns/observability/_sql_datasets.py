@@ -9,7 +9,7 @@ from typing import Any
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.extras import optional
-from dedp_assets.patterns.core.lineage import LAKE, Dataset
+from dedp_assets.patterns.core.running.lineage import LAKE, Dataset
 
 __all__ = ["SqlDatasets", "datasets_of"]
 

@@ -22,10 +22,10 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.columns import COMPARED, NAMED, require_columns, require_named, require_rows
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
-from dedp_assets.patterns.core.meeting import equal
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import require_types, typed
 from dedp_assets.patterns.core.results import Failure, Finding
+from dedp_assets.patterns.core.types.meeting import equal
 
 __all__ = ["check_completeness", "SourceCount"]
 

@@ -17,11 +17,11 @@ from datetime import datetime
 from typing import Literal
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.measurements import Measured, Measurement, Verdict
+from dedp_assets.patterns.core.measuring.measurements import Measured, Measurement, Verdict
+from dedp_assets.patterns.core.measuring.quantities import quantity
 from dedp_assets.patterns.core.options import require_types, typed
-from dedp_assets.patterns.core.quantities import quantity
-from dedp_assets.patterns.observability._budgets import Budget, BudgetSample, counted, within_hours
-from dedp_assets.patterns.observability._percentiles import nearest_rank
+from dedp_assets.patterns.observability._timing.budgets import Budget, BudgetSample, counted, within_hours
+from dedp_assets.patterns.observability._timing.percentiles import nearest_rank
 
 __all__ = ["measure_objective", "severity_of", "Objective"]
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.lineage import CONSUMERS, Dataset, LineageGraph, LineageJob, ObservedRun
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.core.running.lineage import CONSUMERS, Dataset, LineageGraph, LineageJob, ObservedRun
 from dedp_assets.patterns.observability._sql_datasets import datasets_of
 
 __all__ = ["compare_lineage", "affected_by", "root_of", "Impact", "Root"]

@@ -16,13 +16,13 @@ from types import MappingProxyType
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.column_lineage import ColumnLineage
 from dedp_assets.patterns.core.columns import require_free, require_rows
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.core.schema import Column
+from dedp_assets.patterns.core.sql.column_lineage import ColumnLineage
 from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.observability._plans import lineage_of
 

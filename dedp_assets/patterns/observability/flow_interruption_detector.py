@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 
-from dedp_assets.patterns.core.activity import Activity
-from dedp_assets.patterns.core.calendars import QuietHours, active_seconds
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.measurements import Measured, Measurement, Verdict
+from dedp_assets.patterns.core.measuring.activity import Activity
+from dedp_assets.patterns.core.measuring.calendars import QuietHours, active_seconds
+from dedp_assets.patterns.core.measuring.measurements import Measured, Measurement, Verdict
+from dedp_assets.patterns.core.measuring.quantities import duration
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.quantities import duration
-from dedp_assets.patterns.observability._arrivals import (
+from dedp_assets.patterns.observability._lags.end_offsets import EndOffset, TopicJudge, standings
+from dedp_assets.patterns.observability._timing.arrivals import (
     arrivals_at_head,
     arrivals_of_rows,
     future_commits,
@@ -26,7 +27,6 @@ from dedp_assets.patterns.observability._arrivals import (
     past,
     require_tolerance,
 )
-from dedp_assets.patterns.observability._end_offsets import EndOffset, TopicJudge, standings
 
 __all__ = ["detect_interruption", "detect_silent_partitions", "EndOffset"]
 
@@ -73,7 +73,7 @@ def detect_interruption(
             and for clocks that may differ by more than a day.
 
     Example:
-        >>> from dedp_assets.patterns.core.activity import DataArrival
+        >>> from dedp_assets.patterns.core.measuring.activity import DataArrival
         >>> noon = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)
         >>> visits = Activity(table="silver/visits", version=7, arrivals=(DataArrival(version=7, at=noon, rows=3),))
         >>> found = detect_interruption(visits, noon + timedelta(seconds=301), max_gap_seconds=300)

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
-from dedp_assets.patterns.core.activity import Activity
-from dedp_assets.patterns.core.calendars import QuietHours, active_seconds
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.measurements import Measured, Measurement, Verdict
+from dedp_assets.patterns.core.measuring.activity import Activity
+from dedp_assets.patterns.core.measuring.calendars import QuietHours, active_seconds
+from dedp_assets.patterns.core.measuring.measurements import Measured, Measurement, Verdict
+from dedp_assets.patterns.core.measuring.quantities import duration
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.quantities import duration
-from dedp_assets.patterns.observability._arrivals import (
+from dedp_assets.patterns.observability._timing.arrivals import (
     arrivals_of_rows,
     future_commits,
     future_events,
@@ -27,7 +27,7 @@ from dedp_assets.patterns.observability._arrivals import (
     past,
     require_tolerance,
 )
-from dedp_assets.patterns.observability._partition_times import future_partitions, newest_end
+from dedp_assets.patterns.observability._timing.partition_times import future_partitions, newest_end
 
 __all__ = ["check_freshness"]
 
@@ -74,7 +74,7 @@ def check_freshness(
 
     Example:
         >>> from datetime import timedelta, timezone
-        >>> from dedp_assets.patterns.core.activity import DataArrival, PartitionSize
+        >>> from dedp_assets.patterns.core.measuring.activity import DataArrival, PartitionSize
         >>> noon = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)
         >>> arrival = DataArrival(version=1, at=noon, rows=3, newest_event=noon - timedelta(minutes=1))
         >>> size = {"": PartitionSize(rows=3, size=100, files=1)}

@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from itertools import groupby
 
-from dedp_assets.patterns.core.measurements import Measured
+from dedp_assets.patterns.core.measuring.measurements import Measured
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.observability._lag_parts import Limits, Thresholds, judge_partition
-from dedp_assets.patterns.observability._lag_samples import LagSample
-from dedp_assets.patterns.observability._lag_totals import measurements_of
+from dedp_assets.patterns.observability._lags.lag_parts import Limits, Thresholds, judge_partition
+from dedp_assets.patterns.observability._lags.lag_samples import LagSample
+from dedp_assets.patterns.observability._lags.lag_totals import measurements_of
 
 __all__ = ["detect_lag", "LagSample"]
 

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.lineage import Dataset, LineageGraph, LineageJob, ObservedRun
-from dedp_assets.patterns.core.measurements import Measured, Measurement, Verdict
+from dedp_assets.patterns.core.measuring.measurements import Measured, Measurement, Verdict
 from dedp_assets.patterns.core.options import typed
+from dedp_assets.patterns.core.running.lineage import Dataset, LineageGraph, LineageJob, ObservedRun
 
 __all__ = ["measure_lineage"]
 

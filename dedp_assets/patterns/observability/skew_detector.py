@@ -15,15 +15,15 @@ from collections.abc import Sequence
 from datetime import datetime
 from statistics import fmean, pstdev
 
-from dedp_assets.patterns.core.activity import Activity
 from dedp_assets.patterns.core.audits import overrule, summary
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
-from dedp_assets.patterns.core.measurements import Measured, Measurement
+from dedp_assets.patterns.core.measuring.activity import Activity
+from dedp_assets.patterns.core.measuring.measurements import Measured, Measurement
+from dedp_assets.patterns.core.measuring.usual import Baseline, Expected
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Finding
-from dedp_assets.patterns.core.usual import Baseline, Expected
-from dedp_assets.patterns.observability._volumes import (
+from dedp_assets.patterns.observability._timing.volumes import (
     Measure,
     expected_volume,
     is_filled,
@@ -77,7 +77,7 @@ def detect_skew(
 
     Example:
         >>> from datetime import timezone
-        >>> from dedp_assets.patterns.core.activity import PartitionSize
+        >>> from dedp_assets.patterns.core.measuring.activity import PartitionSize
         >>> days = {"2026-01-05": 1000, "2026-01-06": 100, "2026-01-07": 490, "2026-01-08": 20}
         >>> sizes = {day: PartitionSize(rows=rows, size=9 * rows, files=1) for day, rows in days.items()}
         >>> activity = Activity(table="silver/visits", version=4, partitions=sizes)

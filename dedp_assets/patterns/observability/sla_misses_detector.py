@@ -18,12 +18,12 @@ from datetime import datetime
 from typing import Literal
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.measurements import Measured, Measurement
+from dedp_assets.patterns.core.measuring.measurements import Measured, Measurement
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.observability._clocks import TimedRun, is_measured, measure_run, usual_seconds
-from dedp_assets.patterns.observability._deadlines import Due
 from dedp_assets.patterns.observability._domino import Troubles, reached_from
-from dedp_assets.patterns.observability._latencies import BatchTimes, explained, judge_seconds
+from dedp_assets.patterns.observability._timing.clocks import TimedRun, is_measured, measure_run, usual_seconds
+from dedp_assets.patterns.observability._timing.deadlines import Due
+from dedp_assets.patterns.observability._timing.latencies import BatchTimes, explained, judge_seconds
 
 __all__ = ["detect_sla_misses", "measure_latency", "at_risk", "BatchTimes", "Due", "TimedRun"]
 

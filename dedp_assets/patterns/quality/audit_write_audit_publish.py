@@ -19,12 +19,12 @@ from typing import Literal
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import Audit, not_empty, overrule, summary
-from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 from dedp_assets.patterns.core.results import Finding, WriteResult
-from dedp_assets.patterns.core.sql_options import require_repeatable
+from dedp_assets.patterns.core.running.demands import demanding
+from dedp_assets.patterns.core.sql.sql_options import require_repeatable
 from dedp_assets.patterns.delta import Commit, Ledger, Table, Target, same_run, usual_values
 from dedp_assets.patterns.quality._quarantine import dispatch, timed
 

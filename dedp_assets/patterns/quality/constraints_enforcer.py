@@ -20,15 +20,15 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit, not_empty
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict
+from dedp_assets.patterns.core.measuring.observing import computing
 from dedp_assets.patterns.core.names import OUTCOME
-from dedp_assets.patterns.core.observing import computing
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import counted, quoted
-from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable, truth
+from dedp_assets.patterns.core.sql.sql_options import naming_options, require_repeatable, truth
 from dedp_assets.patterns.delta import StagedWrite, Table, Target, require_partition, same_run
-from dedp_assets.patterns.quality._references import References, bound, is_unknown
-from dedp_assets.patterns.quality._violations import VIOLATION, Marked, mark, samples
+from dedp_assets.patterns.quality._compatibility.references import References, bound, is_unknown
+from dedp_assets.patterns.quality._compatibility.violations import VIOLATION, Marked, mark, samples
 
 __all__ = ["enforce_constraints", "mark_violations", "add_constraint", "References", "VIOLATION"]
 
@@ -50,7 +50,7 @@ def enforce_constraints(
 
     Args:
         rows: the rows of the partition, with the table's columns. A text for another scalar type is read exactly
-            (:mod:`~dedp_assets.patterns.core.exact`), so that ``ABC`` for an INT is a violation and no lost value.
+            (:mod:`~dedp_assets.patterns.core.types.exact`): ``ABC`` for an INT is a violation and no lost value.
         into: target of the write; its audits may judge the figure of a foreign key, by its name.
         parents: name of a foreign key -> rows of the parent at a pinned version, which the run names among its inputs.
         quarantine: target for the orphans of references with ``orphans="quarantine"``, of the same run: a table with

@@ -18,24 +18,24 @@ from datetime import datetime
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.measurements import Measured
+from dedp_assets.patterns.core.measuring.measurements import Measured
+from dedp_assets.patterns.core.measuring.profiles import Profile
 from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.partitions import from_folder, to_folder
-from dedp_assets.patterns.core.profiles import Profile
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.running.demands import demanding
+from dedp_assets.patterns.core.types.partitions import from_folder, to_folder
 from dedp_assets.patterns.delta import Ledger, Partition, Table, Target
-from dedp_assets.patterns.quality._profile_measures import (
+from dedp_assets.patterns.quality._profiles.profile_measures import (
     profile_expressions,
     profile_of,
     profiled_columns,
     require_sample,
     with_sample,
 )
-from dedp_assets.patterns.quality._profile_rows import (
+from dedp_assets.patterns.quality._profiles.profile_rows import (
     PROFILE,
     PROFILED_BY,
     last_offline,
@@ -44,8 +44,8 @@ from dedp_assets.patterns.quality._profile_rows import (
     rows_of,
     write_profiles,
 )
-from dedp_assets.patterns.quality._profile_rules import ProfileRules, ProposedRule, audit_of
-from dedp_assets.patterns.quality._profile_series import ProfileSeries
+from dedp_assets.patterns.quality._profiles.profile_rules import ProfileRules, ProposedRule, audit_of
+from dedp_assets.patterns.quality._profiles.profile_series import ProfileSeries
 
 __all__ = [
     "observe_offline",

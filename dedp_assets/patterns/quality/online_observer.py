@@ -19,20 +19,20 @@ from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import not_empty
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
-from dedp_assets.patterns.core.observing import Watch
+from dedp_assets.patterns.core.measuring.observing import Watch
+from dedp_assets.patterns.core.measuring.profiles import Profile
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.profiles import Profile
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.delta import Commit, Table, Target, same_run
-from dedp_assets.patterns.quality._observed_write import ObservedWrite
-from dedp_assets.patterns.quality._profile_measures import (
+from dedp_assets.patterns.quality._profiles.observed_write import ObservedWrite
+from dedp_assets.patterns.quality._profiles.profile_measures import (
     profile_expressions,
     profile_of,
     profiled_columns,
     require_sample,
     with_sample,
 )
-from dedp_assets.patterns.quality._profile_rows import (
+from dedp_assets.patterns.quality._profiles.profile_rows import (
     PROFILE,
     PROFILED_BY,
     Status,

@@ -15,17 +15,17 @@ from typing import Any, Literal, TypeAlias
 
 from pyspark.sql import DataFrame
 
-from dedp_assets.patterns.core import ddl
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, SchemaMismatch
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.core.schema_changes import SchemaChange, may_widen, schema_changes
+from dedp_assets.patterns.core.types import ddl
+from dedp_assets.patterns.core.types.schema_changes import SchemaChange, may_widen, schema_changes
 from dedp_assets.patterns.delta import Table, TableState
-from dedp_assets.patterns.quality import _avro_compatibility as avro
-from dedp_assets.patterns.quality import _json_compatibility as json_schema
-from dedp_assets.patterns.quality import _table_compatibility as tables
-from dedp_assets.patterns.quality._incompatibility import Problem
+from dedp_assets.patterns.quality._compatibility import avro_compatibility as avro
+from dedp_assets.patterns.quality._compatibility import json_compatibility as json_schema
+from dedp_assets.patterns.quality._compatibility import table_compatibility as tables
+from dedp_assets.patterns.quality._compatibility.incompatibility import Problem
 
 __all__ = ["judge_schema", "enforce_compatibility"]
 

@@ -21,18 +21,18 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import overrule
-from dedp_assets.patterns.core.demands import demanding
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, NotReady
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, WriteResult
-from dedp_assets.patterns.core.sql_options import truth
+from dedp_assets.patterns.core.running.demands import demanding
+from dedp_assets.patterns.core.sql.sql_options import truth
 from dedp_assets.patterns.delta import Table, Target
-from dedp_assets.patterns.quality._filling import fill
-from dedp_assets.patterns.quality._forms import completed, without_new, without_old
-from dedp_assets.patterns.quality._grace import grace_is_over, nobody_reads, report
-from dedp_assets.patterns.quality._moves import Migration, Retype, SplitText
-from dedp_assets.patterns.quality._phases import PHASES, Phase, Stored, enter, stored
-from dedp_assets.patterns.quality._schema_changes import CONSTRAINT, require_possible
+from dedp_assets.patterns.quality._compatibility.schema_changes import CONSTRAINT, require_possible
+from dedp_assets.patterns.quality._migration.filling import fill
+from dedp_assets.patterns.quality._migration.forms import completed, without_new, without_old
+from dedp_assets.patterns.quality._migration.grace import grace_is_over, nobody_reads, report
+from dedp_assets.patterns.quality._migration.moves import Migration, Retype, SplitText
+from dedp_assets.patterns.quality._migration.phases import PHASES, Phase, Stored, enter, stored
 
 __all__ = ["migrate_schema", "both_forms", "as_version", "Migration", "Retype", "SplitText"]
 

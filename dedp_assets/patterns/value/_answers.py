@@ -11,16 +11,16 @@ from pyspark.sql import Column as SqlColumn
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.connectors.http import checked
-from dedp_assets.patterns.connectors.parts import calling, is_text, sentence
+from dedp_assets.patterns.connectors.web.http import checked
+from dedp_assets.patterns.connectors.web.parts import calling, is_text, sentence
 from dedp_assets.patterns.core.columns import TEXT, require_columns, require_rows, spelled_as
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
-from dedp_assets.patterns.core.meeting import as_held
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, row_hash
 from dedp_assets.patterns.core.schema import Column, require_holds
+from dedp_assets.patterns.core.types.meeting import as_held
 from dedp_assets.patterns.delta import Table, Target, held_types, require_partition
 
 __all__ = ["ANSWER", "Ask", "keep_answers"]

@@ -12,7 +12,7 @@ from pyspark.sql.types import AnsiIntervalType, DecimalType, DoubleType, FloatTy
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
-from dedp_assets.patterns.core.sql_options import naming_options, one_value
+from dedp_assets.patterns.core.sql.sql_options import naming_options, one_value
 
 __all__ = ["Measure", "inputs", "merged", "parse", "partial", "require_exact"]
 

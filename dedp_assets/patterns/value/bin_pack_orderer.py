@@ -15,15 +15,15 @@ from operator import itemgetter
 
 from pyspark.sql import DataFrame
 
-from dedp_assets.patterns.connectors.receipts import RecordColumns, RecordDelivery, outgoing
-from dedp_assets.patterns.connectors.sinks import Sink, in_requests
-from dedp_assets.patterns.core.backoff import Backoff
+from dedp_assets.patterns.connectors.delivery.receipts import RecordColumns, RecordDelivery, outgoing
+from dedp_assets.patterns.connectors.delivery.sinks import Sink, in_requests
 from dedp_assets.patterns.core.columns import NAMED, require_columns
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once
+from dedp_assets.patterns.core.running.backoff import Backoff
 from dedp_assets.patterns.delta import Target
 
 __all__ = ["deliver_in_bins", "number_bins", "RecordColumns", "Backoff"]
@@ -49,7 +49,7 @@ def deliver_in_bins(
     Args:
         rows: everything that the partition shall have delivered.
         into: target of the receipts, with the partition that this delivery is about: a table of
-            :data:`~dedp_assets.patterns.connectors.receipts.RECEIPT` that notes what was acknowledged.
+            :data:`~dedp_assets.patterns.connectors.delivery.receipts.RECEIPT` that notes what was acknowledged.
         sink: who takes the records.
         destination: column that says where a record goes; a destination that fails stops no other.
         columns: the columns of a record; one says whose records keep their order (``entity``).
@@ -67,7 +67,7 @@ def deliver_in_bins(
         NotReady: if attempts were exhausted: the destination gets nothing more until the delivery is run again.
 
     Example:
-        >>> from dedp_assets.patterns.connectors.receipts import RECEIPT
+        >>> from dedp_assets.patterns.connectors.delivery.receipts import RECEIPT
         >>> from dedp_assets.patterns.core.schema import Column, TableSpec
         >>> spec = TableSpec("delivered", {"day": Column("STRING"), **RECEIPT}, partition_by=("day",))
         >>> delivered, day = table(spec), {"day": "mon"}

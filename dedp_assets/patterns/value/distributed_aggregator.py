@@ -21,10 +21,10 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.columns import COMPARED, require_columns, require_free, spelled_as
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
-from dedp_assets.patterns.core.meeting import united
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.sql_options import naming_options
+from dedp_assets.patterns.core.sql.sql_options import naming_options
+from dedp_assets.patterns.core.types.meeting import united
 from dedp_assets.patterns.value import _states as states_of
 
 __all__ = ["aggregate", "merge_aggregates", "aggregate_query", "GROUPING"]

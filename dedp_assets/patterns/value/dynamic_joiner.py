@@ -23,11 +23,11 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.columns import COMPARED, INSTANT, fields_of, require_columns, require_free, require_named
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
-from dedp_assets.patterns.core.meeting import equal
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import require_types, typed
 from dedp_assets.patterns.core.rows import row_hash
 from dedp_assets.patterns.core.sessionizing import watermarked
+from dedp_assets.patterns.core.types.meeting import equal
 
 __all__ = ["join_within", "join_latest", "JoinTimes"]
 

@@ -16,16 +16,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pyspark.sql import DataFrame, Row
 
-from dedp_assets.patterns.connectors.receipts import RecordColumns, RecordDelivery, outgoing
-from dedp_assets.patterns.connectors.sinks import Sink, in_requests
-from dedp_assets.patterns.core.backoff import Backoff
+from dedp_assets.patterns.connectors.delivery.receipts import RecordColumns, RecordDelivery, outgoing
+from dedp_assets.patterns.connectors.delivery.sinks import Sink, in_requests
 from dedp_assets.patterns.core.columns import NAMED, require_columns
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once
+from dedp_assets.patterns.core.running.backoff import Backoff
+from dedp_assets.patterns.core.types.partitions import quoted
 from dedp_assets.patterns.delta import Target
 
 __all__ = ["deliver_in_order", "RecordColumns", "Backoff"]
@@ -51,7 +51,7 @@ def deliver_in_order(
     Args:
         rows: everything that the partition shall have delivered.
         into: target of the receipts, with the partition that this delivery is about: a table of
-            :data:`~dedp_assets.patterns.connectors.receipts.RECEIPT` that notes what was acknowledged.
+            :data:`~dedp_assets.patterns.connectors.delivery.receipts.RECEIPT` that notes what was acknowledged.
         sink: who takes the records.
         destination: where they go.
         columns: the columns of a record.
@@ -71,7 +71,7 @@ def deliver_in_order(
         NotReady: if attempts were exhausted: nothing more is sent until the delivery is run again.
 
     Example:
-        >>> from dedp_assets.patterns.connectors.receipts import RECEIPT
+        >>> from dedp_assets.patterns.connectors.delivery.receipts import RECEIPT
         >>> from dedp_assets.patterns.core.schema import Column, TableSpec
         >>> spec = TableSpec("sent", {"day": Column("STRING"), **RECEIPT}, partition_by=("day",))
         >>> sent, day = table(spec), {"day": "mon"}

@@ -19,11 +19,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.columns import require_rows
-from dedp_assets.patterns.core.meeting import united
 from dedp_assets.patterns.core.names import OUTCOME, identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.sessionizing import ADDED, SessionRule
+from dedp_assets.patterns.core.types.meeting import united
 
 __all__ = ["sessionize_partition", "show_partial", "SessionRule"]
 

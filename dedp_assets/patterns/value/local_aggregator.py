@@ -24,7 +24,7 @@ from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, WriteResult
-from dedp_assets.patterns.core.sql_options import naming_options
+from dedp_assets.patterns.core.sql.sql_options import naming_options
 from dedp_assets.patterns.delta import Table, Target
 from dedp_assets.patterns.value._layouts import Layout, groups_of, is_apart, require_together
 

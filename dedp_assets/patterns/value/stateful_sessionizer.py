@@ -18,9 +18,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.json_texts import EXACT
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import typed
+from dedp_assets.patterns.core.parsing.json_texts import EXACT
 from dedp_assets.patterns.core.sessionizing import ENDED, EVENTS, STARTED, SessionRule, watermarked
 from dedp_assets.patterns.value._session_state import (
     AT,

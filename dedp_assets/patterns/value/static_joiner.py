@@ -29,10 +29,10 @@ from dedp_assets.patterns.core.columns import (
 )
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
-from dedp_assets.patterns.core.meeting import equal, united
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
 from dedp_assets.patterns.core.options import require_types, typed
 from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.core.types.meeting import equal, united
 from dedp_assets.patterns.value._answers import ANSWER, Ask, keep_answers
 from dedp_assets.patterns.value._verdicts import about, require_verdict
 

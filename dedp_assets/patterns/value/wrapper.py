@@ -21,11 +21,11 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.columns import fields_of, require_columns, require_free, spelled_as
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
-from dedp_assets.patterns.core.meeting import equal
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.rows import quoted
-from dedp_assets.patterns.core.sql_options import naming_options
+from dedp_assets.patterns.core.sql.sql_options import naming_options
+from dedp_assets.patterns.core.types.meeting import equal
 from dedp_assets.patterns.value._envelopes import COMPUTED, MARK, RAW, Layout, laid_out, parts_of
 
 __all__ = ["wrap_records", "change_layout", "separate", "Layout", "Separated", "RAW", "COMPUTED", "MARK"]

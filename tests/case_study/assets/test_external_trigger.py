@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from dedp_assets.case_study.sources import devices
-from dedp_assets.patterns.connectors.events import Event
+from dedp_assets.patterns.connectors.web.events import Event
 from dedp_assets.patterns.ingestion.external_trigger import send_event
 
 pytestmark = pytest.mark.budget(50, "a platform that events start")

@@ -11,7 +11,7 @@ from dedp_assets.case_study.defs.platform.measurements import OBJECTIVES, REPORT
 from dedp_assets.case_study.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import schedules_of
 from dedp_assets.graph.resources.journal import Journal
-from dedp_assets.patterns.core.measurements import Measurement
+from dedp_assets.patterns.core.measuring.measurements import Measurement
 from tests.case_study.assets.conftest import MONDAY, day
 from tests.case_study.assets.test_keyed_and_served import resources
 from tests.logs import LogOverTime

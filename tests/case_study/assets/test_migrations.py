@@ -18,8 +18,8 @@ from dedp_assets.graph.declare import declared
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.spark import SparkEngine
-from dedp_assets.patterns.core.column_lineage import ColumnInput, ColumnLineage, ColumnOrigin, Influence
-from dedp_assets.patterns.quality._phases import Stored
+from dedp_assets.patterns.core.sql.column_lineage import ColumnInput, ColumnLineage, ColumnOrigin, Influence
+from dedp_assets.patterns.quality._migration.phases import Stored
 from dedp_assets.patterns.quality.schema_migrator import Migration
 from tests.helpers import NOW, write_log
 

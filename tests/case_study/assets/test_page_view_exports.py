@@ -14,7 +14,7 @@ from dedp_assets.case_study.defs.platform.page_views_compared import page_views_
 from dedp_assets.case_study.defs.serving.page_view_exports import MIGRATED_ON
 from dedp_assets.graph.declare import job_of
 from dedp_assets.graph.run.choices import SKIPPED
-from dedp_assets.patterns.connectors.deliveries import MARKER
+from dedp_assets.patterns.connectors.landing.deliveries import MARKER
 from dedp_assets.patterns.delta import Table
 from tests.case_study.assets.conftest import day, visits_of
 from tests.helpers import a_run

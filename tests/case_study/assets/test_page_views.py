@@ -18,7 +18,7 @@ from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.graph.run.fan_in import NO_BRANCH
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY, FORCE
-from dedp_assets.patterns.quality import _observed_write
+from dedp_assets.patterns.quality._profiles import observed_write as _observed_write
 from tests.case_study.assets.conftest import day, page_views, world_in
 from tests.helpers import a_run
 

@@ -6,7 +6,7 @@ import pytest
 from dedp_assets.graph.catalogue.specs import asset_spec
 from dedp_assets.graph.run.batches import Inputs, Work
 from dedp_assets.graph.run.runner import run
-from dedp_assets.patterns.core.costs import Cost
+from dedp_assets.patterns.core.measuring.costs import Cost
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Table
 from tests.helpers import EVENTS, NOW, a_record, write_log

@@ -24,7 +24,7 @@ from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.journal import Journal
 from dedp_assets.graph.resources.orchestrator import Orchestrator
 from dedp_assets.graph.run.run_tags import FORCE
-from dedp_assets.patterns.core.measurements import Measurement
+from dedp_assets.patterns.core.measuring.measurements import Measurement
 from tests.case_study.assets.conftest import MONDAY, day, visits_of
 from tests.faults.failpoints import dying
 from tests.helpers import OF_PRODUCERS

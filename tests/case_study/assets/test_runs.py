@@ -11,9 +11,9 @@ from dedp_assets.graph.run.batches import Inputs, Work
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.graph.run.run_tags import FORCE, REQUEST, refusals
 from dedp_assets.graph.run.runner import run
-from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import AuditFailed, Conflict, ContractError, NotReady
 from dedp_assets.patterns.core.results import Finding, WriteResult
+from dedp_assets.patterns.core.running.backoff import Backoff
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, store_at
 from tests.helpers import NOW, a_record, write_log

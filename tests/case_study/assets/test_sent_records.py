@@ -11,11 +11,12 @@ from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.kafka import Kafka
 from dedp_assets.graph.resources.registry import lacking
 from dedp_assets.graph.resources.services import Services
-from dedp_assets.patterns.connectors import http, topic_sink
-from dedp_assets.patterns.connectors.schema_registry import latest_schema
-from dedp_assets.patterns.connectors.sinks import Outgoing
+from dedp_assets.patterns.connectors.delivery import topic_sink
+from dedp_assets.patterns.connectors.delivery.sinks import Outgoing
+from dedp_assets.patterns.connectors.kafka.schema_registry import latest_schema
+from dedp_assets.patterns.connectors.web import http
 from dedp_assets.patterns.core.errors import NotReady
-from tests.connectors.test_sinks import Producer
+from tests.connectors.delivery.test_sinks import Producer
 from tests.registry import schemas_in_memory
 
 VISIT = {"visit_id": "e1", "event_time": "2026-01-05T09:00:00.000001Z", "page": "/a", "status": 503}

@@ -17,8 +17,8 @@ from dedp_assets.case_study.sources.visits_topic import publish
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.kafka import client
 from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY, refusal
-from dedp_assets.patterns.connectors.framed_values import UNREAD
-from dedp_assets.patterns.connectors.schema_registry import framed, register_schema
+from dedp_assets.patterns.connectors.kafka.framed_values import UNREAD
+from dedp_assets.patterns.connectors.kafka.schema_registry import framed, register_schema
 from dedp_assets.patterns.delta import staged_writes
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
 from tests.case_study.assets.conftest import SILVER_AND_GOLD, world_in

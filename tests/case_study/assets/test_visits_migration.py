@@ -23,7 +23,7 @@ from dedp_assets.graph.declare.editions import Edition, edition_at
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.delta import Ledger
-from dedp_assets.patterns.quality._phases import PHASES
+from dedp_assets.patterns.quality._migration.phases import PHASES
 from dedp_assets.patterns.quality.schema_migrator import Migration
 from tests.case_study.assets.conftest import day, visits_of, world_in
 from tests.helpers import write_log

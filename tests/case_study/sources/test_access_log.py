@@ -11,7 +11,7 @@ import pytest
 from dedp_assets.case_study.sources import access_log
 from dedp_assets.case_study.sources.access_log import land_logs
 from dedp_assets.case_study.sources.log_formats import LoggedRequest, LogParser
-from dedp_assets.patterns.connectors.deliveries import delivery_at
+from dedp_assets.patterns.connectors.landing.deliveries import delivery_at
 from dedp_assets.patterns.core.errors import ContractError
 
 AGENT = "Mozilla/5.0 (X11; Linux x86_64)"

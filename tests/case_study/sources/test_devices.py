@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from dedp_assets.case_study.sources import devices
-from dedp_assets.patterns.connectors.deliveries import delivery_at
+from dedp_assets.patterns.connectors.landing.deliveries import delivery_at
 
 
 def test_the_same_seed_gives_the_same_devices_and_another_seed_others():

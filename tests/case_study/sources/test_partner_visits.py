@@ -6,7 +6,7 @@ import json
 from datetime import date
 
 from dedp_assets.case_study.sources.partner_visits import deliver, magazine_visits, radio_visits
-from dedp_assets.patterns.connectors.deliveries import delivery_at
+from dedp_assets.patterns.connectors.landing.deliveries import delivery_at
 
 MONDAY = date(2026, 1, 5)
 

@@ -9,7 +9,7 @@ from datetime import date
 import pytest
 
 from dedp_assets.case_study.sources import visits
-from dedp_assets.patterns.connectors.deliveries import delivery_at
+from dedp_assets.patterns.connectors.landing.deliveries import delivery_at
 
 DAY = date(2026, 1, 5)
 LINES = visits.visits_of(DAY, count=20)

@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from dedp_assets.patterns.core.errors import Conflict, NotReady, TransactionReused
-from dedp_assets.patterns.core.metering import Meter
+from dedp_assets.patterns.core.measuring.metering import Meter
 from dedp_assets.patterns.delta import Ledger, transaction_id
 from dedp_assets.patterns.delta.commit import file_exchange, idempotency, spark_writer
 from dedp_assets.patterns.delta.log.transactions import generation_id

@@ -12,7 +12,6 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import (
     AmbiguousKeys,
     AuditFailed,
@@ -24,6 +23,7 @@ from dedp_assets.patterns.core.errors import (
 )
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.records import Approval
+from dedp_assets.patterns.core.running.backoff import Backoff
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Delete, Insert, Merge, Update
 from dedp_assets.patterns.delta.commit import file_exchange

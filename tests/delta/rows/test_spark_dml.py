@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dedp_assets.patterns.core.backoff import Backoff
-from dedp_assets.patterns.core.observing import SPARK_ERRORS
+from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS
+from dedp_assets.patterns.core.running.backoff import Backoff
 from dedp_assets.patterns.delta.commit import spark_writer
 from dedp_assets.patterns.delta.rows import spark_dml
 from tests.helpers import EVENTS, a_run

@@ -17,7 +17,7 @@ import pytest
 from deltalake import write_deltalake
 
 from dedp_assets.graph.resources.environments import CHECKOUT
-from dedp_assets.patterns.connectors.editions import replacing
+from dedp_assets.patterns.connectors.landing.editions import replacing
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta import Table, store_at
 from dedp_assets.patterns.delta.commit import commits

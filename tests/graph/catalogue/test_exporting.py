@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedp_assets.graph.catalogue.exporting import as_json, as_mermaid
-from dedp_assets.patterns.core.lineage import CONSUMERS, LAKE, SOURCES, Dataset, LineageGraph, LineageJob, ObservedRun
+from dedp_assets.patterns.core.running.lineage import (
+    CONSUMERS,
+    LAKE,
+    SOURCES,
+    Dataset,
+    LineageGraph,
+    LineageJob,
+    ObservedRun,
+)
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)
 FILES, VISITS, BOARD = Dataset(SOURCES, "files"), Dataset(LAKE, "visits", "team:x"), Dataset(CONSUMERS, 'the "board"')

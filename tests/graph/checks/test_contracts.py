@@ -34,10 +34,10 @@ from dedp_assets.graph.declare import (
 )
 from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.column_lineage import ColumnLineage, Influence
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.core.sql.column_lineage import ColumnLineage, Influence
 from dedp_assets.project import project
 
 NOW = datetime(2026, 1, 5, tzinfo=timezone.utc)

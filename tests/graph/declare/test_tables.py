@@ -34,8 +34,8 @@ from dedp_assets.graph.resources.landing import Landing
 from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.graph.sensors.reconciler import reconciler
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.measuring.costs import Cost
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, Target

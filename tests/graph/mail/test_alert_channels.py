@@ -24,7 +24,7 @@ from dedp_assets.graph.mail.outbox import attempt
 from dedp_assets.laptop.servers.ports import free as free_port
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.extras import optional
-from dedp_assets.patterns.core.troubles import Trouble
+from dedp_assets.patterns.core.measuring.troubles import Trouble
 
 NOW = datetime(2026, 1, 20, 12, tzinfo=timezone.utc)
 ALERT = Trouble(kind="stale", table="gold/visits", figure="31 h", limit="26 h", command="dedp status gold/visits")

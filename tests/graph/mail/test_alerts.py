@@ -6,8 +6,8 @@ import pytest
 
 from dedp_assets.graph.mail.alerts import without_secrets
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.measuring.troubles import Trouble
 from dedp_assets.patterns.core.secret import masked
-from dedp_assets.patterns.core.troubles import Trouble
 
 
 @pytest.mark.parametrize(

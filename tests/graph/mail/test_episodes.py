@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from dedp_assets.graph.mail.alert_outbox import AlertOutbox
 from dedp_assets.graph.mail.episodes import acknowledge, end_episode, follow, next_message, raise_episode
 from dedp_assets.graph.mail.silence import Manner, SilentHours
-from dedp_assets.patterns.core.calendars import QuietHours
 from dedp_assets.patterns.core.errors import ContractError, NotReady
-from dedp_assets.patterns.core.troubles import Trouble
+from dedp_assets.patterns.core.measuring.calendars import QuietHours
+from dedp_assets.patterns.core.measuring.troubles import Trouble
 from dedp_assets.patterns.delta import LocalStore
 
 NOW = datetime(2026, 1, 20, 12, tzinfo=timezone.utc)

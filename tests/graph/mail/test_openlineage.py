@@ -21,8 +21,8 @@ from dedp_assets.graph.mail.openlineage import (
     start_event,
 )
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.lineage import LAKE, Dataset, LineageGraph
 from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.core.running.lineage import LAKE, Dataset, LineageGraph
 from dedp_assets.patterns.core.schema import Column
 from tests.openlineage import facets_of, faults_of
 

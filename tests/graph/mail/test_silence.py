@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from dedp_assets.graph.mail.silence import SilentHours
-from dedp_assets.patterns.core.calendars import QuietHours
+from dedp_assets.patterns.core.measuring.calendars import QuietHours
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 from dedp_assets.graph.observe.alerting import judged
-from dedp_assets.patterns.core.measurements import Measurement
+from dedp_assets.patterns.core.measuring.measurements import Measurement
 
 NOW = datetime(2026, 1, 20, 12, tzinfo=timezone.utc)
 

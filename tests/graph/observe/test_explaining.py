@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedp_assets.graph.observe.explaining import explain
-from dedp_assets.patterns.core.troubles import SEVERITIES, Trouble
+from dedp_assets.patterns.core.measuring.troubles import SEVERITIES, Trouble
 
 CHAIN = {"silver/a": ["bronze/a"], "gold/a": ["silver/a"], "gold/b": ["silver/a", "bronze/b"]}
 DAY = "2026-01-05"

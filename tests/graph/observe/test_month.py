@@ -37,7 +37,7 @@ from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import LocalStore, Table, Target
-from dedp_assets.patterns.observability._lag_samples import from_json, to_json
+from dedp_assets.patterns.observability._lags.lag_samples import from_json, to_json
 from dedp_assets.patterns.observability.lag_detector import LagSample
 from tests.logs import LogOverTime
 from tests.month import BEGIN, DAYS, HISTORY, HOLIDAYS, TICK, TOPIC, Fault, Moment, Oddity, plan, topic_at, utc

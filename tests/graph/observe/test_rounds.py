@@ -17,7 +17,7 @@ from dedp_assets.graph.declare import About, Baseline, Due, Expects, LakeTable, 
 from dedp_assets.graph.observe.rounds import Rounds
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.spark import SparkEngine
-from dedp_assets.patterns.core.field_census import CENSUS, FieldCensus, FieldFigures
+from dedp_assets.patterns.core.parsing.field_census import CENSUS, FieldCensus, FieldFigures
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, Target

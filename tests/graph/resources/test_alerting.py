@@ -16,7 +16,7 @@ from dedp_assets.graph.resources.environments import settings
 from dedp_assets.laptop.servers.ports import free as free_port
 from dedp_assets.location import lake_resources
 from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, load_full
-from dedp_assets.patterns.core.calendars import QuietHours
+from dedp_assets.patterns.core.measuring.calendars import QuietHours
 
 CANARY = "tok3n-canary"
 WHERE = ("incomplete", "gold/summary", "2026-01-05")

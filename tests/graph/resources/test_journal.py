@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedp_assets.graph.resources.journal import Journal
-from dedp_assets.patterns.core.measurements import Measurement
+from dedp_assets.patterns.core.measuring.measurements import Measurement
 
 NOW = datetime(2026, 1, 20, 23, 30, tzinfo=timezone.utc)
 

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 from dedp_assets.graph.resources import kafka as resource
 from dedp_assets.graph.resources.kafka import Kafka, client, lacking
 from dedp_assets.laptop.servers.ports import free as free_port
-from dedp_assets.patterns.connectors.topics import Topic
+from dedp_assets.patterns.connectors.kafka.topics import Topic
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from tests.faults.processes import wait_until
 

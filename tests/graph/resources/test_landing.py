@@ -7,7 +7,7 @@ import os
 import pytest
 
 from dedp_assets.graph.resources.landing import Landing
-from dedp_assets.patterns.connectors import files
+from dedp_assets.patterns.connectors.landing import files
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
 

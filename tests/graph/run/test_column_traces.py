@@ -8,8 +8,8 @@ import pytest
 from dedp_assets.graph.catalogue.lineage import observed_columns
 from dedp_assets.graph.run import column_traces
 from dedp_assets.graph.run.column_traces import ColumnTraces, identity_of
-from dedp_assets.patterns.core.column_lineage import ColumnInput, ColumnLineage, ColumnOrigin, Influence
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.core.sql.column_lineage import ColumnInput, ColumnLineage, ColumnOrigin, Influence
 from dedp_assets.patterns.delta import Table, store_at
 from tests.case_study.assets.conftest import day, visits_of, world_in
 

@@ -19,10 +19,10 @@ from dedp_assets.graph.run import failures
 from dedp_assets.graph.run.appending import appending
 from dedp_assets.graph.run.batches import Inputs, Step
 from dedp_assets.graph.run.feeds import Pinned, same
-from dedp_assets.patterns.core.backoff import Backoff
 from dedp_assets.patterns.core.errors import Conflict, ContractError
-from dedp_assets.patterns.core.opening import note_opened, noting_opened
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
+from dedp_assets.patterns.core.running.backoff import Backoff
+from dedp_assets.patterns.core.running.opening import note_opened, noting_opened
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Ledger, LocalStore, Table, Target
 from tests.helpers import NOW, a_record, write_log

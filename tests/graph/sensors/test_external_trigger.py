@@ -23,7 +23,7 @@ from dedp_assets.graph.run.run_tags import refusal
 from dedp_assets.graph.sensors.external_trigger import events_arrived as over
 from dedp_assets.graph.sensors.external_trigger import trigger
 from dedp_assets.laptop.orchestration.instance import CONFIGURATION
-from dedp_assets.patterns.connectors.events import Event
+from dedp_assets.patterns.connectors.web.events import Event
 from dedp_assets.patterns.ingestion.external_trigger import send_event
 from tests.graph.sensors.burst import Flights
 from tests.helpers import NOW

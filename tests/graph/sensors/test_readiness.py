@@ -21,7 +21,7 @@ from dedp_assets.graph.resources.landing import Landing
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.graph.run.run_tags import goal_of, keys_of
 from dedp_assets.graph.sensors.reconciler import reconciler
-from dedp_assets.patterns.connectors.deliveries import delivery_at
+from dedp_assets.patterns.connectors.landing.deliveries import delivery_at
 from dedp_assets.patterns.delta import transaction_id
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
 from dedp_assets.patterns.ingestion.readiness_marker import delivering

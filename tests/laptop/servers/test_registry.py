@@ -16,18 +16,18 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from dedp_assets.graph.resources.registry import address, client
 from dedp_assets.laptop.servers import registry
 from dedp_assets.laptop.servers.ports import free as free_port
-from dedp_assets.patterns.connectors.schema_registry import (
+from dedp_assets.patterns.connectors.delivery.sinks import Outgoing
+from dedp_assets.patterns.connectors.kafka.schema_registry import (
     SchemaRegistry,
     find_schema,
     incompatibilities,
     latest_schema,
     register_schema,
 )
-from dedp_assets.patterns.connectors.sinks import Outgoing
 from dedp_assets.patterns.core.errors import ContractError, NotReady
-from dedp_assets.patterns.core.json_schemas import record_schema_of
+from dedp_assets.patterns.core.parsing.json_schemas import record_schema_of
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from tests.connectors.test_schema_registry import VISITS, producer, sent_by  # noqa: F401 - a fixture
+from tests.connectors.kafka.test_schema_registry import VISITS, producer, sent_by  # noqa: F401 - a fixture
 from tests.faults.processes import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.budget(40, "starts a Java server three times")]

@@ -20,9 +20,9 @@ from dedp_assets.graph.resources.landing import Landing
 from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.laptop.status_page.collect import Collector, Observed, catalogue_of
-from dedp_assets.patterns.core.costs import Cost
-from dedp_assets.patterns.core.measurements import Measured, Measurement
-from dedp_assets.patterns.core.troubles import Trouble
+from dedp_assets.patterns.core.measuring.costs import Cost
+from dedp_assets.patterns.core.measuring.measurements import Measured, Measurement
+from dedp_assets.patterns.core.measuring.troubles import Trouble
 from dedp_assets.patterns.delta import Ledger
 from tests.hand_written import commit_day, daily, declare
 from tests.helpers import NOW, a_record, write_log

@@ -13,8 +13,8 @@ from dedp_assets.graph.resources.alerting import outbox_of
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.home import Running, hold
 from dedp_assets.laptop.status_page.making import Maker
-from dedp_assets.patterns.core.measurements import Measured, Measurement
-from dedp_assets.patterns.core.troubles import Trouble
+from dedp_assets.patterns.core.measuring.measurements import Measured, Measurement
+from dedp_assets.patterns.core.measuring.troubles import Trouble
 from dedp_assets.project import Project
 from tests.helpers import NOW, a_record, fill, write_log
 

@@ -14,8 +14,8 @@ from dedp_assets.graph.observe.alerting import ALERTS, judged
 from dedp_assets.graph.observe.observing import Observation
 from dedp_assets.laptop.status_page.model import Affected, ShownTrouble, TableRow
 from dedp_assets.laptop.status_page.troubles import with_episodes, with_verdict
-from dedp_assets.patterns.core.measurements import Measurement
-from dedp_assets.patterns.core.troubles import Trouble
+from dedp_assets.patterns.core.measuring.measurements import Measurement
+from dedp_assets.patterns.core.measuring.troubles import Trouble
 from tests.helpers import NOW
 
 SINCE = NOW - timedelta(hours=3)

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.instants import collected
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import RowCounts
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.core.types.instants import collected
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
 from dedp_assets.patterns.error_management.late_data_detector import (
     Progress,

@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import pytest
 
-from dedp_assets.patterns.connectors.csv_folder import Batch, CsvFolder
-from dedp_assets.patterns.connectors.deliveries import delivery_at
+from dedp_assets.patterns.connectors.delivery.csv_folder import Batch, CsvFolder
+from dedp_assets.patterns.connectors.landing.deliveries import delivery_at
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError, NotReady
 from dedp_assets.patterns.core.schema import Column, TableSpec

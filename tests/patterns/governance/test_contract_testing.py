@@ -10,9 +10,9 @@ from itertools import product
 
 import pytest
 
-from dedp_assets.patterns.core.conversion import MISFITS, convert_json
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import Column
+from dedp_assets.patterns.core.types.conversion import MISFITS, convert_json
 from dedp_assets.patterns.governance._contracts import Contract, Quality, Sla
 from dedp_assets.patterns.governance.contract_testing import Expectation, verify_consumer, verify_producer
 

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.core.ddl import field
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.types.ddl import field
 from dedp_assets.patterns.governance._documents import read_contract
 from dedp_assets.patterns.governance.contract_testing import verify_producer
 

@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, TransactionReused
-from dedp_assets.patterns.core.observing import SPARK_ERRORS
+from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.connectors.events import Arrival, Event, Inbox
+from dedp_assets.patterns.connectors.web.events import Arrival, Event, Inbox
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.ingestion.external_trigger import plan_triggers, send_event, starts_of
 from tests.helpers import NOW

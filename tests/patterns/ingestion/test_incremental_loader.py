@@ -13,10 +13,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.connectors.deliveries import MARKER, delivery_at
+from dedp_assets.patterns.connectors.landing.deliveries import MARKER, delivery_at
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError, NotReady, SchemaMismatch
-from dedp_assets.patterns.core.observing import SPARK_ERRORS
+from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import Column, TableSpec

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dedp_assets.patterns.connectors.deliveries import MARKER, delivery_at
+from dedp_assets.patterns.connectors.landing.deliveries import MARKER, delivery_at
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.ingestion.readiness_marker import delivering, plan_ready
 from tests.helpers import NOW

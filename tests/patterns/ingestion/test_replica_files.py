@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from dedp_assets.graph.resources.environments import CHECKOUT
-from dedp_assets.patterns.connectors.editions import MANIFEST, current
+from dedp_assets.patterns.connectors.landing.editions import MANIFEST, current
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict
 from dedp_assets.patterns.delta import Ledger, folder_at
 from dedp_assets.patterns.ingestion import _replica_files as replicas

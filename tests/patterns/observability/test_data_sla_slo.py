@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dedp_assets.graph.mail.episodes import follow
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.measurements import Measured, Measurement
-from dedp_assets.patterns.core.troubles import Trouble
+from dedp_assets.patterns.core.measuring.measurements import Measured, Measurement
+from dedp_assets.patterns.core.measuring.troubles import Trouble
 from dedp_assets.patterns.observability.data_sla_slo import Objective, measure_objective, severity_of
 from dedp_assets.patterns.observability.sla_misses_detector import BatchTimes, measure_latency
 

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.lineage import CONSUMERS, LAKE, SOURCES, Dataset, LineageGraph, LineageJob, ObservedRun
+from dedp_assets.patterns.core.running.lineage import (
+    CONSUMERS,
+    LAKE,
+    SOURCES,
+    Dataset,
+    LineageGraph,
+    LineageJob,
+    ObservedRun,
+)
 from dedp_assets.patterns.observability._sql_datasets import datasets_of
 from dedp_assets.patterns.observability.dataset_tracker import affected_by, compare_lineage, root_of
 

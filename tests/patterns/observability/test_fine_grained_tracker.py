@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.column_lineage import broken_references, propagate
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.core.sql.column_lineage import broken_references, propagate
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.idempotency.keyed_idempotency import upsert_keyed

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.core.activity import Activity, DataArrival, PartitionSize
-from dedp_assets.patterns.core.calendars import QuietHours
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.measuring.activity import Activity, DataArrival, PartitionSize
+from dedp_assets.patterns.core.measuring.calendars import QuietHours
 from dedp_assets.patterns.delta import ActivityLog, Ledger
 from dedp_assets.patterns.observability.freshness_check import check_freshness
 from tests.logs import LogOverTime

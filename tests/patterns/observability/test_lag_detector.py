@@ -18,10 +18,10 @@ from dedp_assets.graph.resources.kafka import client
 from dedp_assets.patterns.connectors.postgres import PostgresTable, advance, connected
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.delta import Ledger, transaction_id
-from dedp_assets.patterns.observability._lag_of_slots import sample_slot
-from dedp_assets.patterns.observability._lag_of_tables import sample_table, stream_position
-from dedp_assets.patterns.observability._lag_of_topics import sample_group, sample_stream
-from dedp_assets.patterns.observability._lag_samples import from_json, keep_samples, to_json
+from dedp_assets.patterns.observability._lags.lag_of_slots import sample_slot
+from dedp_assets.patterns.observability._lags.lag_of_tables import sample_table, stream_position
+from dedp_assets.patterns.observability._lags.lag_of_topics import sample_group, sample_stream
+from dedp_assets.patterns.observability._lags.lag_samples import from_json, keep_samples, to_json
 from dedp_assets.patterns.observability.lag_detector import LagSample, detect_lag
 from tests.faults.processes import wait_until
 from tests.helpers import a_record, write_log

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.lineage import CONSUMERS, LAKE, Dataset, LineageGraph, LineageJob, ObservedRun
+from dedp_assets.patterns.core.running.lineage import CONSUMERS, LAKE, Dataset, LineageGraph, LineageJob, ObservedRun
 from dedp_assets.patterns.observability.lineage_completeness_metric import measure_lineage
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.core.activity import Activity, PartitionSize
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
+from dedp_assets.patterns.core.measuring.activity import Activity, PartitionSize
+from dedp_assets.patterns.core.measuring.usual import Baseline
 from dedp_assets.patterns.core.records import Approval
-from dedp_assets.patterns.core.usual import Baseline
 from dedp_assets.patterns.observability.skew_detector import detect_partition_skew, detect_skew, require_usual_volume
 
 FIRST = date(2026, 1, 5)

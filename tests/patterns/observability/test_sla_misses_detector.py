@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.measurements import Measured, Measurement
-from dedp_assets.patterns.observability._deadlines import first_moment
+from dedp_assets.patterns.core.measuring.measurements import Measured, Measurement
 from dedp_assets.patterns.observability._domino import reached_from
-from dedp_assets.patterns.observability._percentiles import nearest_rank
+from dedp_assets.patterns.observability._timing.deadlines import first_moment
+from dedp_assets.patterns.observability._timing.percentiles import nearest_rank
 from dedp_assets.patterns.observability.sla_misses_detector import (
     BatchTimes,
     Due,

@@ -10,8 +10,8 @@ from datetime import date
 import pytest
 from deltalake import DeltaTable
 
-from dedp_assets.patterns.connectors.file_audits import FileAudit, audit_files
-from dedp_assets.patterns.connectors.formats import Csv
+from dedp_assets.patterns.connectors.encoding.formats import Csv
+from dedp_assets.patterns.connectors.landing.file_audits import FileAudit, audit_files
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.records import Approval

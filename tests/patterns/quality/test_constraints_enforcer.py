@@ -15,7 +15,7 @@ from deltalake.exceptions import DeltaError
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, ContractError, SchemaMismatch
-from dedp_assets.patterns.core.observing import SPARK_ERRORS
+from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, broken_rules
 from dedp_assets.patterns.quality.constraints_enforcer import (

@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql.types import ArrayType, DecimalType, IntegerType, MapType, StringType, StructType, TimestampType
 
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, SchemaMismatch
-from dedp_assets.patterns.core.profiles import ColumnProfile, Profile
+from dedp_assets.patterns.core.measuring.profiles import ColumnProfile, Profile
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.staging import stage_commit
 from dedp_assets.patterns.quality import offline_observer
-from dedp_assets.patterns.quality._profile_measures import profiled_columns
+from dedp_assets.patterns.quality._profiles.profile_measures import profiled_columns
 from dedp_assets.patterns.quality.offline_observer import (
     PROFILE,
     PROFILED_BY,
@@ -24,7 +24,7 @@ from dedp_assets.patterns.quality.offline_observer import (
     observe_offline,
     propose_rule,
 )
-from tests.core.test_profiles import state
+from tests.core.measuring.test_profiles import state
 from tests.helpers import NOW, a_run, read_back
 from tests.renaming import STORED, any_names
 

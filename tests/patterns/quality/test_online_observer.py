@@ -10,10 +10,10 @@ import pytest
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, ContractError, NotReady, PatternError
-from dedp_assets.patterns.core.observing import Watch
-from dedp_assets.patterns.core.profiles import Profile
+from dedp_assets.patterns.core.measuring.observing import Watch
+from dedp_assets.patterns.core.measuring.profiles import Profile
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.quality import _observed_write
+from dedp_assets.patterns.quality._profiles import observed_write as _observed_write
 from dedp_assets.patterns.quality.online_observer import (
     PROFILE,
     PROFILED_BY,

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, SchemaMismatch
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
-from dedp_assets.patterns.quality import _avro_compatibility as avro
+from dedp_assets.patterns.quality._compatibility import avro_compatibility as avro
 from dedp_assets.patterns.quality.schema_compatibility_enforcer import enforce_compatibility, judge_schema
 from tests.helpers import a_run
 

@@ -21,10 +21,10 @@ from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.schema import DROPPED, Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.quality import schema_migrator
-from dedp_assets.patterns.quality._filling import Compared
-from dedp_assets.patterns.quality._grace import nobody_reads
-from dedp_assets.patterns.quality._moves import Retype, SplitText
-from dedp_assets.patterns.quality._phases import PHASES, stored
+from dedp_assets.patterns.quality._migration.filling import Compared
+from dedp_assets.patterns.quality._migration.grace import nobody_reads
+from dedp_assets.patterns.quality._migration.moves import Retype, SplitText
+from dedp_assets.patterns.quality._migration.phases import PHASES, stored
 from dedp_assets.patterns.quality.schema_migrator import Migration, as_version, both_forms, migrate_schema
 from tests.faults.failpoints import dying
 from tests.helpers import NOW, a_run

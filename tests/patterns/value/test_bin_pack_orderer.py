@@ -11,8 +11,8 @@ from zlib import crc32
 
 import pytest
 
-from dedp_assets.patterns.connectors.receipts import RECEIPT, outgoing
-from dedp_assets.patterns.connectors.sinks import Answer
+from dedp_assets.patterns.connectors.delivery.receipts import RECEIPT, outgoing
+from dedp_assets.patterns.connectors.delivery.sinks import Answer
 from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError, NotReady
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec

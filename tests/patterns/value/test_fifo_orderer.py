@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from dedp_assets.patterns.connectors.receipts import RECEIPT
-from dedp_assets.patterns.connectors.sinks import Answer
+from dedp_assets.patterns.connectors.delivery.receipts import RECEIPT
+from dedp_assets.patterns.connectors.delivery.sinks import Answer
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec

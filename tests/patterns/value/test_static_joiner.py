@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from dedp_assets.case_study.sources.ip_locations import location_of
-from dedp_assets.patterns.connectors.http import Patience, Service, ask_in_bulk
+from dedp_assets.patterns.connectors.web.http import Patience, Service, ask_in_bulk
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, ContractError, NotReady, SchemaMismatch
 from dedp_assets.patterns.core.results import Finding

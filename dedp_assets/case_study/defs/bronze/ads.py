@@ -32,10 +32,10 @@ from dedp_assets.patterns import (
     WriteResult,
     detect_late_data,
 )
-from dedp_assets.patterns.connectors.framed_values import SCHEMA_ID
-from dedp_assets.patterns.connectors.topics import append_available, position, read_topic, resume
-from dedp_assets.patterns.core.conversion import exact
+from dedp_assets.patterns.connectors.kafka.framed_values import SCHEMA_ID
+from dedp_assets.patterns.connectors.kafka.topics import append_available, position, read_topic, resume
 from dedp_assets.patterns.core.names import OUTCOME
+from dedp_assets.patterns.core.types.conversion import exact
 
 ADS = TableSpec(
     "bronze/ads",

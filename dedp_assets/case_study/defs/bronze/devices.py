@@ -31,7 +31,7 @@ from dedp_assets.patterns import (
     load_full,
     volume_guard,
 )
-from dedp_assets.patterns.connectors.lines import read_lines
+from dedp_assets.patterns.connectors.landing.lines import read_lines
 
 DEVICES = TableSpec(
     "bronze/devices",

@@ -9,7 +9,7 @@ from dedp_assets.graph.declare import About, Pinned, Reads, Runs, Source, lake_t
 from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.graph.resources.services import Services, lacking
 from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, join_static, keep_answers
-from dedp_assets.patterns.connectors.http import ask_in_bulk
+from dedp_assets.patterns.connectors.web.http import ask_in_bulk
 from dedp_assets.patterns.value.static_joiner import ANSWER
 
 IP_LOCATIONS = TableSpec(

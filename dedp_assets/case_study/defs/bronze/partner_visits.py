@@ -21,10 +21,10 @@ from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.graph.resources.environments import RETENTION_DAYS
 from dedp_assets.graph.resources.landing import Landing
 from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, overwrite_partition, plan_ready
-from dedp_assets.patterns.connectors.file_audits import FileAudit, require_sound_files
-from dedp_assets.patterns.connectors.formats import JsonLines
-from dedp_assets.patterns.connectors.lines import read_lines
-from dedp_assets.patterns.core.conversion import exact
+from dedp_assets.patterns.connectors.encoding.formats import JsonLines
+from dedp_assets.patterns.connectors.landing.file_audits import FileAudit, require_sound_files
+from dedp_assets.patterns.connectors.landing.lines import read_lines
+from dedp_assets.patterns.core.types.conversion import exact
 
 DATASET = "partner_visits"
 PARTNER_VISITS = TableSpec(

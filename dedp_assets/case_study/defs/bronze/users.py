@@ -28,7 +28,7 @@ from dedp_assets.patterns import (
     capture_changes,
     judge_slot,
 )
-from dedp_assets.patterns.connectors.comparing import compare_copy
+from dedp_assets.patterns.connectors.postgres.comparing import compare_copy
 from dedp_assets.patterns.delta import verify_table
 from dedp_assets.patterns.ingestion.change_data_capture import CHANGES
 

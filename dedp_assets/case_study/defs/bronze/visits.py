@@ -36,10 +36,10 @@ from dedp_assets.patterns import (
     plan_ready,
     tally,
 )
-from dedp_assets.patterns.connectors.framed_values import SCHEMA_ID
-from dedp_assets.patterns.connectors.lines import read_lines
-from dedp_assets.patterns.core.conversion import exact
+from dedp_assets.patterns.connectors.kafka.framed_values import SCHEMA_ID
+from dedp_assets.patterns.connectors.landing.lines import read_lines
 from dedp_assets.patterns.core.names import OUTCOME
+from dedp_assets.patterns.core.types.conversion import exact
 
 VISITS = TableSpec(
     "bronze/visits",

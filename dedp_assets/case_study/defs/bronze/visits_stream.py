@@ -28,8 +28,8 @@ from dedp_assets.graph.run.appending import appending
 from dedp_assets.graph.run.landings import measures_of_landing
 from dedp_assets.graph.run.topics import ALL_OFFSETS, inputs_after, newest_by_input
 from dedp_assets.patterns import Progress, Split, detect_late_data
-from dedp_assets.patterns.connectors.framed_values import SCHEMA_ID
-from dedp_assets.patterns.connectors.topics import append_available, position, read_topic, resume
+from dedp_assets.patterns.connectors.kafka.framed_values import SCHEMA_ID
+from dedp_assets.patterns.connectors.kafka.topics import append_available, position, read_topic, resume
 from dedp_assets.patterns.core.names import OUTCOME
 
 _AT_ONCE = 500_000

@@ -16,7 +16,7 @@ from dedp_assets.patterns import (
     overwrite_partition,
     write_parallel,
 )
-from dedp_assets.patterns.connectors.csv_folder import FILE, CsvFolder
+from dedp_assets.patterns.connectors.delivery.csv_folder import FILE, CsvFolder
 
 LEGACY_PAGE_VIEWS = TableSpec(
     "gold/legacy_page_views",

@@ -13,11 +13,11 @@ from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.kafka import Kafka
 from dedp_assets.graph.resources.services import Services
 from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, deliver_in_order
-from dedp_assets.patterns.connectors.http_sink import HttpSink
-from dedp_assets.patterns.connectors.receipts import RECEIPT
-from dedp_assets.patterns.connectors.sinks import Sink
-from dedp_assets.patterns.connectors.topic_sink import TopicSink
-from dedp_assets.patterns.core.json_schemas import record_schema_of
+from dedp_assets.patterns.connectors.delivery.http_sink import HttpSink
+from dedp_assets.patterns.connectors.delivery.receipts import RECEIPT
+from dedp_assets.patterns.connectors.delivery.sinks import Sink
+from dedp_assets.patterns.connectors.delivery.topic_sink import TopicSink
+from dedp_assets.patterns.core.parsing.json_schemas import record_schema_of
 from dedp_assets.patterns.value.fifo_orderer import RecordColumns
 
 ALERTS = TableSpec(

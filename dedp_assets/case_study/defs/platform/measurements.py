@@ -33,7 +33,7 @@ from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.journal import Journal
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, audit_write_audit_publish, plan_windows
-from dedp_assets.patterns.core.measurements import Measured, Measurement
+from dedp_assets.patterns.core.measuring.measurements import Measured, Measurement
 from dedp_assets.patterns.delta import ActivityLog, LocalStore
 from dedp_assets.patterns.observability.data_sla_slo import Objective, measure_objective
 from dedp_assets.patterns.observability.freshness_check import check_freshness

@@ -17,12 +17,12 @@ from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.run.column_traces import traced_last
 from dedp_assets.graph.run.run_tags import provenance_of
-from dedp_assets.patterns.core.ddl import field
 from dedp_assets.patterns.core.errors import ConfigError, PatternError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.quality._phases import PHASES, Phase, Stored, stored
-from dedp_assets.patterns.quality._schema_changes import STATE
+from dedp_assets.patterns.core.types.ddl import field
+from dedp_assets.patterns.quality._compatibility.schema_changes import STATE
+from dedp_assets.patterns.quality._migration.phases import PHASES, Phase, Stored, stored
 from dedp_assets.patterns.quality.schema_migrator import Migration, Retype, SplitText, migrate_schema
 
 KEY = ["platform", "schema_migrations"]

@@ -5,10 +5,10 @@ from dedp_assets.graph.declare import About, Pinned, Reads, Runs, lake_table, sa
 from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.graph.resources.services import Services, lacking
 from dedp_assets.patterns import Column, RecordColumns, TableSpec, Target, WriteResult, deliver_in_bins
-from dedp_assets.patterns.connectors.http_sink import HttpSink
-from dedp_assets.patterns.connectors.receipts import RECEIPT
-from dedp_assets.patterns.connectors.sinks import OTHERS
-from dedp_assets.patterns.core.json_schemas import record_schema_of
+from dedp_assets.patterns.connectors.delivery.http_sink import HttpSink
+from dedp_assets.patterns.connectors.delivery.receipts import RECEIPT
+from dedp_assets.patterns.connectors.delivery.sinks import OTHERS
+from dedp_assets.patterns.core.parsing.json_schemas import record_schema_of
 
 PARTNER_DELIVERY = TableSpec(
     "platform/partner_delivery",

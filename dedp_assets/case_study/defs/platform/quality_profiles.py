@@ -23,9 +23,9 @@ from dedp_assets.graph.declare import (
 )
 from dedp_assets.graph.declare.defaults import EARLIER, USUAL_PROFILES
 from dedp_assets.patterns import TableSpec, Target, WriteResult
-from dedp_assets.patterns.core.measurements import Measured
-from dedp_assets.patterns.core.profiles import Profile
-from dedp_assets.patterns.core.usual import reach
+from dedp_assets.patterns.core.measuring.measurements import Measured
+from dedp_assets.patterns.core.measuring.profiles import Profile
+from dedp_assets.patterns.core.measuring.usual import reach
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.quality.offline_observer import (
     PROFILE,

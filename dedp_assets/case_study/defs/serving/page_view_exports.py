@@ -8,7 +8,7 @@ from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.graph.resources.environments import RETENTION_DAYS, settings
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, overwrite_partition, plan_branch
-from dedp_assets.patterns.connectors.csv_folder import FILE, Batch, CsvFolder
+from dedp_assets.patterns.connectors.delivery.csv_folder import FILE, Batch, CsvFolder
 from dedp_assets.patterns.flow.exclusive_choice import Router, Rule
 
 MIGRATED_ON = (settings().first_day + timedelta(days=RETENTION_DAYS + 1)).isoformat()

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dedp_assets.patterns.connectors.parts import one_row
+from dedp_assets.patterns.connectors.web.parts import one_row
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.extras import optional
 

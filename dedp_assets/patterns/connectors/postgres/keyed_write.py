@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dedp_assets.patterns.connectors.parts import one_row
 from dedp_assets.patterns.connectors.postgres.errors import naming_write_errors
 from dedp_assets.patterns.connectors.postgres.sessions import SESSION, opened, schema_and_table, table_identifier
+from dedp_assets.patterns.connectors.web.parts import one_row
 from dedp_assets.patterns.core.audits import not_empty, require_passed
 from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError, ContractError
 from dedp_assets.patterns.core.extras import optional

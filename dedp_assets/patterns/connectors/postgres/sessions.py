@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dedp_assets.patterns.connectors.parts import calling
+from dedp_assets.patterns.connectors.web.parts import calling
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.extras import optional
 

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from dedp_assets.patterns.connectors.parts import one_row
 from dedp_assets.patterns.connectors.postgres.definitions import Definition, define
 from dedp_assets.patterns.connectors.postgres.errors import RESNAPSHOT, naming_read_errors
 from dedp_assets.patterns.connectors.postgres.pgoutput import Change, Relation, Transaction, decode, position_text
 from dedp_assets.patterns.connectors.postgres.sessions import READING, opened, schema_and_table, table_identifier
+from dedp_assets.patterns.connectors.web.parts import one_row
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.extras import optional
 

@@ -9,11 +9,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from dedp_assets.patterns.connectors.parts import one_row
 from dedp_assets.patterns.connectors.postgres.errors import naming_read_errors
 from dedp_assets.patterns.connectors.postgres.pgoutput import Row
 from dedp_assets.patterns.connectors.postgres.sessions import READING, opened
 from dedp_assets.patterns.connectors.postgres.slots import Described, PostgresTable, connected, describe
+from dedp_assets.patterns.connectors.web.parts import one_row
 from dedp_assets.patterns.core.errors import Conflict, ContractError
 from dedp_assets.patterns.core.extras import optional
 

@@ -11,9 +11,9 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dedp_assets.patterns.core import ddl
-from dedp_assets.patterns.core.predicates import is_sound
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.sql.predicates import is_sound
+from dedp_assets.patterns.core.types import ddl
 from dedp_assets.patterns.delta.commit.commits import now_ms
 
 __all__ = ["doubtful_checks", "first_commit"]

@@ -6,11 +6,11 @@ import re
 
 from pyspark.sql import DataFrame
 
-from dedp_assets.patterns.core.disks import writing_to
 from dedp_assets.patterns.core.errors import ConfigError, Conflict
-from dedp_assets.patterns.core.observing import SPARK_ERRORS
-from dedp_assets.patterns.core.partitions import equals
+from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.records import CommitRecord
+from dedp_assets.patterns.core.running.disks import writing_to
+from dedp_assets.patterns.core.types.partitions import equals
 from dedp_assets.patterns.delta.commit.idempotency import Decision
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.lost_files import FilesGone

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from dedp_assets.patterns.core.partitions import text
 from dedp_assets.patterns.core.records import CommitRecord
+from dedp_assets.patterns.core.types.partitions import text
 
 __all__ = ["NO_EVENT", "brought_rows", "event_instant", "newest_event", "spelled_event", "time_of"]
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from dedp_assets.patterns.core.partitions import logged, text
+from dedp_assets.patterns.core.types.partitions import logged, text
 
 __all__ = [
     "Partition",

@@ -16,10 +16,10 @@ from urllib.parse import unquote
 
 from deltalake.transaction import AddAction
 
-from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.errors import Conflict, ContractError
-from dedp_assets.patterns.core.metering import Meter
-from dedp_assets.patterns.core.observing import SPARK_ERRORS
+from dedp_assets.patterns.core.measuring.costs import Cost
+from dedp_assets.patterns.core.measuring.metering import Meter
+from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta.commit import commits, file_exchange, spark_writer

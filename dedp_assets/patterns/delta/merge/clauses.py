@@ -17,10 +17,10 @@ from pyspark.sql.types import BooleanType, DataType, NullType, StructType
 from dedp_assets.patterns.core.columns import COMPARED, require_columns
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.keys import require_distinct
-from dedp_assets.patterns.core.meeting import as_held, fits
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
-from dedp_assets.patterns.core.sql_options import one_value, reason_of, require_repeatable
-from dedp_assets.patterns.core.sql_types import spelled, with_texts
+from dedp_assets.patterns.core.sql.sql_options import one_value, reason_of, require_repeatable
+from dedp_assets.patterns.core.types.meeting import as_held, fits
+from dedp_assets.patterns.core.types.sql_types import spelled, with_texts
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.definition import held_types
 from dedp_assets.patterns.delta.snapshots.reading import predicate

@@ -20,9 +20,9 @@ from pyspark.sql.types import StructType
 from dedp_assets.patterns.core.errors import AmbiguousKeys, ContractError
 from dedp_assets.patterns.core.keys import without_key
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
-from dedp_assets.patterns.core.partitions import equals
 from dedp_assets.patterns.core.rows import digest, evaluated_once, row_hash
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.types.partitions import equals
 from dedp_assets.patterns.delta.log.table_state import KeyedFile, TableState
 from dedp_assets.patterns.delta.merge.clauses import IN_SOURCE, IN_TABLE, TAKEN, Delete, Insert, Merge
 from dedp_assets.patterns.delta.merge.declared_keys import require_free

@@ -10,7 +10,7 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.metering import Meter
+from dedp_assets.patterns.core.measuring.metering import Meter
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.delta.handle import TableHandle
 from dedp_assets.patterns.delta.log.table_state import KeyedFile, TableState

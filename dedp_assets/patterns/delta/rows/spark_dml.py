@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
-from dedp_assets.patterns.core.disks import writing_to
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
-from dedp_assets.patterns.core.observing import SPARK_ERRORS
+from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.records import CommitRecord
 from dedp_assets.patterns.core.results import RowCounts, WriteResult
+from dedp_assets.patterns.core.running.disks import writing_to
 from dedp_assets.patterns.delta.commit import idempotency, spark_writer
 from dedp_assets.patterns.delta.commit.sessions import private
 from dedp_assets.patterns.delta.handle import TableHandle

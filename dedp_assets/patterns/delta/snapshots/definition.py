@@ -17,13 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
-from dedp_assets.patterns.core.meeting import as_held, held_problems
 from dedp_assets.patterns.core.names import identifier
-from dedp_assets.patterns.core.partitions import misfit, quoted, text
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import DROPPED, TableSpec
-from dedp_assets.patterns.core.schema_changes import CONSTRAINTS, differences, made_in_place
-from dedp_assets.patterns.core.sql_options import reason_of, truth
+from dedp_assets.patterns.core.sql.sql_options import reason_of, truth
+from dedp_assets.patterns.core.types.meeting import as_held, held_problems
+from dedp_assets.patterns.core.types.partitions import misfit, quoted, text
+from dedp_assets.patterns.core.types.schema_changes import CONSTRAINTS, differences, made_in_place
 from dedp_assets.patterns.delta.log.protocol import unwritable
 from dedp_assets.patterns.delta.log.table_state import TableState
 

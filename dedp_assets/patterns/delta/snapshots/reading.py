@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, StringType, StructField, StructType
 
 from dedp_assets.patterns.core.names import RESERVED, identifier, select_list
-from dedp_assets.patterns.core.partitions import equals, literal, quoted, sql_type
+from dedp_assets.patterns.core.types.partitions import equals, literal, quoted, sql_type
 from dedp_assets.patterns.delta.log.partition_values import Partition
 from dedp_assets.patterns.delta.log.table_state import CLOSED, KeyedFile, TableState
 from dedp_assets.patterns.delta.storage.locations import STAGE, literal_path

@@ -11,13 +11,13 @@ from typing import Concatenate, ParamSpec, TypeVar
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError
-from dedp_assets.patterns.core.meeting import OUT_OF_RANGE
+from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS, is_data_fault
 from dedp_assets.patterns.core.names import identifier
-from dedp_assets.patterns.core.observing import SPARK_ERRORS, is_data_fault
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import without_comments
-from dedp_assets.patterns.core.sql_options import reason_of
+from dedp_assets.patterns.core.sql.sql_options import reason_of
+from dedp_assets.patterns.core.types.meeting import OUT_OF_RANGE
 from dedp_assets.patterns.delta.commit import commits, file_exchange
 from dedp_assets.patterns.delta.handle import TableHandle
 from dedp_assets.patterns.delta.log.table_state import TableState

@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.errors import PatternError
-from dedp_assets.patterns.core.json_fields import json_object, shape
+from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.names import RESERVED, identifier
-from dedp_assets.patterns.core.observing import SPARK_ERRORS
+from dedp_assets.patterns.core.parsing.json_fields import json_object, shape
 from dedp_assets.patterns.core.results import LetterReason, Split
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.secret import masked

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from pyspark.sql import DataFrame
 
+from dedp_assets.patterns.core.measuring.observing import Watch
 from dedp_assets.patterns.core.names import RESERVED
-from dedp_assets.patterns.core.observing import Watch
 from dedp_assets.patterns.core.results import Finding, RowCounts
 from dedp_assets.patterns.core.rows import Tally
 

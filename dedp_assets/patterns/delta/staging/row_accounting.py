@@ -16,13 +16,13 @@ from typing import Any
 
 from dedp_assets.patterns.core.audits import Audit, judge, overrule, summary, verdict
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.measuring.observing import Unmeasured
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED
-from dedp_assets.patterns.core.observing import Unmeasured
-from dedp_assets.patterns.core.partitions import equals
 from dedp_assets.patterns.core.records import Approval, CommitRecord, Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts
 from dedp_assets.patterns.core.rows import count_where, digest, quoted
-from dedp_assets.patterns.core.sql_options import truth
+from dedp_assets.patterns.core.sql.sql_options import truth
+from dedp_assets.patterns.core.types.partitions import equals
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.definition import constraints
 from dedp_assets.patterns.delta.staging.metrics import OTHERS, Account, Balance, RowMetrics

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from deltalake.transaction import AddAction
 
-from dedp_assets.patterns.core.metering import Meter
+from dedp_assets.patterns.core.measuring.metering import Meter
 from dedp_assets.patterns.core.records import CommitRecord
 from dedp_assets.patterns.delta.commit import file_exchange
 from dedp_assets.patterns.delta.commit.commits import Operation

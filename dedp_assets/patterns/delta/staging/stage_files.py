@@ -14,15 +14,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-from dedp_assets.patterns.core.disks import refused_write
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, PatternError
-from dedp_assets.patterns.core.meeting import is_held, with_types
+from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS, is_data_fault
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, select_list, unused
-from dedp_assets.patterns.core.observing import SPARK_ERRORS, is_data_fault
-from dedp_assets.patterns.core.partitions import folder_value, from_folder, literal, quoted, to_folder
-from dedp_assets.patterns.core.relaying import relayed
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.sql_options import reason_of
+from dedp_assets.patterns.core.running.disks import refused_write
+from dedp_assets.patterns.core.running.relaying import relayed
+from dedp_assets.patterns.core.sql.sql_options import reason_of
+from dedp_assets.patterns.core.types.meeting import is_held, with_types
+from dedp_assets.patterns.core.types.partitions import folder_value, from_folder, literal, quoted, to_folder
 from dedp_assets.patterns.delta.commit import commits
 from dedp_assets.patterns.delta.commit.parquet_statistics import file_statistics
 from dedp_assets.patterns.delta.staging.metrics import Measuring

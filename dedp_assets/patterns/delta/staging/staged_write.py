@@ -16,13 +16,13 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError
-from dedp_assets.patterns.core.metering import Meter
+from dedp_assets.patterns.core.measuring.metering import Meter
+from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.names import RESERVED
-from dedp_assets.patterns.core.observing import SPARK_ERRORS
-from dedp_assets.patterns.core.partitions import from_folder, to_folder
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
 from dedp_assets.patterns.core.rows import digest, row_hash
+from dedp_assets.patterns.core.types.partitions import from_folder, to_folder
 from dedp_assets.patterns.delta.commit import file_exchange, idempotency, spark_writer
 from dedp_assets.patterns.delta.handle import TableHandle
 from dedp_assets.patterns.delta.log.partition_values import Partition

@@ -18,10 +18,10 @@ from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from dedp_assets.patterns.core.costs import Cost
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.measuring.costs import Cost
 from dedp_assets.patterns.core.names import identifier, select_list
-from dedp_assets.patterns.core.partitions import quoted
+from dedp_assets.patterns.core.types.partitions import quoted
 from dedp_assets.patterns.delta.commit.commits import now_ms
 from dedp_assets.patterns.delta.commit.parquet_statistics import may_be_true
 from dedp_assets.patterns.delta.snapshots.lost_files import require_files

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TypeVar
 
-from dedp_assets.patterns.core.backoff import Backoff
-from dedp_assets.patterns.core.disks import refused_write
 from dedp_assets.patterns.core.errors import ConfigError, Conflict
+from dedp_assets.patterns.core.running.backoff import Backoff
+from dedp_assets.patterns.core.running.disks import refused_write
 from dedp_assets.patterns.delta.storage.store import Store, require
 
 __all__ = ["AGAIN", "has_lock", "in_turn", "require_lock", "table_lock", "turn"]

@@ -18,8 +18,8 @@ from urllib.parse import quote
 import pyarrow as pa
 from filelock import FileLock, Timeout
 
-from dedp_assets.patterns.core.disks import writing_to
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.running.disks import writing_to
 from dedp_assets.patterns.delta.storage.store import Ability, Entry, Tree, WorkLock
 
 __all__ = ["LocalStore"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from dedp_assets.patterns.core.column_lineage import ColumnInput, ColumnLineage, ColumnOrigin, Influence
+from dedp_assets.patterns.core.sql.column_lineage import ColumnInput, ColumnLineage, ColumnOrigin, Influence
 from dedp_assets.patterns.observability._plans.nodes import Walk
 from dedp_assets.patterns.observability._plans.rows import Rows
 from dedp_assets.patterns.observability._plans.terms import WITHOUT_CODE

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from dedp_assets.patterns.core.column_lineage import Effect
 from dedp_assets.patterns.core.names import NAMED_ROWS
+from dedp_assets.patterns.core.sql.column_lineage import Effect
 from dedp_assets.patterns.observability._plans.expressions import Expressions
 from dedp_assets.patterns.observability._plans.rows import (
     LEAVES,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dedp_assets.patterns.core.column_lineage import Effect, Transformation
+from dedp_assets.patterns.core.sql.column_lineage import Effect, Transformation
 from dedp_assets.patterns.observability._plans.texts import (
     ID,
     MARK,

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from itertools import combinations, pairwise
 
-from dedp_assets.patterns.core.exact import PARTS_OF_NUMBERS
+from dedp_assets.patterns.core.types.exact import PARTS_OF_NUMBERS
 
 __all__ = [
     "ID", "MARK", "SUBQUERY", "Ambiguous", "UnreadablePlan", "closing", "flat", "inside", "items",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from dedp_assets.patterns.core.column_lineage import Effect, Transformation
+from dedp_assets.patterns.core.sql.column_lineage import Effect, Transformation
 
 __all__ = ["CONSTANT", "Cause", "Source", "Value", "combined", "influences_of", "opaque", "positional"]
 

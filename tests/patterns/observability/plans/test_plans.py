@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.core.exact import DAY, OFFSET, PARTS_OF_NUMBERS, TIME, exact
+from dedp_assets.patterns.core.types.exact import DAY, OFFSET, PARTS_OF_NUMBERS, TIME, exact
 from dedp_assets.patterns.observability._plans import CUT, lineage_of
 from dedp_assets.patterns.observability._plans.tree import parsed
 

@@ -1,0 +1,1 @@
+"""Chains of steps in a document: operations, names and types, and the resulting table."""

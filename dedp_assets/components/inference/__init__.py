@@ -1,0 +1,1 @@
+"""Inference of columns from files, topics and database tables."""

@@ -1,0 +1,1 @@
+"""Maintenance in a document: actions on existing tables."""

@@ -1,0 +1,1 @@
+"""YAML documents: places, models of attributes, faults."""

@@ -1,0 +1,1 @@
+"""Deliveries to sinks: requests, receipts, files and topics."""

@@ -1,0 +1,1 @@
+"""Encodings of records: CSV, JSON, Parquet, Avro, and types by values."""

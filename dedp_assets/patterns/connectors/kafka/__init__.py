@@ -1,0 +1,1 @@
+"""Kafka: topics as upstream tables, registries of schemas, mirrors."""

@@ -1,0 +1,1 @@
+"""Landing zones: complete deliveries, files of text lines, and audits of files."""

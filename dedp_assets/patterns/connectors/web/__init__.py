@@ -1,0 +1,1 @@
+"""HTTP: services, providers and events, within bounds."""

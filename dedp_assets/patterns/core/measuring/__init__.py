@@ -1,0 +1,1 @@
+"""Measuring: figures with limits, usual values, calendars, costs and troubles."""

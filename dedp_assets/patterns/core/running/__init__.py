@@ -1,0 +1,1 @@
+"""Surroundings of a run: retries, disks, opened tables, demands and digests of declarations."""

@@ -1,0 +1,1 @@
+"""SQL types: declared, parsed, exact values of, widened, and partition values."""

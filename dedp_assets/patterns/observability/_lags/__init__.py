@@ -1,0 +1,1 @@
+"""Lags of tables, slots and topics: samples, trends and totals."""

@@ -1,0 +1,1 @@
+"""Times of partitions: arrivals, deadlines, volumes and percentiles."""

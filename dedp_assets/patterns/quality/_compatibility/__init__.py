@@ -1,0 +1,1 @@
+"""Compatibility of schemas: Avro, JSON Schema and tables."""

@@ -1,0 +1,1 @@
+"""Migrations of schemas: phases, moves and forms."""

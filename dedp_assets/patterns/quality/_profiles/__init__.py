@@ -1,0 +1,1 @@
+"""Profiles of tables: rows, rules, series and drift."""
