@@ -121,7 +121,7 @@ def _project(start: Path) -> tuple[Path, Sequence[LakeTable[...]]]:
 
 
 def _session() -> SparkSession | None:
-    """Return a session of the shared engine; ``None`` while no shared engine answers."""
+    """Return a session of the shared engine, or ``None`` if the engine's server is silent."""
     chosen = settings()
     platform = running(chosen)
     remote = chosen.remote or (platform.engine if platform else "")

@@ -26,7 +26,7 @@ _AT = r"(?:(?<=\\[nrt])|\b)"
 _START = r"(?:(?<=\\[nrt])|(?<![\w.-]))"
 """As above, not within a name with dots."""
 _WITH_BLANKS = r"(?!\d+(?!\w))\S[^\n@]*@(?:\S*@)?"
-"""Password of a URL with blanks in it, which is no port before other words."""
+"""Password of a URL with blanks; a number alone is a port before other words."""
 _URL = re.compile(
     # Of a password any characters, of HTTP unless they are a port; of all else those of a URL, without a full stop.
     rf"""(?:(?:(?<=\\[nrt])|\b(?<!\\))(?!https?:)[a-z][a-z0-9+.-]{{0,40}}://(?:[^\s/?#:@"']*:(?:\S*@|{_WITH_BLANKS}))?"""
@@ -58,7 +58,7 @@ _STATES = (
     r"|secret|absent|different|\w*(?:text|string|char|int|integer|binary|boolean)"
     r"|[a-z]+(?:ed|ing|able|ible|en|ory|ional|ive|alid|rect))(?=[,;:.)'\"(]*(?:\s|\\n|$))"
 )
-"""Words by which a sentence says of a secret how it is, and not which."""
+"""Words for the state of a secret, such as wrong or expired, in place of its value."""
 _TOLD = re.compile(
     rf"(?P<said>{_START}(?<!/)(?:{_SAID}|passwords?|{_KEY}|[\w-]{{0,99}}(?:secret|token))\s+(?:is|was|ist|war):?\s+)"
     rf"(?!{_STATES}){_MARKED}"

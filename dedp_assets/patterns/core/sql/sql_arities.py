@@ -72,7 +72,7 @@ _STATED: dict[tuple[int, int | None], str] = {
         width_bucket
     """,
 }
-"""Least and greatest number of arguments -> functions, as Spark's analyser has counted them.
+"""Least and greatest number of arguments -> functions, counted by Spark's analyser.
 
 Left out are names that are types or words of SQL as well, and functions with words between their arguments.
 """

@@ -204,7 +204,7 @@ def _parsed(text: str) -> list[Any]:
 
 
 def _statements(sqlglot: Any, text: str) -> list[Any] | None:  # noqa: ANN401 - a module
-    """Return the statements of a text; ``None`` where sqlglot does not know the syntax.
+    """Return the statements of a text, or ``None`` for syntax unknown to sqlglot.
 
     Raises:
         ConfigError: for a text that is no SQL, or has a call that Spark refuses.

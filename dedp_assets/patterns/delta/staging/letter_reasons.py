@@ -31,7 +31,7 @@ _HINTS = {
     re.compile(r".* is not a (DATE|TIMESTAMP|TIMESTAMP_NTZ), .*"): " (does the column's format fit?)",
     re.compile(r".* is not a (DOUBLE|FLOAT|DECIMAL\S*), [^']*'[+-]?[\d.]*,\d+'.*"): " (has the format decimal: ','?)",
 }
-"""Reason with its example -> question that leads to the remedy."""
+"""Reason and example of a letter -> question that leads to the remedy."""
 
 
 def letter_reasons(spec: TableSpec, stage: Stage, split: Split) -> tuple[LetterReason, ...]:
