@@ -250,6 +250,16 @@ def test_status_of_an_empty_home_is_no_error_and_makes_nothing(dedp, tmp_path):
     assert not (tmp_path / "home").exists()
 
 
+@pytest.mark.parametrize("command", ["letters", "cost", "verify"])
+def test_nothing_is_called_right_of_a_home_that_is_not_there(dedp, tmp_path, command):
+    """A wrong DEDP_HOME must not look like a lake without a fault."""
+    code, out, err = dedp(command)
+    assert (code, out) == (2, "")
+    assert "There is no home at" in err
+    assert "`dedp up` or `dedp demo` makes one" in err
+    assert not (tmp_path / "home").exists()
+
+
 def test_status_tells_of_open_alerts_with_figure_reason_and_command(dedp, tmp_path):
     """Of the table that is asked for; for programs as JSON, under fields beside those that were there."""
     outbox = outbox_of(settings())
@@ -415,8 +425,9 @@ def test_verify_of_a_table_that_is_not_there_names_those_that_are(dedp, tmp_path
     code, out, err = dedp("verify", "gold/devises")
     assert (code, out) == (2, "")
     assert err == "dedp verify: table must be one of the project, such as gold/devices, not gold/devises\n"
-    assert dedp("verify", "gold/devices") == (0, "", "")
     assert not (tmp_path / "home").exists()
+    (tmp_path / "home").mkdir()
+    assert dedp("verify", "gold/devices") == (0, "", "")
     stored(tmp_path, "gold/devises")
     assert dedp("verify", "gold/devises")[1].startswith("gold/devises: version 1")
 

@@ -33,6 +33,7 @@ COSTS = {
 @pytest.fixture
 def empty(tmp_path, monkeypatch, capsys):
     """``empty("--json")``: exit code, output and errors, in a home without tables."""
+    (tmp_path / "home").mkdir()
     monkeypatch.setenv("DEDP_HOME", str(tmp_path / "home"))
 
     def run(*options):

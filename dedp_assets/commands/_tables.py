@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from dedp_assets.graph.catalogue.table_names import require_table
+from dedp_assets.graph.resources.environments import Settings
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.project import project
 
-__all__ = ["declared_names", "require_known"]
+__all__ = ["declared_names", "require_home", "require_known"]
 
 
 def declared_names() -> list[str]:
@@ -19,6 +21,16 @@ def declared_names() -> list[str]:
         return [spec.name for table in project().tables() for spec in table.tables]
     except Exception:  # the code of a project may fail in any way, which other commands report
         return []
+
+
+def require_home(settings: Settings) -> None:
+    """Refuse a home that does not exist: an empty list of its tables would look as if all were well.
+
+    Raises:
+        ConfigError: in one sentence with the commands that make one.
+    """
+    if missing := settings.missing_home:
+        raise ConfigError(missing)
 
 
 def require_known(name: str, stored: Collection[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from dedp_assets.commands._arguments import add_json, add_table, day
 from dedp_assets.commands._output import Grid, console, print_json, say
-from dedp_assets.commands._tables import require_known
+from dedp_assets.commands._tables import require_home, require_known
 from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.spark import SparkEngine
@@ -88,13 +88,14 @@ def cost(settings: Settings, table: str = "", *, since: date | None = None, as_j
         as_json: whether to print for programs.
 
     Raises:
-        ConfigError: if there is no such table.
+        ConfigError: if there is no such table, or no home.
         ContractError: if logs are damaged, after everything else was printed.
     """
     lake = Lake(root=str(settings.lakehouse), engine=SparkEngine())
     names = lake.names(replicas=True)
     if table:
         require_known(table, names)
+    require_home(settings)
     found: list[Spent] = []
     damaged: list[str] = []
     for name in names if not table else {table} & {*names}:

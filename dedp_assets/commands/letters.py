@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from dedp_assets.commands._output import Grid, console, note
+from dedp_assets.commands._tables import require_home
 from dedp_assets.graph.checks.letters import count_letters, refused_letters
 from dedp_assets.graph.reconcile.table_errors import TableErrors
 from dedp_assets.graph.resources.environments import Settings
@@ -27,7 +28,12 @@ def run(settings: Settings, _: argparse.Namespace) -> int:
 
 
 def letters(settings: Settings) -> int:
-    """Print the dead letters of every table, with counts from the tables' logs, and of refused partitions."""
+    """Print the dead letters of every table, with counts from the tables' logs, and of refused partitions.
+
+    Raises:
+        ConfigError: if there is no home.
+    """
+    require_home(settings)
     lake = Lake(root=str(settings.lakehouse), engine=SparkEngine())
     grid = Grid("table", "status", "error class", title="Dead letters")
     for heading in ("letters", "partitions"):

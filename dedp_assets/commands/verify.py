@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dedp_assets.commands._arguments import add_table
 from dedp_assets.commands._output import say
-from dedp_assets.commands._tables import require_known
+from dedp_assets.commands._tables import require_home, require_known
 from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.spark import SparkEngine
@@ -46,13 +46,14 @@ def verify(settings: Settings, table: str = "") -> int:
     A captured table that is named is held against its source, too; anything else starts no engine.
 
     Raises:
-        ConfigError: if there is no such table.
+        ConfigError: if there is no such table, or no home.
         NotReady: if the table's source does not answer.
     """
     lake = Lake(root=str(settings.lakehouse), engine=SparkEngine())
     names = lake.names(replicas=True)
     if table:
         require_known(table, names)
+    require_home(settings)
     found = [verify_table(ledger) for ledger in map(lake.ledger, [table] if table else names) if ledger.exists()]
     for verification in found:
         for line in _lines(lake.ledger(verification.table), verification):

@@ -128,6 +128,24 @@ def test_a_commit_that_is_missing_is_named(stored, version):
             ask()
 
 
+@pytest.mark.parametrize("version", [3, 6])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda ledger, since: [each.version for each in ledger.commits(since=since)],
+        lambda ledger, since: [each.version for each in ledger.glimpses(since=since)],
+        lambda ledger, since: [each.version for each in ledger.raw_commits(since=since)],
+    ],
+    ids=["commits", "glimpses", "raw commits"],
+)
+def test_whoever_follows_a_log_is_told_of_a_gap(stored, version, ask):
+    """A reader of what is new would otherwise stand still before the gap, and nothing would be wrong."""
+    log_file(stored, version).unlink()
+    for known in range(-1, version):
+        with pytest.raises(ContractError, match=rf"_delta_log/{version:020d}\.json is missing"):
+            ask(stored, known)
+
+
 @pytest.mark.parametrize("ask", [verify_table, Ledger.exists, Ledger.state, Ledger.version])
 def test_a_file_in_the_place_of_a_table_is_no_missing_table(tmp_path, ask):
     """Whatever asks says so: a write would fail, and a table that is not there would be asked for again and again."""

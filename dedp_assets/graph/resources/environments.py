@@ -227,6 +227,11 @@ class Settings:
     # fmt: on
 
     @property
+    def missing_home(self) -> str:
+        """Sentence about a home that does not exist, with the commands that make one; empty if it does."""
+        return "" if self.home.is_dir() else f"There is no home at {self.home} yet: `dedp up` or `dedp demo` makes one."
+
+    @property
     def lakehouse(self) -> Path:
         """Root of the Delta tables, which are at ``<layer>/<dataset>``."""
         return self.home / "lakehouse"

@@ -57,9 +57,8 @@ class Maker:
         Args:
             now: current time, with time zone.
         """
-        chosen, notices = self._chosen, [self._undeclared, self._changed()]
-        if not chosen.home.is_dir():
-            notices.append(f"There is no home at {chosen.home} yet: `dedp up` or `dedp demo` makes one.")
+        chosen = self._chosen
+        notices = [self._undeclared, self._changed(), chosen.missing_home]
         episodes: Sequence[Episode] = ()
         try:
             episodes = outbox_of(chosen).open_episodes()

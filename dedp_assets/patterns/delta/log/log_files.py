@@ -128,7 +128,11 @@ class LogFiles(Located):
         return "".join(f"; {fault}" for fault in log_faults(self.store) if fault.file.endswith(file))
 
     def since(self, since: int) -> Iterator[int]:
-        """List the versions after ``since``, without listing the folder unless the log was cleaned up."""
+        """List the versions after ``since``, without listing the folder unless the log was cleaned up.
+
+        Raises:
+            ContractError: at a commit that is missing between others.
+        """
         version = since + 1
         if not self.holds(version) and not self.holds(since):
             yield from (v for v in self.versions() if v > since)
@@ -136,18 +140,32 @@ class LogFiles(Located):
         while self.holds(version):
             yield version
             version += 1
+        self._require_end(version)
+
+    def _require_end(self, version: int) -> None:
+        """Refuse a log that goes on behind the first version that it does not hold.
+
+        Looked for in this order: a commit that appears between the two looks is no gap.
+        """
+        if self.holds(version + 1) and not self.holds(version):
+            raise ContractError(f"{self.name}: its log cannot be read{self._damage('')}")
 
     def raws(self, since: int) -> Iterator[tuple[int, bytes, bool]]:
-        """Yield the commits after ``since``: version, bytes, and whether the previous version came before."""
+        """Yield the commits after ``since``: version, bytes, and whether the previous version came before.
+
+        Raises:
+            ContractError: at a commit that is missing between others.
+        """
         version, before = since + 1, since
         if not self.holds(version):
             if self.holds(since):
-                return
+                return self._require_end(version)
             version = min((v for v in self.versions() if v > since), default=version)
         follows = version == before + 1
         for each, raw in enumerate(self._log.read_on(f"{each:020d}.json" for each in count(version)), version):
             yield each, raw, follows
-            follows = True
+            version, follows = each + 1, True
+        self._require_end(version)
 
     def back(self, until: int | None = None) -> Iterator[int]:
         """List the versions from the newest (up to ``until``) back to the oldest, without listing the folder."""
