@@ -24,7 +24,7 @@ def declared_names() -> list[str]:
 
 
 def require_home(settings: Settings) -> None:
-    """Refuse a home that does not exist: an empty list of its tables would look as if all were well.
+    """Refuse a missing home, whose empty list of tables would look as if all were well.
 
     Raises:
         ConfigError: in one sentence with the commands that make one.

@@ -32,13 +32,13 @@ def living(processes: Iterable[psutil.Process]) -> set[psutil.Process]:
     return {process for process in processes if _status(process) not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)}
 
 
-def wait_until(condition: Callable[[], object], *, seconds: float = 180) -> bool:
-    """Whether a condition came true in time."""
+def wait_until(condition: Callable[[], object], *, seconds: float = 180, every: float = 0.2) -> bool:
+    """Whether a condition came true in time, looked at again after ``every`` seconds."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():
             return True
-        time.sleep(0.2)
+        time.sleep(every)
     return False
 
 

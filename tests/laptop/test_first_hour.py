@@ -196,7 +196,7 @@ class Hour:
             said = {name: (voice.state, voice.troubles) for name, voice in heard.items()}
             return said == expected and all(fault in voice.text for voice in heard.values())
 
-        agreed = wait_until(lambda: self.up.process.poll() is not None or all_agree(), seconds=PATIENCE)
+        agreed = wait_until(lambda: self.up.process.poll() is not None or all_agree(), seconds=PATIENCE, every=1)
         agreed = agreed and self.up.process.poll() is None
         heard = heard or self.voices()
         told = "\n".join(f"== {name}: {v.state} {v.troubles}\n{v.text[:4000]}" for name, v in heard.items())

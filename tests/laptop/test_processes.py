@@ -260,7 +260,7 @@ def test_two_locations_are_restarted_apart_from_each_other(platform):
     with dg.DagsterInstance.from_config(str(platform.home / "dagster")) as instance:
         since = Clock().now()
         for sensor in ("deliveries", "markers_finished"):
-            assert wait_until(lambda name=sensor: skipped_since(instance, name, since) >= 2, seconds=600)
+            assert wait_until(lambda name=sensor: skipped_since(instance, name, since) >= 2, seconds=600, every=1)
         runs = {job: instance.get_runs(dg.RunsFilter(job_name=job)) for job in ("daily_visits", "report_busy_pages")}
         mine = [run for run in runs["daily_visits"] if run.tags["dagster/partition"] == str(next_day)]
         assert [run.status for run in mine] == [dg.DagsterRunStatus.SUCCESS]

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FIRST = Clock().now().date() - timedelta(days=4)
-DAYS = [(FIRST + timedelta(days=number)).isoformat() for number in range(4)]
+FIRST = Clock().now().date() - timedelta(days=3)
+DAYS = [(FIRST + timedelta(days=number)).isoformat() for number in range(3)]
 *GOOD, BAD = DAYS
 DEDP = str(Path(sys.executable).parent / "dedp")
 GOLD = "gold/daily_visitors"

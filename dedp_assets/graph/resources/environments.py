@@ -228,7 +228,7 @@ class Settings:
 
     @property
     def missing_home(self) -> str:
-        """Sentence about a home that does not exist, with the commands that make one; empty if it does."""
+        """Sentence about a missing home, with the commands that make a home; empty if the home exists."""
         return "" if self.home.is_dir() else f"There is no home at {self.home} yet: `dedp up` or `dedp demo` makes one."
 
     @property

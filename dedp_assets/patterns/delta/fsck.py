@@ -37,7 +37,7 @@ class Verification:
 
     @property
     def sound(self) -> bool:
-        """Tell whether no fault was found."""
+        """Return whether no fault was found."""
         return not self.faults and not self.lost
 
 

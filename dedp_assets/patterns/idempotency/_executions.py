@@ -41,7 +41,7 @@ class Execution:
     before: Execution | None = field(default=None, repr=False, compare=False)
 
     def is_like(self, other: Execution | None) -> bool:
-        """Tell whether another execution has the same rows of the same upstream version."""
+        """Return whether another execution has the same rows of the same upstream version."""
         if other is None or self.key != other.key:
             return False
         return self.version == other.version or (self.applied is not None and self.applied == other.applied)

@@ -106,7 +106,7 @@ def verify(contents: Contents, target: LocalStore) -> Finding:
 
 
 def _is_replica(target: LocalStore, held: Held, contents: Contents) -> bool:
-    """Tell whether the replica holds exactly the contents."""
+    """Return whether the replica holds exactly the contents."""
     if {path: state for path, (state, _) in held.items()} != contents.files:
         return False
     tree = target.resolved().tree()

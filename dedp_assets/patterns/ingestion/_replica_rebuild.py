@@ -62,7 +62,7 @@ def remake(
 
 
 def is_made_by(rules: Mapping[str, str], replica: Table) -> bool:
-    """Tell whether the replica exists and was made by ``rules``."""
+    """Return whether the replica exists and was made by ``rules``."""
     shown = current(as_folder(replica.store)) is not None and replica.ledger.exists()
     return shown and rules.items() <= replica.ledger.state().properties.items()
 

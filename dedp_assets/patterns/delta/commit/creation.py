@@ -103,7 +103,7 @@ def _fields(spec: TableSpec) -> list[dict[str, Any]]:
 
 
 def _are_known(spec: TableSpec, properties: Mapping[str, str]) -> bool:
-    """Tell whether Spark would accept and store all table properties unchanged."""
+    """Return whether Spark would accept and store all table properties unchanged."""
     feeds = properties.get("delta.enableChangeDataFeed") == "true"
     counted = {name for name in properties.get("delta.dataSkippingStatsColumns", "").split(",") if name}
     return (

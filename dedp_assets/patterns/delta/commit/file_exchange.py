@@ -50,7 +50,7 @@ _SERVED = {
 
 
 def serves(state: TableState) -> bool:
-    """Tell whether the metadata-only transaction can serve the table; otherwise Spark's writer commits."""
+    """Return whether the metadata-only transaction can serve the table; otherwise Spark's writer commits."""
     return not unserved(state)
 
 

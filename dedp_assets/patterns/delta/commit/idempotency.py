@@ -174,7 +174,7 @@ def _counterpart(latest: Commit | None, record: CommitRecord, *, append: bool) -
 
 
 def _began_before(record: CommitRecord, latest: Commit) -> bool:
-    """Tell whether the run of ``record`` started before the run that wrote the rows to be replaced."""
+    """Return whether the run of ``record`` started before the run that wrote the rows to be replaced."""
     theirs = latest.record.at if latest.record and not is_append(latest) else ""
     return bool(record.at) and record.at < theirs
 
@@ -193,7 +193,7 @@ def _append_of(ledger: Ledger, app_id: str, record: CommitRecord, last: int | No
 
 
 def same_write(before: CommitRecord, record: CommitRecord) -> bool:
-    """Tell whether two records describe the same write: same inputs, same code version."""
+    """Return whether two records describe the same write: same inputs, same code version."""
     identified = bool(record.inputs) or record.sequence is not None
     same_code = before.code_version == record.code_version
     return identified and same_code and before.inputs == record.inputs and record.sequence in (None, before.sequence)

@@ -81,7 +81,7 @@ def sql_settings(record: CommitRecord, decision: Decision) -> dict[str, str]:
 
 
 def is_conflict(error: Exception) -> bool:
-    """Tell whether an error is a commit conflict with another writer.
+    """Return whether an error is a commit conflict with another writer.
 
     Spark's errors are recognised by their text, which is the same over Spark Connect.
     """

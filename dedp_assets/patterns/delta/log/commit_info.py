@@ -61,19 +61,19 @@ class Commit:
         return restored_version(self.parameters) if self.operation == "RESTORE" else None
 
     def changes(self, partition: Mapping[str, str | None]) -> bool:
-        """Tell whether the commit changed rows of ``partition``."""
+        """Return whether the commit changed rows of ``partition``."""
         return any(partition.items() <= dict(values).items() for values in self.changed)
 
     @property
     def relabels(self) -> bool:
-        """Tell whether the commit gave files of some partitions the values of other partitions.
+        """Return whether the commit gave files of some partitions the values of other partitions.
 
         A relabelled partition may stand for a partition without files.
         """
         return bool(self.maintenance and self.maintenance.notes.get(RELABELLED))
 
     def touches(self, partition: Mapping[str, str | None]) -> bool:
-        """Tell whether the commit changed, was written for, or took back ``partition``."""
+        """Return whether the commit changed, was written for, or took back ``partition``."""
         written = self.record is not None and (self.record.partition == partition or self.record.awaits(partition))
         return written or self.changes(partition) or self._restores(partition)
 
@@ -117,5 +117,5 @@ def restored_version(parameters: Mapping[str, Any]) -> int | None:
 
 
 def is_append(commit: Commit) -> bool:
-    """Tell whether a library commit appended rows."""
+    """Return whether a library commit appended rows."""
     return any(app_id.endswith(":appends") for app_id in commit.transactions)

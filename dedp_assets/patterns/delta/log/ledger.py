@@ -43,7 +43,7 @@ class Ledger(Located):
         self.store, self.name = self.files.store, self.files.name
 
     def exists(self) -> bool:
-        """Tell whether the table exists."""
+        """Return whether the table exists."""
         return self.files.exists()
 
     def version(self) -> int:

@@ -42,7 +42,7 @@ class LogFiles(Located):
         self._log = self.store.within("_delta_log")
 
     def exists(self) -> bool:
-        """Tell whether the table exists.
+        """Return whether the table exists.
 
         Raises:
             ConfigError: if a file lies in the place of the table's folder.
@@ -143,7 +143,7 @@ class LogFiles(Located):
         self._require_end(version)
 
     def _require_end(self, version: int) -> None:
-        """Refuse a log that goes on behind the first version that it does not hold.
+        """Refuse a log with a commit after the missing commit of ``version``.
 
         Looked for in this order: a commit that appears between the two looks is no gap.
         """

@@ -107,7 +107,7 @@ class TableState(Cursors):
 
     @property
     def mapped(self) -> bool:
-        """Tell whether columns in the files go by other names than in the schema."""
+        """Return whether columns in the files go by other names than in the schema."""
         return self.properties.get("delta.columnMapping.mode", "none") != "none"
 
     @property
@@ -127,7 +127,7 @@ class TableState(Cursors):
 
     @property
     def closed(self) -> bool:
-        """Tell whether the table is closed to all writers: a version, or a table that shows a version."""
+        """Return whether the table is closed to all writers: a version, or a table that shows a version."""
         return CLOSED in self.features
 
     def files(self) -> Sequence[Mapping[str, Any]]:
@@ -180,7 +180,7 @@ class TableState(Cursors):
         return {c: None if v is None else spelled_value(v, self.kinds.get(c, "string")) for c, v in named.items()}
 
     def holds(self, partition: Mapping[str, str]) -> bool:
-        """Tell whether ``partition`` has an active file, in any spelling of the values."""
+        """Return whether ``partition`` has an active file, in any spelling of the values."""
         wanted = self.spelled(partition)
         return any(wanted.items() <= dict(key).items() for key in self.statistics())
 

@@ -49,7 +49,7 @@ class Cursors(ABC):
             yield found
 
     def written(self, table: str, partition: Mapping[str, str]) -> bool:
-        """Tell whether the library wrote ``partition`` in this generation, with or without a version."""
+        """Return whether the library wrote ``partition`` in this generation, with or without a version."""
         return any(v is not None for v in self._versions_of(table, partition, "", "appends", "runs"))
 
     def _versions_of(self, table: str, partition: Mapping[str, str], *kinds: Cursor) -> Iterator[int | None]:

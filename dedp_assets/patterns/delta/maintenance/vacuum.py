@@ -139,6 +139,6 @@ def _claimed(store: Store) -> set[str]:
 
 
 def _holds_data(folder: str, state: TableState) -> bool:
-    """Tell whether a folder may hold data files: any folder but the log and hidden folders."""
+    """Return whether a folder may hold data files: any folder but the log and hidden folders."""
     partitioned = any(folder.startswith(f"{column}=") for column in state.partition_columns)
     return partitioned or folder == "_change_data" or not folder.startswith(("_", "."))

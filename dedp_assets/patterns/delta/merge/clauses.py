@@ -112,12 +112,12 @@ class Merge:
 
     @property
     def takes_columns(self) -> bool:
-        """Tell whether a clause copies all columns of the source, partition columns included."""
+        """Return whether a clause copies all columns of the source, partition columns included."""
         return any(not isinstance(clause, Delete) and clause.values is None for clause in self.clauses)
 
     @property
     def reaches_out(self) -> bool:
-        """Tell whether rows outside of the owned partition may have a key of the source.
+        """Return whether rows outside of the owned partition may have a key of the source.
 
         A declared key is unique in the whole table, so the other partitions are searched for the source's keys, too.
         """

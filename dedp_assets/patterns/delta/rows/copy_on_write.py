@@ -49,12 +49,12 @@ class _Prepared:
 
     @property
     def changed(self) -> bool:
-        """Tell whether any row is inserted, updated, deleted or confirmed."""
+        """Return whether any row is inserted, updated, deleted or confirmed."""
         return self.changes_rows or bool(self.judged.figures.get("confirmed"))
 
     @property
     def changes_rows(self) -> bool:
-        """Tell whether any row is inserted, updated or deleted."""
+        """Return whether any row is inserted, updated or deleted."""
         return any(self.judged.figures[name] for name in _CHANGES)
 
 

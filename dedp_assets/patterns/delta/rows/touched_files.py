@@ -22,7 +22,7 @@ SMALL_ROWS = 100_000
 
 
 def is_small(files: Sequence[KeyedFile], rows: int) -> bool:
-    """Tell whether one task can rewrite all files: few source rows, small files, one partition."""
+    """Return whether one task can rewrite all files: few source rows, small files, one partition."""
     one = len({key for _, key in files}) == 1
     return one and sum(file["size_bytes"] for file, _ in files) <= SMALL_BYTES and rows <= SMALL_ROWS
 

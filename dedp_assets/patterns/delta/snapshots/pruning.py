@@ -54,7 +54,7 @@ def candidates(state: TableState, owned: Mapping[str, str], keys: Mapping[str, B
 
 
 def is_ordered(state: TableState, column: str) -> bool:
-    """Tell whether a column's bounds in the log are exact and in Python's order."""
+    """Return whether a column's bounds in the log are exact and in Python's order."""
     field = state.columns[column]
     plain = not any("collation" in name.lower() for name in field["metadata"])
     return isinstance(field["type"], str) and field["type"] in _EXACT and plain and "." not in column

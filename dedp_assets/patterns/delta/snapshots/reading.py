@@ -110,7 +110,7 @@ def missing_files(store: Store, state: TableState, partitions: Sequence[Mapping[
 
 
 def lies_outside(path: str) -> bool:
-    """Tell whether the log names a file by an absolute path, as the log of a clone does."""
+    """Return whether the log names a file by an absolute path, as the log of a clone does."""
     return path.startswith("/") or bool(_SCHEME.match(path))
 
 
@@ -129,7 +129,7 @@ def _files(
 
 
 def _are_few(state: TableState, partitions: Collection[Partition]) -> bool:
-    """Tell whether partitions have so few rows, by the log, that one task is faster than a shuffle."""
+    """Return whether partitions have so few rows, by the log, that one task is faster than a shuffle."""
     held = [each for key, each in state.statistics().items() if key in partitions]
     rows, size = sum(each.rows for each in held), sum(each.bytes for each in held)
     return rows <= _FEW_ROWS and size <= _FEW_BYTES and all(each.exact for each in held)
@@ -173,7 +173,7 @@ def _compared(value: str, kind: DataType) -> str:
 
 
 def _are_told_by_path(store: Store, files: Mapping[Partition, Sequence[str]], stored: StructType) -> bool:
-    """Tell whether ``_metadata`` shows the paths of a few files as the table's log does."""
+    """Return whether ``_metadata`` shows the paths of a few files as the table's log does."""
     paths = [f"/{_below(store, path)}" for each in files.values() for path in each]
     if len(paths) > _MOST_COMPARED or "_metadata" in map(str.lower, stored.names):
         return False

@@ -143,7 +143,7 @@ class Accounting:
 
     @property
     def measures_others(self) -> bool:
-        """Tell whether an audit measures rows of every outcome by separate SQL."""
+        """Return whether an audit measures rows of every outcome by separate SQL."""
         return any(audit.sees_all for audit in self.audits)
 
     def measures(self) -> dict[str, str]:

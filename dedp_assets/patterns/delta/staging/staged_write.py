@@ -112,7 +112,7 @@ class StagedWrite:
         return {"stage": self.stage.store.name, "files": files, "record": self.record.to_json()}
 
     def is_applied(self) -> bool:
-        """Tell whether the table holds this very write.
+        """Return whether the table holds this very write.
 
         Raises:
             TransactionReused: if the same inputs were applied before with other rows.
@@ -121,7 +121,7 @@ class StagedWrite:
         return self._decide(self.table.ledger.state(), None).applied is not None
 
     def is_whole(self) -> bool:
-        """Tell whether all staged files exist."""
+        """Return whether all staged files exist."""
         return all(self.table.store.exists(unquote(add.path)) for add in self.stage.adds)
 
     def part(self, name: str) -> DataFrame:

@@ -95,7 +95,7 @@ class LocalStore:
         return replace(self, root=os.path.dirname(self.root))
 
     def exists(self, path: str) -> bool:
-        """Tell whether the file exists."""
+        """Return whether the file exists."""
         return os.path.isfile(self._at(path))
 
     def list(self, folder: str = "") -> Sequence[str]:
@@ -177,7 +177,7 @@ class LocalStore:
         return held
 
     def is_claimed(self, path: str) -> bool:
-        """Tell whether a living process claims a path."""
+        """Return whether a living process claims a path."""
         if not self.exists(path):
             return False
         try:
@@ -193,7 +193,7 @@ class LocalStore:
         return replace(self, root=os.path.realpath(self.root))
 
     def overlaps(self, other: LocalStore) -> bool:
-        """Tell whether two folders are the same, or are nested."""
+        """Return whether two folders are the same, or are nested."""
         ours, theirs = Path(self.above().resolved().root) / self.name, Path(other.root)
         return theirs in (ours.resolve(), ours, *ours.parents) or ours in theirs.parents
 

@@ -101,7 +101,7 @@ class Store(Protocol):
         """Return the store of the folder that this location lies in."""
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file exists; false for a folder."""
+        """Return whether a file exists; false for a folder."""
 
     def list(self, folder: str = "") -> Sequence[str]:
         """List the names of files and folders in a folder, sorted by code points; empty if missing.
@@ -163,7 +163,7 @@ class Store(Protocol):
         """
 
     def is_claimed(self, path: str) -> bool:
-        """Tell whether a living process claims a path, without taking or making a claim."""
+        """Return whether a living process claims a path, without taking or making a claim."""
 
 
 @dataclass(frozen=True, slots=True)

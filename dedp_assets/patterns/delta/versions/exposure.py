@@ -168,7 +168,7 @@ def _loaded(target: Table, provenance: Provenance) -> str:
 
 
 def _is_same(made: CommitRecord, provenance: Provenance) -> bool:
-    """Tell whether a write was made by the same code from the same inputs."""
+    """Return whether a write was made by the same code from the same inputs."""
     ours = CommitRecord.of(provenance, content="")
     return (made.inputs, made.code_version, made.sequence) == (ours.inputs, ours.code_version, ours.sequence)
 
