@@ -126,7 +126,7 @@ def read_back(spark, patterns):
     Values in the statement's text are computed by the optimizer: hundreds of patterns need no job.
     """
     moments = (f"({quoted(pattern)}, TIMESTAMP '{moment}')" for pattern in patterns for moment in MOMENTS)
-    rows = spark.sql(f"SELECT * FROM VALUES {', '.join(moments)} AS t(pattern, at)")  # noqa: S608 - the patterns above
+    rows = spark.sql(f"SELECT * FROM VALUES {', '.join(moments)} AS t(pattern, at)")
     text = rows.selectExpr("*", "date_format(at, pattern) AS text")
     return text.selectExpr("pattern", "text", "date(at) = date(try_to_timestamp(text, pattern)) AS same").collect()
 
