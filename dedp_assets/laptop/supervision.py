@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
-from threading import Event
+from queue import Empty, SimpleQueue
 from typing import Any
 from xml.parsers.expat import ExpatError
 from xmlrpc.client import Fault, ServerProxy
@@ -27,7 +27,7 @@ from supervisor.xmlrpc import SupervisorTransport
 from dedp_assets.graph.resources.engine import last_lines
 from dedp_assets.graph.resources.environments import child_environment, project_root
 
-__all__ = ["Policy", "Server", "Supervision", "end_leftovers", "supervise"]
+__all__ = ["EndRequest", "Policy", "Server", "Supervision", "end_leftovers", "supervise"]
 
 MARK = "DEDP_PLATFORM"
 """Variable by which the processes of a platform are known, whoever started them."""
@@ -110,12 +110,33 @@ class Policy:
     stop_seconds: int = 15
 
 
+class EndRequest:
+    """A request for the end, which a signal handler may make at any moment.
+
+    ``threading.Event`` is no help there: its lock is taken once only, and a signal that comes while the waiting thread
+    holds the lock would wait for that thread, forever. ``SimpleQueue.put`` is reentrant.
+    """
+
+    def __init__(self) -> None:
+        self._requests = SimpleQueue[int]()
+
+    def make(self, number: int, *_: object) -> None:
+        """Request the end, as the handler of a signal; any number of times."""
+        self._requests.put(number)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for a request at most ``seconds``; return whether there is one."""
+        with suppress(Empty):
+            self._requests.put(self._requests.get(timeout=seconds))
+        return not self._requests.empty()
+
+
 class Supervision:
     """Servers that are kept running.
 
     Attributes:
         folder: their logs, and supervisord's.
-        asked: set once a signal asks for the end (Ctrl-C, SIGTERM, a closed terminal).
+        asked: made once a signal asks for the end (Ctrl-C, SIGTERM, a closed terminal).
     """
 
     def __init__(
@@ -123,7 +144,7 @@ class Supervision:
         process: subprocess.Popen[bytes],
         folder: Path,
         socket: Path,
-        asked: Event,
+        asked: EndRequest,
         policy: Policy,
         died: Callable[[str, Path], None],
     ) -> None:
@@ -203,7 +224,7 @@ def supervise(
         configuration.write_text(
             _CONFIGURATION.format(folder=folder, socket=socket, group=_GROUP, names=names) + "".join(programs)
         )
-        asked = Event()
+        asked = EndRequest()
         with _on_signals(asked):
             process = subprocess.Popen(
                 [sys.executable, "-m", "dedp_assets.laptop.supervisord", "-c", str(configuration)],
@@ -220,9 +241,9 @@ def supervise(
 
 
 @contextmanager
-def _on_signals(asked: Event) -> Iterator[None]:
-    """Set an event on a termination signal, any number of times, without another effect."""
-    former = {number: signal.signal(number, lambda *_: asked.set()) for number in _ENDING}
+def _on_signals(asked: EndRequest) -> Iterator[None]:
+    """Request the end on a termination signal, any number of times, without another effect."""
+    former = {number: signal.signal(number, asked.make) for number in _ENDING}
     try:
         yield
     finally:

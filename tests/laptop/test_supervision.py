@@ -145,6 +145,35 @@ def test_a_signal_ends_everything_while_a_server_waits_to_be_started_again(tmp_p
     assert len(said().splitlines()) < 10
 
 
+INTERRUPTED = """
+import os, signal, sys
+from dedp_assets.laptop.supervision import EndRequest
+
+asked, signals = EndRequest(), [signal.SIGTERM, signal.SIGINT] * 50
+for number in {*signals}:
+    signal.signal(number, asked.make)
+
+def interrupt(*_):
+    if signals:
+        os.kill(os.getpid(), signals.pop())
+    return interrupt
+
+sys.settrace(interrupt)
+heard = asked.wait(60)
+sys.settrace(None)
+print(heard, len(signals), flush=True)
+"""
+"""A signal at each line of a wait, and at each line of the handler that a signal interrupted it with."""
+
+
+def test_a_signal_is_heard_at_any_moment():
+    """Also in the midst of a wait, or of the handler of another signal: neither waits for the other forever."""
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], cwd=CHECKOUT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout.startswith("True "), done.stderr
+
+
 def test_if_the_supervisor_is_killed_everything_ends(tmp_path):
     """In one sentence that names the log; the servers do not live on as orphans."""
     with kept(tmp_path, one=STAYS, deaf=DEAF) as (up, said):

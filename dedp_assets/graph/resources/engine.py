@@ -110,6 +110,9 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         ),
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
         "spark.databricks.delta.snapshotPartitions": "1",
+        # A task that is interrupted while it waits for a new Python worker restarts all of them (Spark 4.2): it takes
+        # the interrupt for a silent daemon. The tasks of a failed job would so end the workers of jobs beside it.
+        "spark.sql.execution.interruptOnCancel": "false",
         # Otherwise each column of an expression asks where in the code it stands; errors name the expression anyway.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         **(_UNCOMPILED if settings.jit != "full" else {}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,8 @@ __all__ = ["connect_command", "prepare", "preparing"]
 
 
 _LOG = logging.getLogger(__name__)
+_LOCAL = re.compile(r"^local\[([^,\]]+)\]$")
+"""Local master with one attempt at each task."""
 _LAST_IN_LINE = ("nice", "-n", "10")
 """What lets a run that starts meanwhile have the cores."""
 
@@ -77,9 +80,14 @@ def _record(settings: Settings, archive: Path) -> None:
 
 
 def connect_command(settings: Settings, port: int) -> list[str]:
-    """Write the command that runs the shared engine, a Spark Connect server on the loopback interface."""
+    """Write the command that runs the shared engine, a Spark Connect server on the loopback interface.
+
+    Runs share the server. Spark Connect interrupts the tasks of a failed query whatever the configuration says, which
+    may end the Python workers of others (see :func:`spark_conf`); a task is tried again, as on a cluster.
+    """
     conf = {
         **spark_conf(settings),
+        "spark.master": _LOCAL.sub(r"local[\1,4]", settings.master),
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
         "spark.sql.artifact.isolation.enabled": "false",

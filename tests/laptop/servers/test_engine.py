@@ -74,6 +74,20 @@ def test_the_archive_is_recorded_while_the_block_runs(chosen, recorder):
     assert configuration.class_archive(chosen).read_text() == "whole"
 
 
+@pytest.mark.parametrize(
+    ("stated", "used"),
+    [
+        ("local[2]", "local[2,4]"),
+        ("local[*]", "local[*,4]"),
+        ("local[2,1]", "local[2,1]"),
+        ("yarn", "yarn"),
+    ],
+)
+def test_the_shared_engine_tries_a_task_again_unless_somebody_decided(chosen, stated, used):
+    """A failed query of one run may end a Python worker of another run."""
+    assert f"spark.master={used}" in engine.connect_command(replace(chosen, master=stated), 15002)
+
+
 def test_the_shared_engine_listens_on_the_loopback_interface_only(chosen):
     """Nobody on the network reaches an engine that has no password."""
     command = engine.connect_command(chosen, 15002)
