@@ -35,7 +35,7 @@ _TROUBLE, _WRONG, _FAILED, _INTERRUPTED, _UNREAD = 1, 2, 3, 130, 141
 _CODES = """exit codes:
   0    done, and nothing is wrong
   1    done, and something is wrong: refused, in trouble, faulty or different
-  2    not done: a command, option, table, partition, setting or package is wrong or missing
+  2    not done: a command, option, table, partition, setting, home or package is wrong or missing
   3    not done: an engine, a file, a log or a server fails
   130  interrupted by Ctrl-C
   141  the reader of the output went away, as `| head` does"""

@@ -21,6 +21,7 @@ from dedp_assets.components.yaml.documents import documents
 from dedp_assets.components.yaml.faults import Fault
 from dedp_assets.components.yaml.reading import handed_on
 from dedp_assets.graph.declare import LakeTable, declared
+from dedp_assets.graph.declare.collect import modules_below
 
 __all__ = ["FolderDefinitions", "component_in", "component_of", "load"]
 
@@ -142,10 +143,9 @@ def _without_dagster(file: str, found: Checked) -> list[dg.Definitions]:
 def _modules(tree: dg.ComponentTree, files: Sequence[Path]) -> Iterator[ModuleType]:
     """Yield the Python modules outside of folders with a YAML file."""
     yaml = {file.parent for file in files}
-    for path in sorted(tree.defs_module_path.rglob("*.py")):
+    for path, name in modules_below(tree.defs_module_name, tree.defs_module_path):
         if not yaml & set(path.parents) and path.name not in FILES:
-            parts = path.relative_to(tree.defs_module_path).with_suffix("").parts
-            yield importlib.import_module(".".join((tree.defs_module_name, *parts)).removesuffix(".__init__"))
+            yield importlib.import_module(name)
 
 
 def _sentence(error: Exception) -> str:

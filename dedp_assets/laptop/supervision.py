@@ -125,7 +125,7 @@ class EndRequest:
         self._requests.put(number)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for a request at most ``seconds``; return whether there is one."""
+        """Wait at most ``seconds`` for a request; return ``True`` if a request was made."""
         with suppress(Empty):
             self._requests.put(self._requests.get(timeout=seconds))
         return not self._requests.empty()

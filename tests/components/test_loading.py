@@ -14,7 +14,7 @@ import yaml
 from dedp_assets.components.loading import load
 from dedp_assets.components.table import TableComponent
 from dedp_assets.components.yaml.model import Options
-from dedp_assets.graph.declare import Inputs, Request
+from dedp_assets.graph.declare import Inputs, Request, declared
 from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.location import lake_resources
 
@@ -176,6 +176,16 @@ def test_a_good_project_loads_as_dagster_loads_it(project):
     assert [each.name for each in loaded.definitions.schedules] == ["silver_three_every_day"]
     alone = dg.load_from_defs_folder(path_within_project=root)
     assert set(keys(alone)) == set(keys(loaded.definitions))
+
+
+def test_a_table_in_python_is_found_in_a_folder_without_an_init_file(project):
+    """Dagster loads the module, so whoever asks for the project's tables has to know of it."""
+    root = project({**GOOD, "events.py": "", "landed/raw/events.py": MODULE, "landed/raw/some-notes.py": "1 / 0"})
+    loaded = load(root)
+    assert not loaded.faults
+    assert {"bronze/events", "silver/one"} <= set(keys(loaded.definitions))
+    defs = importlib.import_module(f"{next(root.glob('project_*')).name}.defs")
+    assert [each.spec.name for each in declared(defs)] == ["bronze/events"]
 
 
 def test_documents_of_one_file_are_tables_of_their_own(project):

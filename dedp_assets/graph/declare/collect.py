@@ -1,8 +1,8 @@
 """Discovery of declared tables, jobs and sources in the modules of a package."""
 
 import importlib
-import pkgutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
@@ -11,7 +11,7 @@ from dedp_assets.graph.declare.starting import LakeJob
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.patterns.core.errors import ConfigError
 
-__all__ = ["declared", "declared_jobs", "sources"]
+__all__ = ["declared", "declared_jobs", "modules_below", "sources"]
 
 D = TypeVar("D")
 
@@ -42,6 +42,17 @@ def sources(tables: Iterable[LakeTable[...]]) -> list[Source]:
 
 
 def _found(package: ModuleType, kind: type[D]) -> list[D]:
-    names = [module.name for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
-    values = [value for name in names for value in vars(importlib.import_module(name)).values()]
-    return [value for value in values if isinstance(value, kind)]
+    names = (name for folder in package.__path__ for _, name in modules_below(package.__name__, folder))
+    modules = map(importlib.import_module, names)
+    return [value for module in modules for value in vars(module).values() if isinstance(value, kind)]
+
+
+def modules_below(package: str, folder: str | Path) -> Iterator[tuple[Path, str]]:
+    """Yield file and name of each module below the folder of a package.
+
+    A folder without ``__init__.py`` counts: Dagster loads its modules, so its tables are tables of the project.
+    """
+    for path in sorted(Path(folder).rglob("*.py")):
+        parts = path.relative_to(folder).with_suffix("").parts
+        if all(part.isidentifier() for part in parts):
+            yield path, ".".join((package, *parts)).removesuffix(".__init__")
