@@ -283,10 +283,11 @@ def _harmless() -> Iterator[None]:
 def _attempt(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> Attempt:
     op = context.op_execution_context if isinstance(context, dg.AssetExecutionContext) else context
     nominal = None
-    # Dagster knows no window of runs without partitions, or with partitions that are no times.
-    with suppress(dg.DagsterInvariantViolationError, ValueError, AttributeError):
-        window = context.partition_time_window
-        nominal = (window.start, window.end)
+    # A job has partitions if one of its tables has; a run of another table has no key.
+    if op.has_partition_key or op.has_partition_key_range:
+        with suppress(dg.DagsterInvariantViolationError):  # of partitions that are no times
+            window = op.partition_time_window
+            nominal = (window.start, window.end)
     return Attempt(
         run_id=context.run.run_id,
         job=context.run.job_name,

@@ -18,7 +18,7 @@ from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.graph.run import failures
 from dedp_assets.graph.run.appending import appending
 from dedp_assets.graph.run.batches import Inputs, Step
-from dedp_assets.graph.run.feeds import Pinned, same
+from dedp_assets.graph.run.feeds import Pinned, same, whole
 from dedp_assets.patterns.core.errors import Conflict, ContractError
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
 from dedp_assets.patterns.core.running.backoff import Backoff
@@ -322,6 +322,33 @@ def test_an_append_is_observed_with_its_commits(platform, error):
     (written,) = end["outputs"]
     assert written["facets"]["version"]["datasetVersion"] == "3"
     assert written["outputFacets"]["subset"]["outputCondition"]["partitions"] == [{"dimensions": {"day": NEXT}}]
+
+
+def test_a_table_without_partitions_is_observed_in_a_job_that_has_some(platform):
+    """Dagster gives the job the partitions of its other tables, and the run has no key."""
+    spec = TableSpec("gold/all", COLUMNS)
+
+    @lake_table(
+        spec, reads=Reads({SOURCE: whole()}), about=About("team:x"), patterns=[Table.overwrite], code_version="1"
+    )
+    def everything(source: Pinned, into: Target) -> WriteResult:
+        """Open what is read."""
+        opens(source)
+        return WriteResult(into.name, 0, False, False, "nothing new", findings=JUDGED)
+
+    engine = SparkEngine()
+    lake = Lake(root=str(platform.root), lineage=str(platform.home), engine=engine)
+    tables = [everything.definition(), platform.table().definition()]
+    job = dg.define_asset_job("both", selection=dg.AssetSelection.assets("gold/all", "gold/totals"))
+    made = dg.Definitions(
+        tables, jobs=[job], resources={"lake": lake, "clock": Clock(fixed=NOW.isoformat()), "engine": engine}
+    )
+    done = made.resolve_job_def("both").execute_in_process(asset_selection=[dg.AssetKey(["gold", "all"])])
+    assert done.success
+    start, end = platform.events()
+    assert (start["eventType"], end["eventType"]) == ("START", "COMPLETE")
+    assert [each["name"] for each in end["inputs"]] == [str(platform.root / "bronze/source")]
+    assert "nominalTime" not in end["run"]["facets"]
 
 
 def test_a_job_apart_from_partitions_is_a_node_by_what_it_declares(platform):
