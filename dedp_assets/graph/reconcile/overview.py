@@ -50,14 +50,13 @@ class Overview:
         declared = {spec: table for table in self.tables for spec in table.tables}
         following = [table for table in self.tables if table.runs.follows and table.reads.tables]
         loading = [table for table in self.tables if table.lands]
-        read = {spec for table in following for spec in table.reads.upstream}
-        read |= {table.hands_over for table in following if table.hands_over}
-        revising = {spec for table in following for spec in table.reads.revised_by}
+        read = {spec.name: spec for table in following for spec in table.reads.upstream}
+        read |= {table.hands_over.name: table.hands_over for table in following if table.hands_over}
+        revising = {spec.name for table in following for spec in table.reads.revised_by}
         written = [spec for table in following for spec in table.tables] + [table.spec for table in loading]
-        for spec in dict.fromkeys([*written, *read]):
-            self.watches[spec.name] = TableWatch.of(
-                spec, declared.get(spec), read=spec in read, revises=spec in revising
-            )
+        # A reader may state a table of another declaration in part: what the table is, its own declaration says.
+        for name, spec in {**read, **{spec.name: spec for spec in written}}.items():
+            self.watches[name] = TableWatch.of(spec, declared.get(spec), read=name in read, revises=name in revising)
         for table in loading:
             starts = table.runs.of(OnDelivery)
             self.arrivals += [Arrivals(each.dataset, table.job.name, table, each.ends) for each in starts]

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dedp_assets.graph.checks.causes import CauseWatch
-from dedp_assets.graph.declare import About, Follow, LakeTable, OnDelivery, Reads, Runs, lake_table
+from dedp_assets.graph.declare import About, Follow, LakeTable, OnDelivery, Reads, Runs, lake_table, whole
 from dedp_assets.graph.reconcile.arrivals import Arrivals
 from dedp_assets.graph.reconcile.edges import Edge, Group
 from dedp_assets.graph.reconcile.reconciler import Reconciler
@@ -250,3 +250,22 @@ def test_letters_without_partitions_are_replayed_as_a_whole(tmp_path):
     assert known.plan(ledger, code_version="1").partitions == ()
     commit("2", 0)
     assert known.plan(ledger, code_version="3").partitions == ()
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_table_is_what_its_own_declaration_says_whatever_a_reader_states(world, first):
+    """A reader in Python that states a table of a file in part, without its partitions."""
+    stated = TableSpec(FOLLOWING[0], {"id": Column("BIGINT")})
+    commit_day(world[0], stated.name, "2026-01-16")
+
+    def build(step, into):
+        raise AssertionError("nobody computes it")
+
+    reader = lake_table(
+        TableSpec("gold/all", {"id": Column("BIGINT")}), reads=Reads({stated: whole()}), about=About("team:x"),
+        patterns=[Table.overwrite], code_version="1", runs=Runs(when=Follow()),
+    )(build)  # fmt: skip
+    loop = Reconciler([reader, *TABLES] if first else [*TABLES, reader])
+    found, unreadable = asked(world, loop)
+    assert unreadable == {}
+    assert found >= {*FOLLOWING}
