@@ -21,6 +21,7 @@ _ANSWER_SECONDS = 3
 _START_SECONDS = 180
 _LOOK_SECONDS = 0.5
 _NEVER = logging.CRITICAL + 1
+_OF_A_SESSION = ("spark.sql.", "spark.databricks.", "spark.python.sql.")
 
 
 class SparkEngine(LazyPySparkResource):
@@ -61,6 +62,8 @@ class SparkEngine(LazyPySparkResource):
             chosen = settings()
             engine.use_java(chosen)
             conf: dict[str, Any] = {**engine.spark_conf(chosen), **self.spark_config}
+            if SparkSession.getActiveSession() is not None:  # the engine runs, and only its sessions can be changed
+                conf = {name: value for name, value in conf.items() if name.startswith(_OF_A_SESSION)}
             session = SparkSession.builder.config(map=conf).getOrCreate()
         self._spark_session = session
 
