@@ -760,6 +760,20 @@ def message(offset, *, partition=0, topic="visits", error=None):
     return SimpleNamespace(**{name: lambda value=value: value for name, value in kinds.items()})
 
 
+class UncoordinatedConsumer(LyingConsumer):
+    """A consumer whose group has no coordinator at the first calls."""
+
+    def __init__(self, code, failures, committed):
+        super().__init__(committed=committed)
+        self.code, self.failures = code, failures
+
+    def committed(self, *_):
+        self.failures -= 1
+        if self.failures >= 0:
+            raise KafkaException(KafkaError(self.code))
+        return self.committed_places
+
+
 SOURCE = Place(Topic("visits", "x", {"0": 0}, {"0": 3}), {})
 COPY = Place(Topic("copy", "y", {"0": 0}, {"0": 0}), {})
 ENDED, DOWN = KafkaError(KafkaError._PARTITION_EOF), KafkaError(KafkaError._ALL_BROKERS_DOWN)
@@ -808,6 +822,26 @@ def test_records_that_follow_are_copied_over_gaps():
 
 def place(partition, offset, error=None):
     return SimpleNamespace(partition=partition, offset=offset, error=error)
+
+
+STARTING = KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS
+
+
+@pytest.mark.parametrize("code", STARTING)
+@pytest.mark.parametrize("failures", [1, 5, 6])
+def test_the_end_of_a_copy_is_asked_for_again_while_the_coordinator_starts(monkeypatch, code, failures):
+    """As at the first group of a broker; for a while, and no other error."""
+    made = UncoordinatedConsumer(code, failures, [place(0, 2)])
+    monkeypatch.setattr(mirroring.confluent_kafka, "Consumer", lambda _: made)
+    monkeypatch.setattr(mirroring, "_COORDINATED", Backoff(attempts=6, first_seconds=0))
+    if failures < 6:
+        assert mirroring._position(COPY, "group", SOURCE.topic) == {"0": 2}
+    else:
+        with refused(NotReady, "copy"), mirroring._translated(SOURCE, COPY):
+            mirroring._position(COPY, "group", SOURCE.topic)
+    made = UncoordinatedConsumer(KafkaError.GROUP_AUTHORIZATION_FAILED, 1, [place(0, 2)])
+    with pytest.raises(KafkaException):
+        mirroring._position(COPY, "group", SOURCE.topic)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from dedp_assets.patterns.connectors.kafka.topics import Topic
 from dedp_assets.patterns.connectors.web.parts import kafka_said
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady
 from dedp_assets.patterns.core.extras import optional
+from dedp_assets.patterns.core.running.backoff import Backoff
 
 if TYPE_CHECKING:
     import confluent_kafka
@@ -27,6 +28,8 @@ else:
 __all__ = ["Place", "copy_topic"]
 
 _ANSWER_SECONDS = 10
+_COORDINATED = Backoff(attempts=6, first_seconds=0.2)
+"""Attempts while a group has no coordinator yet, as at the first group of a broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,7 @@ def _position(target: Place, group: str, source: Topic) -> dict[str, int]:
     asking = {**target.client, "group.id": group, "enable.auto.commit": False}
     with closing(confluent_kafka.Consumer(asking)) as consumer:
         places = [confluent_kafka.TopicPartition(target.topic.name, int(p)) for p in source.end]
-        found = consumer.committed(places, _ANSWER_SECONDS)
+        found = _committed(consumer, places)
     # An offset that is none and an error look alike: taken for a copy that never began, it would begin anew.
     if failed := [place.error for place in found if place.error]:
         raise confluent_kafka.KafkaException(failed[0])
@@ -260,6 +263,22 @@ def _translated(source: Place, target: Place) -> Iterator[None]:
         raise NotReady(
             f"topic {source.topic.name} cannot be copied to {target.topic.name} now ({text}): run it again"
         ) from error
+
+
+def _committed(
+    consumer: confluent_kafka.Consumer, places: list[confluent_kafka.TopicPartition]
+) -> list[confluent_kafka.TopicPartition]:
+    """Return the committed offsets of a group, whose coordinator may be starting."""
+    error = confluent_kafka.KafkaError
+    starting = (error.NOT_COORDINATOR, error.COORDINATOR_NOT_AVAILABLE, error.COORDINATOR_LOAD_IN_PROGRESS)
+    attempts = _COORDINATED.tries()
+    while True:
+        last = next(attempts)
+        try:
+            return consumer.committed(places, _ANSWER_SECONDS)
+        except confluent_kafka.KafkaException as failed:
+            if last or kafka_said(failed)[0] not in starting:
+                raise
 
 
 def _fenced() -> tuple[int, ...]:
