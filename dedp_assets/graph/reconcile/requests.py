@@ -136,12 +136,13 @@ def run_request(ask: Ask, repository: dg.RepositoryDefinition | None) -> dg.RunR
         job_name=want.job or None,
         asset_selection=tables,
         asset_check_keys=checks_of(repository.asset_graph, tables) if repository and tables else None,
-        tags={**want.profile, **several, CAUSE: want.cause, REQUEST: want.request, **NOT_RETRIED, **_optional(want)},
+        tags={**want.profile, **several, CAUSE: want.cause, REQUEST: want.request, **NOT_RETRIED, **_queued(want)},
     )
 
 
-def _optional(want: Want) -> dict[str, str]:
-    return {**({CODE: want.code} if want.code else {}), **({_PRIORITY: str(want.priority)} if want.priority else {})}
+def _queued(want: Want) -> dict[str, str]:
+    """Return the tags of the code and of the priority, which is stated if it is 0, too: a limit of Dagster's queue."""
+    return {**({CODE: want.code} if want.code else {}), _PRIORITY: str(want.priority)}
 
 
 def _refused(instance: dg.DagsterInstance, code: str, table: str, key: str, goal: str) -> Refusal | None:
