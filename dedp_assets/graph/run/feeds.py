@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
-from functools import cache
+from functools import cache, cached_property
 
 from pyspark.sql import DataFrame
 
@@ -16,7 +16,7 @@ from dedp_assets.graph.run.fan_in import FanIn, FanInAlert, RunStates, read_bran
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.measuring.costs import Cost
 from dedp_assets.patterns.core.names import identifier
-from dedp_assets.patterns.delta import Bounds, FileStats, KeyedFile, Partition, Table, TableState, candidates
+from dedp_assets.patterns.delta import Bounds, Commit, FileStats, KeyedFile, Partition, Table, TableState, candidates
 from dedp_assets.patterns.flow._branches import BranchState
 from dedp_assets.patterns.flow.exclusive_choice import Router
 
@@ -74,9 +74,9 @@ class Span(Feed):
     fills: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pinned:
-    """A snapshot read of an upstream table: the same rows despite concurrent writes.
+    """A snapshot read of an upstream table: the same rows despite concurrent writes, looked up once in a run.
 
     Attributes:
         table: the upstream table.
@@ -85,6 +85,7 @@ class Pinned:
         changed: version that changed these partitions last; equal ones mean equal rows. Of a fan-in it is the newest
             commit about one of them, with or without rows.
         branches: upstream partition key -> its state, of a fan-in.
+        found: the commit of ``changed``, if it was read to find it.
     """
 
     table: Table
@@ -92,6 +93,12 @@ class Pinned:
     version: int
     changed: int
     branches: Mapping[str, BranchState] = field(default_factory=dict)
+    found: Commit | None = None
+
+    @cached_property
+    def last_change(self) -> Commit | None:
+        """The commit of ``changed``; ``None`` of rows that no commit changed."""
+        return self.found or (self.table.ledger.commit(self.changed) if self.changed >= 0 else None)
 
     def rows(self) -> DataFrame:
         """Read the rows; lazy. No partition, as of a branch that was not chosen, has no rows."""
@@ -147,17 +154,18 @@ class Pinned:
 
     def count(self) -> int:
         """Count the rows by the table's log, without a scan."""
-        return sum(stats.rows for stats in self._statistics())
+        return sum(stats.rows for stats in self._statistics)
 
     def size(self) -> Cost:
         """Return files, rows and bytes of the partitions by the table's log: the most that a run reads."""
-        mine = self._statistics()
+        mine = self._statistics
         return Cost(
             rows_read=self.count() if all(stats.exact for stats in mine) else None,
             files_read=sum(stats.files for stats in mine),
             bytes_read=sum(stats.bytes for stats in mine),
         )
 
+    @cached_property
     def _statistics(self) -> list[FileStats]:
         if not self.partitions:  # of a branch that was not chosen, whose table need not be there
             return []
@@ -317,7 +325,7 @@ def pin(
     newest = newest or upstream.ledger.latest(*feed.markers(key), until=version)
     if newest is None:
         raise NotReady(f"{upstream.name} holds nothing of {key or 'its rows'} yet: materialize that first")
-    return Pinned(upstream, partitions, version, newest.version)
+    return Pinned(upstream, partitions, version, newest.version, found=newest)
 
 
 def _files_of(state: TableState, partition: Values) -> Iterable[KeyedFile]:

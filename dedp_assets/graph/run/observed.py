@@ -321,7 +321,7 @@ def _read_table(opened: Sequence[Opened], pinned: Pinned | None) -> Touched:
     partitions = [] if whole else [dict(each) for one in opened for each in one.partitions]
     found = pinned if pinned and pinned.version == newest.version else None
     size = found.size() if found else None
-    commit = found.table.ledger.commit(found.changed) if found and found.changed >= 0 else None
+    commit = found.last_change if found else None
     return Touched(
         namespace=namespace,
         name=path,

@@ -40,6 +40,11 @@ class LogFiles(Located):
         self.store = store_at(location)
         self.name = name or self.store.name
         self._log = self.store.within("_delta_log")
+        self._newest: tuple[int, object] = (-1, None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the location; the other process looks for the newest version itself."""
+        return {**self.__dict__, "_newest": (-1, None)}
 
     def exists(self) -> bool:
         """Return whether the table exists.
@@ -53,13 +58,22 @@ class LogFiles(Located):
         return False
 
     def version(self) -> int:
-        """Return the newest version.
+        """Return the newest version, looked for from the newest one on that was seen, as long as its commit is there.
 
         Raises:
             ConfigError: if a file lies in the place of the table's folder.
             ContractError: if a commit is missing that no checkpoint makes up for.
             NotReady: if there is no table yet.
         """
+        seen, tag = self._newest
+        known = tag is not None and self.identity(seen) == tag
+        found = max(self.since(seen), default=seen) if known else self._find_newest()
+        if not known or found != seen:
+            self._newest = (found, self.identity(found))
+        return found
+
+    def _find_newest(self) -> int:
+        """Find the newest version from the last checkpoint on, or by a listing of the folder."""
         hint = self.last_checkpoint().get("version")
         if isinstance(hint, int) and self.holds(hint):
             return max(self.since(hint), default=hint)
@@ -169,8 +183,10 @@ class LogFiles(Located):
 
     def back(self, until: int | None = None) -> Iterator[int]:
         """List the versions from the newest (up to ``until``) back to the oldest, without listing the folder."""
-        version = self.version() if self.exists() else -1
-        version = version if until is None else min(version, until)
+        version = -1 if until is None else until
+        if until is None or not self.holds(until):
+            newest = self.version() if self.exists() else -1
+            version = newest if until is None else min(newest, until)
         while version >= 0 and self.holds(version):
             yield version
             version -= 1

@@ -34,7 +34,7 @@ class TableStates:
 
     def __init__(self, files: LogFiles) -> None:
         self.files = files
-        self._declared: tuple[int, Naming] | None = None
+        self._declared: tuple[int, object, Naming] | None = None
         self._opened: tuple[object, TableState] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -151,17 +151,17 @@ class TableStates:
         Names of columns change in the schema and not in the files, so one answer holds for the whole log. It stands in
         the checkpoint or in a commit after it, and each commit is looked at once.
         """
-        head = self.files.version()
-        if self._declared is None or self._declared[0] > head:
-            self._declared = self._checkpointed_naming(head)
-        seen, naming = self._declared
+        seen, tag, naming = self._declared or (-1, None, {})
+        if tag is None or self.files.identity(seen) != tag:
+            seen, naming = self._checkpointed_naming()
         for version, raw, _ in self.files.raws(seen):
             if b'"metaData"' in raw:
                 naming = self.files.read(version, partial(declared_in, raw, naming))
-        self._declared = (head, naming)
+            seen = version
+        self._declared = (seen, self.files.identity(seen), naming)
         return naming
 
-    def _checkpointed_naming(self, head: int) -> tuple[int, Naming]:
+    def _checkpointed_naming(self) -> tuple[int, Naming]:
         """Return a version to read the log from, and the partition naming at that version."""
         checkpoint = self.files.last_checkpoint()
         for file in self.files.checkpoint_files(checkpoint):
@@ -172,8 +172,8 @@ class TableStates:
                     )
         if self.files.holds(0):
             return -1, {}
-        state = self.state(head)
-        return head, naming_of_schema(state.snapshot.schema().to_json(), state.partition_columns)
+        state = self.state()
+        return state.version, naming_of_schema(state.snapshot.schema().to_json(), state.partition_columns)
 
     def commit(self, version: int, raw: bytes, naming: Callable[[], Naming]) -> Commit:
         """Parse the bytes of a commit."""
