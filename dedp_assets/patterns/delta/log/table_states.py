@@ -36,10 +36,11 @@ class TableStates:
         self.files = files
         self._declared: tuple[int, object, Naming] | None = None
         self._opened: tuple[object, TableState] | None = None
+        self._read: tuple[int, object, Sequence[tuple[str, Mapping[str, Any]]]] = (-1, None, ())
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the location without cached log content; the other process reads the log again."""
-        return {"files": self.files, "_declared": None, "_opened": None}
+        return TableStates(self.files).__dict__
 
     def state(self, version: int | None = None) -> TableState:
         """Return the table state at ``version`` (the newest if ``None``); the last state read is cached.
@@ -122,14 +123,11 @@ class TableStates:
         ``None`` where deltalake has to say: of a version before the checkpoint or long after it, of a table that asks
         more of readers than the first version of the protocol, where transactions expire, and of a damaged log.
         """
-        checkpoint = self.files.last_checkpoint()
-        files = self.files.checkpoint_files(checkpoint)
-        first = int(checkpoint["version"]) if files else -1
-        later = range(first + 1, version + 1)
-        if not first <= version <= first + _SOON or not all(map(self.files.holds, later)):
-            return None
         try:
-            actions = [pair for file in files for pair in self.files.checkpointed(file, "protocol", "metaData", "txn")]
+            first, actions = self._declared_before(version)
+            later = range(first + 1, version + 1)
+            if not first <= version <= first + _SOON or not all(map(self.files.holds, later)):
+                return None
             actions += [
                 pair for each in later for pair in self.files.read(each, partial(actions_of, self.files.raw(each)))
             ]
@@ -142,8 +140,26 @@ class TableStates:
         if "delta.setTransactionRetentionDuration" in metadata["configuration"]:
             return None
         moved = {action["appId"]: action["version"] for kind, action in actions if kind == "txn"}
+        moves = [("txn", {"appId": app_id, "version": reached}) for app_id, reached in moved.items()]
+        kept = [(kind, last[kind]) for kind in ("protocol", "metaData")]
+        self._read = (version, self.files.identity(version), [*kept, *moves])
         protocol = {name: value for name, value in last["protocol"].items() if value is not None}
         return TableMetadata(protocol, metadata, moved)
+
+    def _declared_before(self, version: int) -> tuple[int, list[tuple[str, Mapping[str, Any]]]]:
+        """Return a version up to ``version``, and the actions that declare the table there.
+
+        They are those of the last state that was read, or of the last checkpoint.
+        """
+        read, tag, actions = self._read
+        if read <= version and tag is not None and self.files.identity(read) == tag:
+            return read, [*actions]
+        checkpoint = self.files.last_checkpoint()
+        files = self.files.checkpoint_files(checkpoint)
+        stated: list[tuple[str, Mapping[str, Any]]] = []
+        for file in files:
+            stated += self.files.checkpointed(file, "protocol", "metaData", "txn")
+        return int(checkpoint["version"]) if files else -1, stated
 
     def naming(self) -> Naming:
         """Return names and types of partition columns in log entries, by the newest metadata action.
