@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from dedp_assets.patterns.connectors.encoding.avro_schemas import full_name
+from dedp_assets.patterns.core.parsing.strict_json import parse_json
+
 __all__ = ["Reference", "Referred", "self_contained"]
 
 Json: TypeAlias = Any
@@ -50,7 +53,7 @@ def _with_types(text: str, references: Sequence[Reference], find: _Find) -> Json
     for each in references:
         inner, more = find(each)
         definitions[each.name] = _with_types(inner, more, find)
-    return _Inlining(definitions).of(json.loads(text), "")
+    return _Inlining(definitions).of(parse_json(text), "")
 
 
 class _Inlining:
@@ -77,11 +80,11 @@ class _Inlining:
         return {**schema, **within}
 
     def _called(self, name: str, space: str) -> Json:
-        full = next((each for each in (_full(name, space), name) if each in self._definitions), "")
+        full = next((each for each in (full_name(name, space), name) if each in self._definitions), "")
         return name if not full or full in self._defined else self.of(self._definitions[full], "")
 
     def _named(self, schema: dict[str, Json], space: str) -> Json:
-        full = _full(schema["name"], schema.get("namespace") or space)
+        full = full_name(schema["name"], schema.get("namespace", space))
         if full in self._defined:
             return full
         self._defined.add(full)
@@ -93,7 +96,3 @@ class _Inlining:
             for each in fields
         ]
         return {**schema, "fields": typed}
-
-
-def _full(name: str, space: str) -> str:
-    return name if "." in name or not space else f"{space}.{name}"
