@@ -149,12 +149,11 @@ def _of_column(path: str, name: str, old: Column, new: Column, *, default: bool)
 
 
 def _types(path: str, old: Kind, new: Kind, fits: Fits) -> Iterator[Difference]:
-    words = [outer(old), outer(new)]
-    if isinstance(old, str) or isinstance(new, str) or words[0] != words[1]:
+    if isinstance(old, str) or outer(old) != outer(new):
         if old != new:
-            sentence = f"type is {words[1]}, was {words[0]}"
+            sentence = f"type is {outer(new)}, was {outer(old)}"
             yield Difference(path, sentence, _NOBODY if fits(old, new) else _BOTH)
-    elif words[0] == "struct":
+    elif outer(old) == "struct":
         was, now = ({each["name"]: each for each in kind["fields"]} for kind in (old, new))
         yield from _fields(path, was, now, fits)
     else:

@@ -1,4 +1,4 @@
-"""Widening: one table of which scalar type does for another one."""
+"""Widening: one table of the wider types of a scalar type, for each use."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ SCALARS = st.sampled_from((*NUMBERS[:6], *OTHERS)) | decimals() | texts("varchar
 
 
 @given(st.sampled_from(USES), SCALARS | texts("char"))
-def test_a_type_does_for_itself(use, kind):
+def test_a_type_widens_to_itself(use, kind):
     """For every use."""
     assert is_widening(kind, kind, use)
 
 
 @given(st.sampled_from(USES), SCALARS, SCALARS)
-def test_two_types_do_not_do_for_each_other(use, one, other):
+def test_no_type_widens_back(use, one, other):
     """But for bytes and texts, by Avro. No CHAR is drawn: queries read it as a VARCHAR, and back."""
     back = is_widening(one, other, use) and is_widening(other, one, use)
     assert not back or one == other or (use == "avro" and {one, other} == {"string", "binary"})

@@ -1,4 +1,4 @@
-"""Widening of scalar types: which type does for another one, and for what."""
+"""Widening of scalar types: one table of the wider types of a type, each with its uses."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dedp_assets.patterns.core.types.nesting import Kind
 __all__ = ["WHOLE", "Widening", "digits", "is_widening"]
 
 Widening = Literal["lossless", "delta", "files", "contract", "avro"]
-"""What a type has to do for another one.
+"""Use of a wider type.
 
-``lossless``: hold each value as the same value, where two sides meet. ``delta``: take its place in a stored table by
-Delta's type widening. ``files``: read what files hold of it, texts with a length included. ``contract``: be read by a
-consumer of the other one, as the same kind of value. ``avro``: be read from it by Avro's schema resolution.
+``lossless``: the type that two sides meet in, with all values as they were. ``delta``: the new type of a stored column,
+by Delta's type widening. ``files``: the type by which a query reads files, texts with a length included. ``contract``:
+the type of which a consumer takes values, as the same kind of value. ``avro``: the reader's type, by Avro's promotions.
 """
 _TABLE = (
     ("byte short", "integer long", "lossless delta files contract"),
@@ -38,7 +38,7 @@ _TABLE = (
     ("varchar", "varchar string", "contract"),
     ("string binary", "string binary", "avro"),
 )
-"""Types; those that do for them, with room for their digits or characters; and for what."""
+"""Types, their wider types (if these have room for the digits or characters), and the uses."""
 _WIDENED = {triple for row in _TABLE for triple in product(*map(str.split, row))}
 WHOLE = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 """Type of whole numbers -> digits of the greatest one; all numbers with a digit less are among its values."""
@@ -47,12 +47,12 @@ _ENDLESS = 1 << 32
 
 
 def is_widening(before: Kind, after: Kind, use: Widening) -> bool:
-    """Return whether a scalar type does for another one; every type does for itself, a nested one for no other.
+    """Return whether a scalar type widens to another one; every type does to itself, a nested one to no other.
 
     Args:
         before: the type, in the form of the log.
-        after: the type in its place.
-        use: what it has to do for the other one.
+        after: the wider type.
+        use: what the wider type is for.
 
     Example:
         >>> is_widening("integer", "long", "delta"), is_widening("decimal(9,2)", "decimal(10,4)", "delta")
