@@ -21,9 +21,9 @@ from pyspark.sql.types import MapType
 from benchmarks.measure import Counters, Row, compare, interleave
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.spark import SparkEngine
-from dedp_assets.patterns.core.columns import inside
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.rows import digest, row_hash
+from dedp_assets.patterns.core.types.nesting import inside
 
 __all__ = ["run"]
 
@@ -74,7 +74,7 @@ def _measure(session: SparkSession, shape: str, columns: tuple[str, ...], count:
 
 
 def _holds_map(kind: object) -> bool:
-    return any(isinstance(each, MapType) for each in inside(kind))  # type: ignore[arg-type]
+    return any(isinstance(each, MapType) for each in inside(kind))
 
 
 def _named(rows: DataFrame) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from dedp_assets.components.inference.inferred_columns import InferredColumn, na
 from dedp_assets.patterns.connectors.encoding.formats import Csv
 from dedp_assets.patterns.connectors.encoding.inferred import ColumnValues, is_value
 from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.patterns.core.parsing.strict_json import parse_json
 
 __all__ = ["Evidence", "other_delimiter", "other_format"]
 
@@ -136,7 +136,7 @@ def _of_csv(values: Sequence[str], names: Sequence[str], made_of: Csv) -> Mappin
 
 def _of_json(text: str) -> Mapping[str, Any] | None:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = parse_json(text, repeated=True)
+    except ValueError:
         return None
     return found if isinstance(found, dict) else None

@@ -19,6 +19,7 @@ from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.running.lineage import LAKE, SOURCES, Dataset, ObservedRun
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.core.types import ddl
+from dedp_assets.patterns.core.types.nesting import Kind, fold
 from dedp_assets.patterns.core.types.partitions import NO_VALUE
 
 __all__ = ["Attempt", "InputField", "Touched", "complete_event", "fail_event", "observed_run", "start_event"]
@@ -320,27 +321,24 @@ def _field(name: str, column: Column, place: int) -> dict[str, Any]:
     stored = ddl.field(name, column.type)
     found = {"name": name, "type": column.type, "ordinal_position": place}
     found |= {"description": column.comment} if column.comment else {}
-    nested = _nested(stored["type"]) if stored else []
+    nested = _nested(stored["type"]).get("fields") if stored else None
     return {**found, "fields": nested} if nested else found
 
 
-def _nested(kind: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - a type in the log's form: a text or an object
-    """Return the fields inside a type; items of an array are a field ``_element``."""
-    if isinstance(kind, str):
-        return []
-    if kind["type"] == "struct":
-        inner = {each["name"]: each["type"] for each in kind["fields"]}
-    elif kind["type"] == "array":
-        inner = {"_element": kind["elementType"]}
-    else:
-        inner = {"key": kind["keyType"], "value": kind["valueType"]}
-    return [_nested_field(name, each) for name, each in inner.items()]
+def _nested(kind: Kind) -> dict[str, Any]:
+    """Return the name of a type and the fields inside; items of an array are a field ``_element``."""
+    return fold(
+        kind,
+        scalar=lambda kind: {"type": kind},
+        struct=lambda _, fields: _around("struct", [(each["name"], inner) for each, inner in fields]),
+        array=lambda _, inner: _around("array", [("_element", inner)]),
+        map=lambda _, key, value: _around("map", [("key", key), ("value", value)]),
+    )
 
 
-def _nested_field(name: str, kind: Any) -> dict[str, Any]:  # noqa: ANN401 - as above
-    nested = _nested(kind)
-    found = {"name": name, "type": kind if isinstance(kind, str) else kind["type"]}
-    return {**found, "fields": nested} if nested else found
+def _around(name: str, fields: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
+    nested = [{"name": each, **inner} for each, inner in fields]
+    return {"type": name, "fields": nested} if nested else {"type": name}
 
 
 def _partitions(touched: Touched) -> dict[str, Any]:

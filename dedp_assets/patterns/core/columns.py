@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import reserved
 from dedp_assets.patterns.core.results import Split
+from dedp_assets.patterns.core.types.nesting import inside
 
 __all__ = [
     "COMPARED",
@@ -25,7 +26,6 @@ __all__ = [
     "WHOLE_NUMBER",
     "Use",
     "fields_of",
-    "inside",
     "is_collated",
     "require_columns",
     "require_free",
@@ -46,19 +46,6 @@ class Use:
 
     fits: Callable[[T.DataType], bool]
     why_not: str
-
-
-def inside(kind: T.DataType) -> Iterator[T.DataType]:
-    """List a type and every nested type."""
-    yield kind
-    if isinstance(kind, T.StructType):
-        parts = [f.dataType for f in kind.fields]
-    elif isinstance(kind, T.MapType):
-        parts = [kind.keyType, kind.valueType]
-    else:
-        parts = [kind.elementType] if isinstance(kind, T.ArrayType) else []
-    for part in parts:
-        yield from inside(part)
 
 
 def is_collated(kind: T.DataType) -> bool:

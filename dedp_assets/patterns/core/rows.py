@@ -12,12 +12,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.columns import fields_of, inside
+from dedp_assets.patterns.core.columns import COMPARED, fields_of
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.measuring.observing import Unmeasured, Watch
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
 from dedp_assets.patterns.core.results import Finding, Split
+from dedp_assets.patterns.core.types.nesting import inside
 from dedp_assets.patterns.core.types.partitions import quoted
 
 __all__ = [
@@ -110,7 +111,7 @@ def same(field: T.StructField, one: str, other: str) -> str:
     Raises:
         ConfigError: as :func:`row_hash`.
     """
-    if not _is_hashed(field.dataType):
+    if COMPARED.fits(field.dataType):
         _require_exact(field.dataType, field.name)
         return f"{one} <=> {other}"
     return " = ".join(value_hash(value, field.dataType, field.name) for value in (one, other))
@@ -318,11 +319,11 @@ def _parts(value: str, kind: T.DataType, path: str, depth: int = 0) -> list[str]
         return [*[part for sql, f in inner for part in _parts(sql, f.dataType, f"{path}.{f.name}", depth)], null]
     if isinstance(kind, T.MapType):
         entries = T.ArrayType(T.StructType().add("key", kind.keyType).add("value", kind.valueType))
-        if _is_hashed(kind.valueType):
-            return [*_each(f"map_entries({value})", entries, path, depth, "array_sort({})"), null]
-        return [*_whole(f"sort_array(map_entries({value}))", entries, path), null]
+        if COMPARED.fits(kind.valueType):
+            return [*_whole(f"sort_array(map_entries({value}))", entries, path), null]
+        return [*_each(f"map_entries({value})", entries, path, depth, "array_sort({})"), null]
     if isinstance(kind, T.ArrayType):
-        hashed = _each(value, kind, path, depth) if _is_hashed(kind) else _whole(value, kind, path)
+        hashed = _whole(value, kind, path) if COMPARED.fits(kind) else _each(value, kind, path, depth)
         return [*hashed, null]
     if isinstance(kind, T.VariantType):
         return [f"to_json({value}, {_SHAPE})", f"schema_of_variant({value})", null]
@@ -348,11 +349,6 @@ def _each(value: str, kind: T.ArrayType, path: str, depth: int, ordered: str = "
     element = f"`{RESERVED}{depth}`"
     parts = ", ".join(_parts(element, kind.elementType, path, depth + 1))
     return [f"size({value})", ordered.format(f"transform({value}, {element} -> xxhash64({parts}))")]
-
-
-def _is_hashed(kind: T.DataType) -> bool:
-    """Return whether a type is or contains a MAP or VARIANT, which Spark neither compares nor hashes."""
-    return any(isinstance(each, (T.MapType, T.VariantType)) for each in inside(kind))
 
 
 def _require_exact(kind: T.DataType, path: str) -> None:

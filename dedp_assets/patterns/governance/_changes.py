@@ -10,16 +10,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, Literal
 
 from dedp_assets.patterns.core.measuring.quantities import quantity
 from dedp_assets.patterns.core.schema import Column
-from dedp_assets.patterns.core.types.ddl import LENGTH, field
+from dedp_assets.patterns.core.types.ddl import field
+from dedp_assets.patterns.core.types.nesting import Kind, outer
+from dedp_assets.patterns.core.types.schema_changes import sized_type
+from dedp_assets.patterns.core.types.widening import is_widening
 from dedp_assets.patterns.governance._allowed import with_allowed
 from dedp_assets.patterns.governance._contracts import Contract, Sla, respelled
 
-__all__ = ["Difference", "Perspective", "compare_types", "differences", "is_widening"]
+__all__ = ["Difference", "Perspective", "compare_types", "differences"]
 
 Perspective = Literal["consumer", "producer"]
 """The side for which a change is judged."""
@@ -27,12 +31,10 @@ _NOBODY: tuple[Perspective, ...] = ()
 _CONSUMER: tuple[Perspective, ...] = ("consumer",)
 _PRODUCER: tuple[Perspective, ...] = ("producer",)
 _BOTH: tuple[Perspective, ...] = ("consumer", "producer")
-_WHOLE = ("byte", "short", "integer", "long")
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
-_SIZE = re.compile(r"varchar\((\d+)\)")
 
-Fits = Callable[[str, str], bool]
+Fits = Callable[[Kind, Kind], bool]
 """Rule that a scalar type does for another one."""
+_TAKEN: Fits = partial(is_widening, use="contract")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,26 +73,7 @@ def differences(old: Contract, new: Contract) -> tuple[Difference, ...]:
     return (*_of_spelling(same, new), *found)
 
 
-def is_widening(old: str, new: str) -> bool:
-    """Return whether each value of a scalar type is one of another, and the same kind of value.
-
-    Args:
-        old: the type, in the form of the Delta log.
-        new: the other type.
-    """
-    if old in _WHOLE and new in _WHOLE:
-        return _WHOLE.index(old) < _WHOLE.index(new)
-    one, other = _DECIMAL.fullmatch(old), _DECIMAL.fullmatch(new)
-    if one and other:
-        (precision, scale), (wider, finer) = (map(int, each.groups()) for each in (one, other))
-        return finer >= scale and wider - finer >= precision - scale
-    sized, longer = _SIZE.fullmatch(old), _SIZE.fullmatch(new)
-    if sized:
-        return new == "string" or bool(longer and int(longer[1]) > int(sized[1]))
-    return (old, new) == ("float", "double")
-
-
-def compare_types(path: str, old: str, new: str, fits: Fits = is_widening) -> Iterator[Difference]:
+def compare_types(path: str, old: str, new: str, fits: Fits = _TAKEN) -> Iterator[Difference]:
     """Yield the differences of two SQL types, nested types by their fields; spelling is no difference.
 
     Args:
@@ -104,9 +87,7 @@ def compare_types(path: str, old: str, new: str, fits: Fits = is_widening) -> It
         if _plain(old) != _plain(new):
             yield Difference(path, f"type is {new}, was {old}", _BOTH)
         return
-    sizes = [each["metadata"].get(LENGTH) for each in (one, other)]
-    was, now = (size or each["type"] for size, each in zip(sizes, (one, other), strict=True))
-    yield from _types(path, was, now, fits)
+    yield from _types(path, sized_type(one), sized_type(other), fits)
 
 
 def _of_table(old: Contract, new: Contract) -> Iterator[Difference]:
@@ -167,14 +148,12 @@ def _of_column(path: str, name: str, old: Column, new: Column, *, default: bool)
         yield Difference(f"{path}.comment", f"{name} is described in other words", columns=(name,), promise=False)
 
 
-def _types(path: str, old: Any, new: Any, fits: Fits) -> Iterator[Difference]:  # noqa: ANN401 - in the log's form
-    words = [each["type"] if isinstance(each, dict) else each for each in (old, new)]
-    if isinstance(old, str) or isinstance(new, str) or words[0] != words[1]:
+def _types(path: str, old: Kind, new: Kind, fits: Fits) -> Iterator[Difference]:
+    if isinstance(old, str) or outer(old) != outer(new):
         if old != new:
-            fitting = isinstance(old, str) and isinstance(new, str) and fits(old, new)
-            sentence = f"type is {words[1]}, was {words[0]}"
-            yield Difference(path, sentence, _NOBODY if fitting else _BOTH)
-    elif words[0] == "struct":
+            sentence = f"type is {outer(new)}, was {outer(old)}"
+            yield Difference(path, sentence, _NOBODY if fits(old, new) else _BOTH)
+    elif outer(old) == "struct":
         was, now = ({each["name"]: each for each in kind["fields"]} for kind in (old, new))
         yield from _fields(path, was, now, fits)
     else:

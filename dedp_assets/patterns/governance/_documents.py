@@ -9,6 +9,7 @@ from typing import Any
 
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.core.types.ddl import field
+from dedp_assets.patterns.core.types.nesting import Field, fold
 from dedp_assets.patterns.governance._contracts import Consumer, Contract, Quality, Sla
 from dedp_assets.patterns.governance._read_documents import read_contract
 from dedp_assets.patterns.governance._read_quality import PREDICATE
@@ -20,7 +21,7 @@ API_VERSION = "v3.2.0"
 _LOGICAL = {
     "string": "string", "boolean": "boolean", "date": "date", "timestamp": "timestamp", "timestamp_ntz": "timestamp",
     "byte": "integer", "short": "integer", "integer": "integer", "long": "integer", "float": "number",
-    "double": "number", "struct": "object", "array": "array", "map": "map",
+    "double": "number",
 }  # fmt: skip
 """Type in the log's form -> type of the standard. A decimal is a number; what the standard has not is an object."""
 _WHOLE = re.compile("0|-?[1-9][0-9]*")
@@ -73,7 +74,7 @@ def contract_document(contract: Contract) -> dict[str, Any]:
 
 def _property(contract: Contract, name: str, column: Column) -> dict[str, Any]:
     """Return a column as a property of the standard."""
-    found = {"name": name, "physicalType": column.type, **_logical(_stored(column.type)), "description": column.comment}
+    found = {"name": name, "physicalType": column.type, **_logical(column.type), "description": column.comment}
     found |= {"required": column.required, "classification": "personal" if column.personal else ""}
     if name in contract.key:
         found |= {"primaryKey": True, "primaryKeyPosition": contract.key.index(name) + 1}
@@ -93,35 +94,27 @@ def _property(contract: Contract, name: str, column: Column) -> dict[str, Any]:
     return _without_empty(found)
 
 
-def _stored(kind: str) -> Any:  # noqa: ANN401 - a type in the log's form
-    """Return a type in the form of the Delta log.
-
-    ``None`` for a type that only Spark can parse.
-    """
+def _logical(kind: str) -> dict[str, Any]:
+    """Return the keys of the standard that describe an SQL type, nested types included."""
     found = field("value", kind)
-    return found["type"] if found else None
+    return fold(
+        found["type"] if found else "",
+        scalar=_logical_scalar,
+        struct=lambda _, fields: {"logicalType": "object", "properties": [_nested(*each) for each in fields]},
+        array=lambda _, items: {"logicalType": "array", "items": items},
+        map=lambda _, key, value: {"logicalType": "map", "map": {"key": key, "value": value}},
+    )
 
 
-def _logical(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - as above
-    """Return the keys of the standard that describe a type, nested types included."""
-    word = kind["type"] if isinstance(kind, dict) else str(kind)
+def _logical_scalar(kind: str) -> dict[str, Any]:
     # Not left out where the standard has none: its schema takes a property without one for a map.
-    logical = "number" if word.startswith("decimal") else _LOGICAL.get(word, "object")
-    found: dict[str, Any] = {"logicalType": logical}
-    if word == "timestamp_ntz":
-        found["logicalTypeOptions"] = {"timezone": False}
-    if word == "struct":
-        found["properties"] = [_nested(each["name"], each["type"], each["nullable"]) for each in kind["fields"]]
-    if word == "array":
-        found["items"] = _logical(kind["elementType"])
-    if word == "map":
-        found["map"] = {"key": _logical(kind["keyType"]), "value": _logical(kind["valueType"])}
-    return found
+    found = {"logicalType": "number" if kind.startswith("decimal") else _LOGICAL.get(kind, "object")}
+    return {**found, "logicalTypeOptions": {"timezone": False}} if kind == "timestamp_ntz" else found
 
 
-def _nested(name: str, kind: Any, nullable: bool) -> dict[str, Any]:  # noqa: ANN401, FBT001 - as above
-    found = {"name": name, **_logical(kind)}
-    return found if nullable else {**found, "required": True}
+def _nested(each: Field, logical: Mapping[str, Any]) -> dict[str, Any]:
+    found = {"name": each["name"], **logical}
+    return found if each["nullable"] else {**found, "required": True}
 
 
 def _quality(quality: Quality) -> Iterator[dict[str, Any]]:

@@ -17,12 +17,13 @@ from dedp_assets.patterns.core.names import half_character
 from dedp_assets.patterns.core.parsing.json_schemas import RecordSchema, column_schema
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.core.types import ddl
+from dedp_assets.patterns.core.types.nesting import Kind, fold
+from dedp_assets.patterns.core.types.widening import WHOLE
 
 __all__ = ["Samples"]
 
 _MISFIT = "\0misfit"
 """Key of the object in place of a value that no JSON of its type stands for; the value's text is below."""
-_WHOLE = ("byte", "short", "integer", "long")
 _LEAST_FLOAT = 2.0**-149
 
 
@@ -69,20 +70,23 @@ def _shown(error: Any, path: Sequence[str | int]) -> str:  # noqa: ANN401 - an e
     return f"{shown} in {place}" if place else shown
 
 
-def _listed(kind: Any) -> Any:  # noqa: ANN401 - a type in the log's form
+def _listed(kind: Kind) -> Kind:
     """Return a type with lists of entries in place of maps, whose keys need not be texts."""
-    if isinstance(kind, str):
-        return kind
-    if kind["type"] == "struct":
-        return {**kind, "fields": [{**each, "type": _listed(each["type"])} for each in kind["fields"]]}
-    if kind["type"] == "array":
-        return {**kind, "elementType": _listed(kind["elementType"])}
-    parts = {"key": (kind["keyType"], False), "value": (kind["valueType"], True)}
-    entry = [{"name": name, "type": _listed(part), "nullable": null} for name, (part, null) in parts.items()]
-    return {"type": "array", "elementType": {"type": "struct", "fields": entry}, "of_entries": True}
+    return fold(
+        kind,
+        scalar=str,
+        struct=lambda kind, fields: {**kind, "fields": [{**each, "type": inner} for each, inner in fields]},
+        array=lambda kind, inner: {**kind, "elementType": inner},
+        map=lambda _, key, value: {"type": "array", "elementType": _entry(key, value), "of_entries": True},
+    )
 
 
-def _written(value: object, kind: Any) -> Any:  # noqa: ANN401 - a type in the log's form; JSON
+def _entry(key: Kind, value: Kind) -> Kind:
+    parts = (("key", key, False), ("value", value, True))
+    return {"type": "struct", "fields": [{"name": name, "type": kind, "nullable": null} for name, kind, null in parts]}
+
+
+def _written(value: object, kind: Kind) -> Any:  # noqa: ANN401 - JSON
     """Return a value as JSON of a record."""
     if value is None:
         return None
@@ -114,7 +118,7 @@ def _scalar(value: object, kind: str) -> Any:  # noqa: ANN401 - JSON
     if isinstance(value, str):
         return _misfit(value) if half_character(value) else value
     is_number = isinstance(value, int | float)
-    return value if is_number and not (kind in _WHOLE and isinstance(value, float)) else _misfit(value)
+    return value if is_number and not (kind in WHOLE and isinstance(value, float)) else _misfit(value)
 
 
 def _misfit(value: object) -> dict[str, str]:

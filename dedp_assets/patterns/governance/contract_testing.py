@@ -19,7 +19,8 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.measuring.quantities import quantity
 from dedp_assets.patterns.core.options import require_types, typed
 from dedp_assets.patterns.core.results import Finding
-from dedp_assets.patterns.governance._changes import compare_types, is_widening
+from dedp_assets.patterns.core.types.widening import is_widening
+from dedp_assets.patterns.governance._changes import compare_types
 from dedp_assets.patterns.governance._contracts import Contract, Sla, respelled
 from dedp_assets.patterns.governance._samples import Samples
 
@@ -156,7 +157,7 @@ def _columns(contract: Contract, expectation: Expectation) -> Iterator[str]:
             yield f"{name} is not there"
             continue
         # A reader takes a narrower type, and passes over further fields.
-        found = compare_types(name, kind, column.type, fits=lambda read, written: is_widening(written, read))
+        found = compare_types(name, kind, column.type, fits=lambda read, held: is_widening(held, read, "contract"))
         if any("consumer" in each.breaks for each in found):
             yield f"{name} is {column.type}, read as {kind}"
         if name in expectation.required and not column.required:

@@ -22,6 +22,7 @@ from dedp_assets.patterns.connectors.kafka.framed_values import (
     unframed,
     without_headers,
 )
+from dedp_assets.patterns.connectors.kafka.schema_references import Reference, self_contained
 from dedp_assets.patterns.connectors.kafka.schema_registry import (
     RegisteredSchema,
     SchemaRegistry,
@@ -103,6 +104,22 @@ def test_a_type_of_another_subject_is_found(registry):
         named = [SchemaReference("shop.Place", "place", 1)]
         schema_id = client.register_schema("orders-of-places", Schema(json.dumps(order), "AVRO", named))
     assert without_headers([framed(schema_id, b"\x04ab")], registry) == [b'{"at":{"zip":"ab"}}']
+
+
+def test_a_type_without_a_namespace_is_defined_once():
+    """Also within one that has a namespace: an empty one is none, and not that around it."""
+    place = {"type": "record", "name": "Place", "namespace": "", "fields": [{"name": "zip", "type": "string"}]}
+    fields = [{"name": "start", "type": place}, {"name": "end", "type": "Place"}]
+    order = {"type": "record", "name": "Order", "namespace": "shop", "fields": fields}
+    named = [Reference("Place", "place", 1)]
+    assert json.loads(self_contained(json.dumps(order), named, lambda _: (json.dumps(place), []))) == order
+
+
+@pytest.mark.parametrize("text", ['{"type": "record", "type": "int"}', '{"type": ' * 5_000 + '"int"' + "}" * 5_000])
+def test_a_schema_that_readers_read_differently_reads_nothing(registry, monkeypatch, text):
+    """A member twice, or too many levels: the value stays whole."""
+    monkeypatch.setattr(framed_values, "find_schema", lambda _, schema_id: RegisteredSchema(schema_id, text, "AVRO"))
+    assert without_headers([framed(7, b"\x02")], registry) == [framed(7, b"\x02")]
 
 
 @pytest.mark.parametrize("value", UNDECODED.values(), ids=UNDECODED)

@@ -10,13 +10,12 @@ import pytest
 from dedp_assets.patterns.core.errors import SchemaMismatch
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.core.types import ddl
-from dedp_assets.patterns.core.types.schema_changes import is_widening, schema_changes
+from dedp_assets.patterns.core.types.schema_changes import schema_changes
 from dedp_assets.patterns.delta import Ledger
 from dedp_assets.patterns.delta.snapshots.definition import alterations
 from tests.helpers import write_log
 
 WIDENING = {"delta.enableTypeWidening": "true"}
-NUMBERS = ("byte", "short", "integer", "long", "float", "double", "decimal(10,2)", "decimal(20,0)", "decimal(38,38)")
 
 
 def fields(**columns):
@@ -55,21 +54,6 @@ def test_two_names_that_differ_in_case_only_are_refused():
     """Which of them a name means nobody could say."""
     with pytest.raises(SchemaMismatch, match="id and ID differ in case only"):
         list(schema_changes(fields(id="INT"), fields(id="INT", ID="INT")))
-
-
-def test_widening_is_an_order():
-    """No type widens to itself or back, and what widens twice widens at once, but for decimals that hold less."""
-    pairs = {(one, other) for one in NUMBERS for other in NUMBERS if is_widening(one, other)}
-    assert not {(one, one) for one in NUMBERS} & pairs
-    assert not {(other, one) for one, other in pairs} & pairs
-    assert {("integer", "long"), ("integer", "double"), ("long", "decimal(20,0)"), ("float", "double")} <= pairs
-    assert (
-        not {("long", "double"), ("decimal(10,2)", "decimal(20,0)"), ("byte", "float"), ("short", "decimal(38,38)")}
-        & pairs
-    )
-    assert {(a, d) for a, b in pairs for c, d in pairs if b == c} <= pairs
-    assert is_widening("date", "timestamp_ntz")
-    assert not is_widening("date", "timestamp")
 
 
 STORED = {"id": "integer", "day": "integer", "user": {"type": "struct", "fields": fields(age="INT")}}

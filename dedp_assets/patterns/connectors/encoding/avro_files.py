@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import bz2
 import io
-import json
 import lzma
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +21,7 @@ from dedp_assets.patterns.connectors.encoding.avro_schemas import AvroSqlType, n
 from dedp_assets.patterns.connectors.encoding.formats import avro_refusal
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.extras import optional
+from dedp_assets.patterns.core.parsing.strict_json import parse_json
 
 __all__ = ["AvroFile", "avro_texts", "open_avro"]
 
@@ -67,7 +67,7 @@ def open_avro(path: Path) -> AvroFile:
             raise ContractError(f"{path.name} is no Avro file by its first bytes")
         try:
             meta = fastavro.schemaless_reader(file, _META)
-            schema = json.loads(meta["avro.schema"])
+            schema = parse_json(meta["avro.schema"])
             codec = meta.get("avro.codec", b"null").decode()
         except ConfigError:
             raise

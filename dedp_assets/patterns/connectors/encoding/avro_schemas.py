@@ -28,7 +28,7 @@ from dedp_assets.patterns.connectors.encoding.json_spelling import (
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.names import identifier
 
-__all__ = ["AvroSqlType", "NOTHING", "node_of"]
+__all__ = ["AvroSqlType", "NOTHING", "full_name", "node_of"]
 
 NOTHING = "null"
 """Type of a value that is always NULL."""
@@ -72,6 +72,11 @@ def node_of(schema: Any, file: str) -> AvroSqlType:  # noqa: ANN401 - JSON
     return found
 
 
+def full_name(name: str, space: str) -> str:
+    """Return the full name of a type that is named within a namespace."""
+    return name if "." in name or not space else f"{space}.{name}"
+
+
 @dataclass
 class _SchemaWalk:
     """A walk through the schema of a file, which knows the types that have names."""
@@ -94,7 +99,7 @@ class _SchemaWalk:
     def _called(self, name: str, space: str, path: str) -> AvroSqlType:
         if name in _PRIMITIVE:
             return _PRIMITIVE[name]
-        full = name if "." in name or not space else f"{space}.{name}"
+        full = full_name(name, space)
         full = full if full in self.named else name
         if full not in self.named:
             raise ContractError(f"{self.file} has a column {path} of type {name}, which its schema does not define")
@@ -120,9 +125,7 @@ class _SchemaWalk:
 
     def _name(self, schema: Mapping[str, Any], space: str) -> tuple[str, str]:
         """Return the full name of a defined type, and the namespace of the types within."""
-        name = schema["name"]
-        if "." not in name:
-            name = ".".join(filter(None, (schema.get("namespace", space), name)))
+        name = full_name(schema["name"], schema.get("namespace", space))
         return name, name.rpartition(".")[0]
 
     def _record(self, schema: Mapping[str, Any], space: str, path: str) -> AvroSqlType:

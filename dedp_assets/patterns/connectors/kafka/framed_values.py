@@ -8,7 +8,6 @@ becomes a dead letter and nothing of it is lost; :func:`name_unread` says why.
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,8 +27,9 @@ from dedp_assets.patterns.connectors.kafka.schema_registry import (
     find_schema,
     self_contained_text,
 )
-from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.extras import optional
+from dedp_assets.patterns.core.parsing.strict_json import parse_json
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import quoted
 
@@ -132,8 +132,10 @@ def _reader(registry: SchemaRegistry, schema: RegisteredSchema | None) -> _Reade
         return bytes
     try:
         if schema is not None and schema.dialect == "AVRO":
-            return _of_avro(json.loads(self_contained_text(registry, schema)), f"schema {schema.id}")
-    except (ContractError, json.JSONDecodeError):
+            return _of_avro(parse_json(self_contained_text(registry, schema)), f"schema {schema.id}")
+    except ConfigError:
+        raise
+    except (ContractError, ValueError):
         pass
     return _refused
 

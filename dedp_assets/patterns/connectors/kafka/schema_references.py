@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
+
+from dedp_assets.patterns.connectors.encoding.avro_schemas import full_name
+from dedp_assets.patterns.core.parsing.strict_json import parse_json
 
 __all__ = ["Reference", "Referred", "self_contained"]
 
@@ -50,50 +54,37 @@ def _with_types(text: str, references: Sequence[Reference], find: _Find) -> Json
     for each in references:
         inner, more = find(each)
         definitions[each.name] = _with_types(inner, more, find)
-    return _Inlining(definitions).of(json.loads(text), "")
+    return _inlined(parse_json(text), "", definitions, set())
 
 
-class _Inlining:
-    """A walk through an Avro schema that inlines referenced types at the first use of a name.
+def _inlined(schema: Json, space: str, definitions: Mapping[str, Json], defined: set[str]) -> Json:
+    """Return a schema with the definition of each referenced type at the first use of the type's name.
 
     A definition may be used by several schemas that are put in: it is walked through like the rest, and a type that is
     defined already becomes its name.
     """
-
-    def __init__(self, definitions: Mapping[str, Json]) -> None:
-        self._definitions = definitions
-        self._defined: set[str] = set()
-
-    def of(self, schema: Json, space: str) -> Json:
-        if isinstance(schema, str):
-            return self._called(schema, space)
-        if isinstance(schema, list):
-            return [self.of(each, space) for each in schema]
-        if not isinstance(schema, dict):
-            return schema
-        if isinstance(schema.get("name"), str) and schema.get("type") in ("record", "error", "enum", "fixed"):
-            return self._named(schema, space)
-        within = {name: self.of(schema[name], space) for name in ("type", "items", "values") if name in schema}
-        return {**schema, **within}
-
-    def _called(self, name: str, space: str) -> Json:
-        full = next((each for each in (_full(name, space), name) if each in self._definitions), "")
-        return name if not full or full in self._defined else self.of(self._definitions[full], "")
-
-    def _named(self, schema: dict[str, Json], space: str) -> Json:
-        full = _full(schema["name"], schema.get("namespace") or space)
-        if full in self._defined:
+    of = partial(_inlined, definitions=definitions, defined=defined)
+    if isinstance(schema, str):
+        full = next((each for each in (full_name(schema, space), schema) if each in definitions), "")
+        return schema if not full or full in defined else of(definitions[full], "")
+    if isinstance(schema, list):
+        return [of(each, space) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if isinstance(schema.get("name"), str) and schema.get("type") in ("record", "error", "enum", "fixed"):
+        full = full_name(schema["name"], schema.get("namespace", space))
+        if full in defined:
             return full
-        self._defined.add(full)
-        fields, within = schema.get("fields"), full.rpartition(".")[0]
-        if not isinstance(fields, list):
-            return schema
-        typed = [
-            {**each, "type": self.of(each["type"], within)} if isinstance(each, dict) and "type" in each else each
-            for each in fields
-        ]
-        return {**schema, "fields": typed}
+        defined.add(full)
+        return _with_fields(schema, partial(of, space=full.rpartition(".")[0]))
+    return {**schema, **{name: of(schema[name], space) for name in ("type", "items", "values") if name in schema}}
 
 
-def _full(name: str, space: str) -> str:
-    return name if "." in name or not space else f"{space}.{name}"
+def _with_fields(schema: dict[str, Json], of: Callable[[Json], Json]) -> Json:
+    fields = schema.get("fields")
+    if not isinstance(fields, list):
+        return schema
+    typed = [
+        {**each, "type": of(each["type"])} if isinstance(each, dict) and "type" in each else each for each in fields
+    ]
+    return {**schema, "fields": typed}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.orc as po
@@ -20,13 +19,15 @@ from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.types import ddl
+from dedp_assets.patterns.core.types.nesting import Kind, outer
+from dedp_assets.patterns.core.types.widening import WHOLE
 
 __all__ = ["FILE_COLUMNS", "columns_of_file", "judge_file_columns"]
 
 FILE_COLUMNS = "files_have_the_declared_columns"
 """Name of the finding."""
 _NAMED = 5
-_INTEGERS, _NUMBERS = ("byte", "short", "integer", "long"), ("float", "double", "decimal")
+_NUMBERS = ("float", "double", "decimal")
 
 
 def columns_of_file(path: Path, csv: Csv | None = None) -> Mapping[str, str]:
@@ -106,7 +107,7 @@ def _fits(found: str, declared: str) -> bool:
     return _holds(held["type"], wanted["type"])
 
 
-def _holds(held: Any, wanted: Any) -> bool:  # noqa: ANN401 - types in Spark's JSON form
+def _holds(held: Kind, wanted: Kind) -> bool:
     if isinstance(wanted, str) or isinstance(held, str):
         families = _family(held), _family(wanted)
         return wanted == "string" or families[0] == families[1] or families == ("integer", "number")
@@ -117,10 +118,10 @@ def _holds(held: Any, wanted: Any) -> bool:  # noqa: ANN401 - types in Spark's J
     return held["type"] == wanted["type"] and all(_holds(held[part], wanted[part]) for part in parts if part in wanted)
 
 
-def _family(kind: Any) -> str:  # noqa: ANN401 - as above
+def _family(kind: Kind) -> str:
     """Return the kind of values of a scalar type, without the width; of a nested type the kind of nesting."""
-    name = str(kind if isinstance(kind, str) else kind["type"])
-    if name in _INTEGERS:
+    name = outer(kind)
+    if name in WHOLE:
         return "integer"
     return "number" if name.startswith(_NUMBERS) else name.removesuffix("_ntz")
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
+from pyspark.sql.types import DataType, MapType, StringType
 
 from dedp_assets.patterns.core.columns import RECORD, require_columns, require_free
 from dedp_assets.patterns.core.names import RESERVED, identifier
@@ -18,11 +18,13 @@ from dedp_assets.patterns.core.parsing.field_census import CENSUS, NEW_FIELDS, D
 from dedp_assets.patterns.core.parsing.json_fields import census_of, undeclared
 from dedp_assets.patterns.core.rows import Decoded, Measures, Tally, tally
 from dedp_assets.patterns.core.types.exact import INTEGERS
+from dedp_assets.patterns.core.types.nesting import fold
 from dedp_assets.patterns.core.types.sql_types import parsed_schema
 
 __all__ = ["tally_fields", "with_undeclared"]
 
 _COUNTED = f"{RESERVED}fields"
+_OBJECT = frozenset({"object"})
 _UNDECLARED = MapType(StringType(), StringType())
 _NUMBERS = ("float", "double", "decimal")
 
@@ -113,12 +115,16 @@ def _text(payload: str) -> Column:
 
 def _declared(kind: DataType) -> DeclaredField:
     """Return a type as a declared field."""
-    if isinstance(kind, StructType):
-        return DeclaredField(frozenset({"object"}), {each.name: _declared(each.dataType) for each in kind.fields})
-    if isinstance(kind, MapType):
-        return DeclaredField(frozenset({"object"}), values=_declared(kind.valueType))
-    if isinstance(kind, ArrayType):
-        return DeclaredField(frozenset({"array"}), items=_declared(kind.elementType))
+    return fold(
+        kind,
+        scalar=_declared_scalar,
+        struct=lambda _, fields: DeclaredField(_OBJECT, {each.name: inner for each, inner in fields}),
+        array=lambda _, items: DeclaredField(frozenset({"array"}), items=items),
+        map=lambda *parts: DeclaredField(_OBJECT, values=parts[-1]),
+    )
+
+
+def _declared_scalar(kind: DataType) -> DeclaredField:
     name = kind.simpleString()
     if name.upper() in INTEGERS:
         return DeclaredField(frozenset({"integer"}))

@@ -47,6 +47,7 @@ from dedp_assets.patterns.core.parsing.json_checks import Limit, limits_of
 from dedp_assets.patterns.core.parsing.strict_json import parse_json
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.types import ddl
+from dedp_assets.patterns.core.types.nesting import Field, Kind, fold, inside, outer
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -211,22 +212,33 @@ def _limited(keywords: Mapping[str, Any], *, nullable: bool) -> Mapping[str, Any
     return {"anyOf": [{"type": "null"}, keywords]} if nullable and about_all else keywords
 
 
-def _type(kind: Any, *, nullable: bool) -> dict[str, Any]:  # noqa: ANN401 - a type in Spark's JSON form
+def _type(kind: Kind, *, nullable: bool) -> dict[str, Any]:
     """Return the schema of a type in the log's form; of a type without a form in JSON, any value."""
-    if isinstance(kind, str):
-        schema = dict(_SCALARS.get(kind, {}))
-        if digits := _DECIMAL.fullmatch(kind):
-            schema = {"type": "string", "pattern": _decimal(int(digits[1]), int(digits[2]))}
-    elif kind["type"] == "array":
-        schema = {"type": "array", "items": _type(kind["elementType"], nullable=True)}
-    elif kind["type"] == "map":
-        values = _type(kind["valueType"], nullable=True)
-        schema = {"type": "object", "additionalProperties": values} if kind["keyType"] == "string" else {}
-    else:
-        fields = {each["name"]: _type(each["type"], nullable=each["nullable"]) for each in kind["fields"]}
-        needed = [each["name"] for each in kind["fields"] if not each["nullable"]]
-        schema = {"type": "object", "properties": fields, "required": needed, "additionalProperties": False}
-    return {**schema, "type": [schema["type"], "null"]} if nullable and schema else schema
+    schema = fold(
+        kind,
+        scalar=_scalar,
+        struct=_object,
+        array=lambda _, items: {"type": "array", "items": _or_null(items)},
+        map=lambda kind, _, values: (
+            {"type": "object", "additionalProperties": _or_null(values)} if kind["keyType"] == "string" else {}
+        ),
+    )
+    return _or_null(schema) if nullable else schema
+
+
+def _scalar(kind: str) -> dict[str, Any]:
+    digits = _DECIMAL.fullmatch(kind)
+    return {"type": "string", "pattern": _decimal(*map(int, digits.groups()))} if digits else {**_SCALARS.get(kind, {})}
+
+
+def _object(_: Kind, fields: Sequence[tuple[Field, dict[str, Any]]]) -> dict[str, Any]:
+    properties = {each["name"]: _or_null(inner) if each["nullable"] else inner for each, inner in fields}
+    needed = [each["name"] for each, _ in fields if not each["nullable"]]
+    return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    return {**schema, "type": [schema["type"], "null"]} if schema else schema
 
 
 def _decimal(precision: int, scale: int) -> str:
@@ -249,15 +261,11 @@ def _of_the_table(spec: TableSpec, kinds: Mapping[str, Any]) -> Iterator[tuple[s
         yield f"{'_'.join(spec.key)}_is_a_key", "a record does not know the others"
 
 
-def _is_known(kind: Any) -> bool:  # noqa: ANN401 - a type in Spark's JSON form
+def _is_known(kind: Kind) -> bool:
     """Return whether all values of a type have a form in JSON."""
-    if isinstance(kind, str):
-        return kind in _SCALARS or bool(_DECIMAL.fullmatch(kind))
-    if kind["type"] == "struct":
-        return all(_is_known(each["type"]) for each in kind["fields"])
-    if kind["type"] == "array":
-        return _is_known(kind["elementType"])
-    return bool(kind["keyType"] == "string") and _is_known(kind["valueType"])
+    keyed = all(each["keyType"] == "string" for each in inside(kind) if outer(each) == "map")
+    scalars = [each for each in inside(kind) if isinstance(each, str)]
+    return keyed and all(each in _SCALARS or _DECIMAL.fullmatch(each) for each in scalars)
 
 
 def _is_local(text: str) -> bool:

@@ -6,12 +6,12 @@ Only what is certain is read. Of anything else it is for Spark to say what it me
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from dedp_assets.patterns.core.types.partitions import stored_type
 
-__all__ = ["LENGTH", "field", "is_storable", "scalars"]
+__all__ = ["LENGTH", "field", "is_storable"]
 
 LENGTH = "__CHAR_VARCHAR_TYPE_STRING"
 """Key of a field's metadata under which Spark keeps the declared length of a text."""
@@ -52,18 +52,6 @@ def field(name: str, declared: str, *, required: bool = False, comment: str = ""
 def is_storable(name: str) -> bool:
     """Return whether data files can store a column of this name."""
     return bool(name) and not _NOT_IN_A_NAME & set(name)
-
-
-def scalars(kind: Any) -> Iterator[str]:  # noqa: ANN401 - a type in Spark's JSON form
-    """List the types of the values inside a type."""
-    if isinstance(kind, str):
-        yield kind
-    elif kind["type"] == "struct":
-        for each in kind["fields"]:
-            yield from scalars(each["type"])
-    else:
-        for part in ("elementType", "keyType", "valueType"):
-            yield from scalars(kind[part]) if part in kind else ()
 
 
 class _TypeParser:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
@@ -21,6 +22,7 @@ from dedp_assets.patterns.core.errors import SchemaMismatch
 from dedp_assets.patterns.core.names import RESERVED, identifier, select_list
 from dedp_assets.patterns.core.types.partitions import quoted
 from dedp_assets.patterns.core.types.sql_types import nullable, spelled
+from dedp_assets.patterns.core.types.widening import digits, is_widening
 
 __all__ = [
     "OUT_OF_RANGE",
@@ -39,36 +41,18 @@ __all__ = [
 OUT_OF_RANGE = re.compile(r"out of range: ([^\n]+?)\.(\s|$)")
 """Regular expression of the error message for a decimal overflow in the SQL of :func:`cast`."""
 
-_DIGITS: Mapping[type[T.DataType], int] = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 19}
-"""Integer type -> number of decimal digits of the type's maximum; numbers with fewer digits fit the type."""
-_COUNTED: Mapping[type[T.DataType], int] = {T.FloatType: 5, T.DoubleType: 10}
-"""Floating-point type -> maximum number of decimal digits of an integer type with an exact floating-point value."""
-_TEXTS = (T.StringType, T.CharType, T.VarcharType)
 _LONGEST = 38
 Alike = Callable[[T.DataType, T.DataType], bool]
 """Predicate over two types: whether values of the first are accepted where the second stands."""
 
 
-def fits(given: T.DataType, held: T.DataType) -> bool:
-    """Return whether type ``given`` widens to type ``held`` without loss."""
+def fits(given: T.DataType, held: T.DataType, *, in_range: bool = False) -> bool:
+    """Return whether type ``given`` widens to type ``held`` without loss; ``in_range``, decimals if their values do."""
     if isinstance(given, T.NullType) or nullable(given) == nullable(held):
         return True
     if (inner := _inner(given, held)) is not None:
-        return bool(inner) and all(fits(one, other) for _, one, other in inner)
-    if isinstance(given, _TEXTS) and isinstance(held, T.StringType):
-        return _collation(given) == _collation(held)
-    return _number_fits(given, held)
-
-
-def _number_fits(given: T.DataType, held: T.DataType) -> bool:
-    whole, places = _decimal(given)
-    if isinstance(held, T.DecimalType):
-        return 0 <= whole <= held.precision - held.scale and places <= held.scale
-    if type(held) in _DIGITS:
-        most = _DIGITS[type(held)]
-        return whole >= 0 and not places and (whole <= most if type(given) in _DIGITS else whole < most)
-    floating = isinstance(given, T.FloatType) and isinstance(held, T.DoubleType)
-    return floating or _DIGITS.get(type(given), _LONGEST) <= _COUNTED.get(type(held), 0)
+        return bool(inner) and all(fits(one, other, in_range=in_range) for _, one, other in inner)
+    return is_widening(given.jsonValue(), held.jsonValue(), "lossless") or (in_range and _may_overflow(given, held))
 
 
 def common(one: T.DataType, other: T.DataType) -> T.DataType | None:
@@ -80,9 +64,9 @@ def common(one: T.DataType, other: T.DataType) -> T.DataType | None:
     if inner := _inner(one, other):
         met = [common(mine, theirs) for _, mine, theirs in inner]
         return None if None in met else _rebuilt(other, [kind for kind in met if kind is not None])
-    (whole, places), (wholes, smaller) = _decimal(one), _decimal(other)
-    if min(whole, wholes) >= 0 and max(whole, wholes) + max(places, smaller) <= _LONGEST:
-        return T.DecimalType(max(whole, wholes) + max(places, smaller), max(places, smaller))
+    whole, places = map(max, digits(one), digits(other))
+    if whole + places <= _LONGEST:
+        return T.DecimalType(whole + places, places)
     return T.DoubleType() if fits(one, T.DoubleType()) and fits(other, T.DoubleType()) else None
 
 
@@ -188,25 +172,22 @@ def as_held(rows: DataFrame, held: T.StructType, name: str) -> DataFrame:
 
 def held_problems(rows: DataFrame, held: T.StructType) -> Iterator[str]:
     """Describe each column of ``rows`` with a type that does not fit the table's column of the same name."""
-    stored = {f.name.lower(): f.dataType for f in held.fields}
+    stored, in_range = {f.name.lower(): f.dataType for f in held.fields}, partial(fits, in_range=True)
     for field in rows.schema.fields:
         kind = stored.get(field.name.lower(), field.dataType)
-        if not _fits_in_range(field.dataType, kind):
-            yield from _apart(field.name, field.dataType, kind, ("the rows", "the table"), _fits_in_range)
+        if not in_range(field.dataType, kind):
+            yield from _apart(field.name, field.dataType, kind, ("the rows", "the table"), in_range)
 
 
 def with_types(rows: DataFrame, names: Iterable[str], kinds: Mapping[str, T.DataType]) -> dict[str, str]:
     """Map column names to SQL expressions, cast to the type that ``kinds`` has for the name."""
-    given, wanted = ({n.lower(): kind for n, kind in each} for each in (_typed(rows), kinds.items()))
+    given = {f.name.lower(): f.dataType for f in rows.schema.fields}
+    wanted = {name.lower(): kind for name, kind in kinds.items()}
     made = {}
     for name in names:
         kind, sql = given.get(name.lower()), identifier(name)
         made[name] = cast(sql, kind, wanted.get(name.lower(), kind), of=name) if kind else sql
     return made
-
-
-def _typed(rows: DataFrame) -> list[tuple[str, T.DataType]]:
-    return [(f.name, f.dataType) for f in rows.schema.fields]
 
 
 def is_held(rows: DataFrame, kinds: Mapping[str, T.DataType]) -> bool:
@@ -218,13 +199,6 @@ def is_held(rows: DataFrame, kinds: Mapping[str, T.DataType]) -> bool:
 
 def _with_types(rows: DataFrame, kinds: Mapping[str, T.DataType]) -> DataFrame:
     return rows if is_held(rows, kinds) else rows.selectExpr(*select_list(with_types(rows, rows.columns, kinds)))
-
-
-def _fits_in_range(given: T.DataType, held: T.DataType) -> bool:
-    """Return whether type ``given`` widens to type ``held``, decimals of greater precision included."""
-    if inner := _inner(given, held):
-        return all(_fits_in_range(one, other) for _, one, other in inner)
-    return fits(given, held) or _may_overflow(given, held)
 
 
 def _may_overflow(given: T.DataType, held: T.DataType) -> bool:
@@ -258,17 +232,6 @@ def _rebuilt(like: T.DataType, inner: Sequence[T.DataType]) -> T.DataType:
 
 def _fields(kind: T.StructType) -> dict[str, T.StructField]:
     return {f.name.lower(): f for f in kind.fields}
-
-
-def _decimal(kind: T.DataType) -> tuple[int, int]:
-    """Count the digits before and after the point; (-1, -1) for a type that is no exact number."""
-    if isinstance(kind, T.DecimalType):
-        return kind.precision - kind.scale, kind.scale
-    return (_DIGITS[type(kind)], 0) if type(kind) in _DIGITS else (-1, -1)
-
-
-def _collation(kind: T.DataType) -> str:
-    return kind.collation if isinstance(kind, T.StringType) else "UTF8_BINARY"
 
 
 def _apart(path: str, one: T.DataType, other: T.DataType, sides: tuple[str, str], alike: Alike) -> Iterator[str]:

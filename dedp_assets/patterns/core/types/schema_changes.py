@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,8 +12,10 @@ from dedp_assets.patterns.core.errors import SchemaMismatch
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.types.ddl import LENGTH, field
+from dedp_assets.patterns.core.types.nesting import Kind, outer
 from dedp_assets.patterns.core.types.partitions import stored_type
 from dedp_assets.patterns.core.types.sql_types import nullable
+from dedp_assets.patterns.core.types.widening import is_widening
 
 __all__ = [
     "CONSTRAINTS",
@@ -22,10 +23,10 @@ __all__ = [
     "SchemaChange",
     "data_type",
     "differences",
-    "is_widening",
     "made_in_place",
     "may_widen",
     "schema_changes",
+    "sized_type",
 ]
 
 CONSTRAINTS = "delta.constraints."
@@ -33,16 +34,6 @@ CONSTRAINTS = "delta.constraints."
 
 WIDENING = "delta.enableTypeWidening"
 """Table property that lets Delta widen types of stored columns."""
-_WHOLE = {"byte": 3, "short": 5, "integer": 10, "long": 20}
-"""Whole-number type -> digits that Delta asks of a decimal before the point."""
-_WIDENED = {
-    "byte": {"short", "integer", "long", "double"},
-    "short": {"integer", "long", "double"},
-    "integer": {"long", "double"},
-    "float": {"double"},
-    "date": {"timestamp_ntz"},
-}
-_DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")
 _DEFAULTS = ("EXISTS_DEFAULT", "CURRENT_DEFAULT")
 _INSIDE = {
     "array": (("elementType", "containsNull", "element"),),
@@ -65,8 +56,8 @@ class SchemaChange:
 
     kind: Literal["added", "removed", "retyped", "null_allowed", "null_forbidden"]
     path: tuple[str, ...]
-    before: Any
-    after: Any
+    before: Kind
+    after: Kind
     required: bool = False
     has_default: bool = False
 
@@ -107,7 +98,7 @@ def schema_changes(
             yield SchemaChange("removed", here, each["type"], each["type"], required=not each["nullable"])
             continue
         yield from _null(here, allowed=each["nullable"], later=later[name]["nullable"])
-        yield from _retyped(here, _kind(each), _kind(later[name]))
+        yield from _retyped(here, sized_type(each), sized_type(later[name]))
     for name, each in later.items():
         if name not in earlier:
             stated = any(key in each.get("metadata", {}) for key in _DEFAULTS)
@@ -133,7 +124,7 @@ def made_in_place(
         declared = field(name, column.type)
         for change in schema_changes([stored], [declared]) if declared else ():
             if (change.kind == "added" and not change.required) or (
-                change.kind == "retyped" and widens and is_widening(change.before, change.after)
+                change.kind == "retyped" and widens and is_widening(change.before, change.after, "delta")
             ):
                 yield change
 
@@ -167,32 +158,19 @@ def may_widen(stored: Mapping[str, str], declared: Mapping[str, str]) -> bool:
     return {**stored, **declared}.get(WIDENING, "").lower() == "true"
 
 
-def data_type(kind: Any) -> DataType:  # noqa: ANN401 - a type in Spark's JSON form
+def data_type(kind: Kind) -> DataType:
     """Return a type in the form of the log as Spark's ``DataType``."""
     one = {"name": "it", "type": kind, "nullable": True, "metadata": {}}
     return StructType.fromJson({"type": "struct", "fields": [one]}).fields[0].dataType
 
 
-def is_widening(before: Any, after: Any) -> bool:  # noqa: ANN401 - a type in Spark's JSON form
-    """Return whether Delta widens a stored type to another one, whose readers then read old files, too.
-
-    Example:
-        >>> is_widening("integer", "long"), is_widening("long", "double"), is_widening("decimal(10,2)", "decimal(12,2)")
-        (True, False, True)
-    """
-    if not isinstance(before, str) or not isinstance(after, str):
-        return False
-    if not (to := _DECIMAL.fullmatch(after)):
-        return after in _WIDENED.get(before, ())
-    precision, scale = int(to[1]), int(to[2])
-    if held := _DECIMAL.fullmatch(before):
-        more, places = precision - int(held[1]), scale - int(held[2])
-        return before != after and more >= places >= 0
-    return before in _WHOLE and precision - scale >= _WHOLE[before]
+def sized_type(each: Mapping[str, Any]) -> Kind:
+    """Return the type of a field in the form of the log, with the declared length of a text."""
+    return each.get("metadata", {}).get(LENGTH, each["type"])
 
 
-def _retyped(path: tuple[str, ...], before: Any, after: Any) -> Iterator[SchemaChange]:  # noqa: ANN401 - as above
-    shapes = [kind["type"] if isinstance(kind, dict) else kind for kind in (before, after)]
+def _retyped(path: tuple[str, ...], before: Kind, after: Kind) -> Iterator[SchemaChange]:
+    shapes = [outer(before), outer(after)]
     if shapes[0] != shapes[1] or shapes[0] not in ("struct", *_INSIDE):
         if before != after:
             yield SchemaChange("retyped", path, before, after)
@@ -209,11 +187,6 @@ def _retyped(path: tuple[str, ...], before: Any, after: Any) -> Iterator[SchemaC
 def _null(path: tuple[str, ...], *, allowed: bool, later: bool) -> Iterator[SchemaChange]:
     if allowed != later:
         yield SchemaChange("null_allowed" if later else "null_forbidden", path, None, None)
-
-
-def _kind(each: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a type in Spark's JSON form
-    """Return a field's type, with the declared length of a text."""
-    return each.get("metadata", {}).get(LENGTH, each["type"])
 
 
 def _by_name(fields: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:

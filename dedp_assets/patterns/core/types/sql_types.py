@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from pyspark.errors import ParseException
@@ -11,8 +11,9 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.types.exact import is_scalar
+from dedp_assets.patterns.core.types.nesting import Kind, fold, inside, name_of
 
-__all__ = ["is_nested", "nullable", "parsed_schema", "parsed_type", "same_type", "spelled", "with_texts"]
+__all__ = ["is_nested", "nullable", "parsed_schema", "parsed_type", "same_type", "spelled", "sql_of", "with_texts"]
 
 
 def parsed_type(kind: str) -> DataType:
@@ -55,15 +56,22 @@ def is_nested(kind: DataType) -> bool:
     return isinstance(kind, StructType | ArrayType | MapType)
 
 
+def sql_of(
+    kind: Kind, scalar: Callable[[Kind], str], name: Callable[[str], str] = identifier, key: Callable[[str], str] = str
+) -> str:
+    """Write a type in SQL, with functions that write scalars, names of fields, and the types of keys."""
+    return fold(
+        kind,
+        scalar=scalar,
+        struct=lambda _, fields: f"STRUCT<{', '.join(f'{name(name_of(each))}: {inner}' for each, inner in fields)}>",
+        array=lambda _, inner: f"ARRAY<{inner}>",
+        map=lambda _, keys, values: f"MAP<{key(keys)}, {values}>",
+    )
+
+
 def spelled(kind: DataType) -> str:
     """Write a type in SQL."""
-    if isinstance(kind, StructType):
-        return f"STRUCT<{', '.join(f'{field.name}: {spelled(field.dataType)}' for field in kind.fields)}>"
-    if isinstance(kind, ArrayType):
-        return f"ARRAY<{spelled(kind.elementType)}>"
-    if isinstance(kind, MapType):
-        return f"MAP<{spelled(kind.keyType)}, {spelled(kind.valueType)}>"
-    return kind.simpleString().upper()
+    return sql_of(kind, lambda each: each.simpleString().upper(), name=str)
 
 
 def same_type(one: DataType, other: DataType) -> bool:
@@ -73,33 +81,17 @@ def same_type(one: DataType, other: DataType) -> bool:
 
 def nullable(kind: DataType) -> str:
     """Write a type in SQL with quoted field names and without NOT NULL."""
-    if isinstance(kind, StructType):
-        return f"STRUCT<{', '.join(f'{identifier(f.name)}: {nullable(f.dataType)}' for f in kind.fields)}>"
-    if isinstance(kind, ArrayType):
-        return f"ARRAY<{nullable(kind.elementType)}>"
-    if isinstance(kind, MapType):
-        return f"MAP<{nullable(kind.keyType)}, {nullable(kind.valueType)}>"
-    return "STRING" if kind.simpleString().startswith("varchar") else kind.simpleString()
+    return sql_of(kind, lambda each: "STRING" if each.typeName() == "varchar" else each.simpleString())
 
 
 def with_texts(kind: DataType) -> str:
-    """Write a type with STRING for every scalar."""
-    if isinstance(kind, StructType):
-        return f"STRUCT<{', '.join(f'{identifier(f.name)}: {with_texts(f.dataType)}' for f in kind.fields)}>"
-    if isinstance(kind, ArrayType):
-        return f"ARRAY<{with_texts(kind.elementType)}>"
-    return f"MAP<STRING, {with_texts(kind.valueType)}>" if isinstance(kind, MapType) else "STRING"
+    """Write a type with STRING for every scalar, and for the keys of maps."""
+    return sql_of(kind, lambda _: "STRING", key=lambda _: "STRING")
 
 
 def _require_known(kind: DataType, declared: str) -> None:
-    if isinstance(kind, StructType):
-        for field in kind.fields:
-            _require_known(field.dataType, declared)
-    elif isinstance(kind, ArrayType):
-        _require_known(kind.elementType, declared)
-    elif isinstance(kind, MapType):
-        if spelled(kind.keyType) != "STRING":
+    for each in inside(kind):
+        if isinstance(each, MapType) and spelled(each.keyType) != "STRING":
             raise ConfigError(f"{declared}: the keys of a JSON object are texts: declare MAP<STRING, ...>")
-        _require_known(kind.valueType, declared)
-    elif not is_scalar(kind.simpleString()):
-        raise ConfigError(f"{declared}: no JSON value can become a {spelled(kind)}: declare STRING for its text")
+        if not is_nested(each) and not is_scalar(each.simpleString()):
+            raise ConfigError(f"{declared}: no JSON value can become a {spelled(each)}: declare STRING for its text")

@@ -14,6 +14,7 @@ from typing import Any
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.sql.predicates import is_sound
 from dedp_assets.patterns.core.types import ddl
+from dedp_assets.patterns.core.types.nesting import inside, outer
 from dedp_assets.patterns.delta.commit.commits import now_ms
 
 __all__ = ["doubtful_checks", "first_commit"]
@@ -119,7 +120,7 @@ def _are_known(spec: TableSpec, properties: Mapping[str, str]) -> bool:
 def _protocol(spec: TableSpec, fields: Sequence[Mapping[str, Any]], properties: Mapping[str, str]) -> dict[str, Any]:
     """Return the lowest protocol versions for the features of the declaration."""
     features = {_ASKED[pair] for pair in properties.items() if pair in _ASKED}
-    features |= {_OF_TYPES[kind] for each in fields for kind in ddl.scalars(each["type"]) if kind in _OF_TYPES}
+    features |= {_OF_TYPES[kind] for each in fields for kind in map(outer, inside(each["type"])) if kind in _OF_TYPES}
     if not features:
         return {"minReaderVersion": 1, "minWriterVersion": 3 if spec.checks else 2}
     named = {*features, "appendOnly", "invariants", *(["checkConstraints"] if spec.checks else [])}

@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
-from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.schema import DECLARED, TAGS, Column, TableSpec
+from dedp_assets.patterns.core.types.partitions import sql_type
+from dedp_assets.patterns.core.types.sql_types import sql_of
 from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.storage.locations import Location, store_at
@@ -31,7 +32,6 @@ _RESTS = {
 _KEPT = {"comment", "EXISTS_DEFAULT", _LENGTH}
 _NUMBERED = ("delta.columnMapping.", "delta.identity.")
 _SIZED = re.compile(r"(?:var)?char\(\d+\)")
-_NAMES = {"byte": "TINYINT", "integer": "INT", "long": "BIGINT", "short": "SMALLINT"}
 
 
 def stored_spec(name: str, state: TableState) -> TableSpec:
@@ -167,17 +167,5 @@ def _column(field: Mapping[str, Any], tags: Mapping[str, Any]) -> Column:
     stated = field.get("metadata", {})
     # Lengths inside of a column stand in one text with the names of fields, which capitals would change.
     sized = str(stated.get(_LENGTH, ""))
-    kind = sized.upper() if _SIZED.fullmatch(sized) else _type(field["type"])
+    kind = sized.upper() if _SIZED.fullmatch(sized) else sql_of(field["type"], sql_type)
     return Column(kind, str(stated.get("comment", "")), required=not field["nullable"], **tags)
-
-
-def _type(kind: Any) -> str:  # noqa: ANN401 - a type in Spark's JSON form
-    """Write a type of the log as SQL."""
-    if isinstance(kind, str):
-        return _NAMES.get(kind, kind.upper())
-    if kind["type"] == "array":
-        return f"ARRAY<{_type(kind['elementType'])}>"
-    if kind["type"] == "map":
-        return f"MAP<{_type(kind['keyType'])}, {_type(kind['valueType'])}>"
-    fields = [f"{identifier(each['name'])}: {_type(each['type'])}" for each in kind["fields"]]
-    return f"STRUCT<{', '.join(fields)}>"

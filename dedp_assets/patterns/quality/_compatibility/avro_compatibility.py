@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from dedp_assets.patterns.connectors.encoding.avro_schemas import full_name
+from dedp_assets.patterns.core.parsing.strict_json import parse_json
+from dedp_assets.patterns.core.types.widening import is_widening
 from dedp_assets.patterns.quality._compatibility.incompatibility import Pairs, Problem, all_problems, at, below
 
 __all__ = ["AvroType", "problems", "read"]
 
 _PRIMITIVE = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
-_PROMOTED = {
-    "int": {"long", "float", "double"},
-    "long": {"float", "double"},
-    "float": {"double"},
-    "string": {"bytes"},
-    "bytes": {"string"},
-}
-"""Type of the data -> further readable types (promotions)."""
+_STORED = {"int": "integer", "bytes": "binary"}
+"""Name of a type -> its name in the log, where that is another."""
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _FULL_NAME = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*", re.ASCII)
 _SAME_TEXTS = {"uuid"}
@@ -30,12 +26,8 @@ _DEFAULTS: Mapping[str, Callable[[Any], bool]] = {
     "boolean": lambda value: isinstance(value, bool),
     "int": lambda value: isinstance(value, int) and not isinstance(value, bool) and -(2**31) <= value < 2**31,
     "long": lambda value: isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63,
-    "float": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
-    "double": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
-    "bytes": lambda value: isinstance(value, str),
-    "string": lambda value: isinstance(value, str),
-    "fixed": lambda value: isinstance(value, str),
-    "enum": lambda value: isinstance(value, str),
+    **dict.fromkeys(("float", "double"), lambda value: isinstance(value, int | float) and not isinstance(value, bool)),
+    **dict.fromkeys(("bytes", "string", "fixed", "enum"), lambda value: isinstance(value, str)),
 }
 """Avro type -> test of a JSON default value."""
 
@@ -89,9 +81,9 @@ def read(text: str) -> AvroType:
         ValueError: for a text that is no valid Avro schema; says where.
     """
     try:
-        stated = json.loads(text)
-    except ValueError:
-        stated = text if text in _PRIMITIVE else _refuse(f"{text[:60]!r} is no JSON")
+        stated = parse_json(text)
+    except ValueError as error:
+        stated = text if text in _PRIMITIVE else _refuse(f"{text[:60]!r} is no JSON: {error}")
     return _SchemaParser().node(stated, "", "")
 
 
@@ -112,7 +104,7 @@ class _Resolution:
             return [problem for branch in writer.parts for problem in self.unread(reader, branch)]
         if reader.kind == "union":
             return self._in_union(reader, writer)
-        if reader.kind != writer.kind and reader.kind not in _PROMOTED.get(writer.kind, ()):
+        if not is_widening(_STORED.get(writer.kind, writer.kind), _STORED.get(reader.kind, reader.kind), "avro"):
             return [Problem("", "type_changed", f"{writer.shown} cannot be read as {reader.shown}")]
         if reader.name and not _is_called(reader, writer):
             return [Problem("", "name_changed", f"{writer.kind} {writer.name} is now {reader.name}, without an alias")]
@@ -213,7 +205,7 @@ class _SchemaParser:
     def _called(self, name: str, space: str, path: str) -> AvroType:
         if name in _PRIMITIVE:
             return AvroType(name)
-        full = name if "." in name or not space else f"{space}.{name}"
+        full = full_name(name, space)
         return self.named.get(full) or self.named.get(name) or _refuse(f"{path or 'it'} has the unknown type {name!r}")
 
     def _union(self, stated: list[Any], space: str, path: str) -> AvroType:
@@ -227,11 +219,11 @@ class _SchemaParser:
         name = stated.get("name")
         if not isinstance(name, str) or not _FULL_NAME.fullmatch(name):
             _refuse(f"the {kind} {path} must have a name, not {name!r}")
-        name = name if "." in name else ".".join(filter(None, (stated.get("namespace", space), name)))
+        name = full_name(name, stated.get("namespace", space))
         if name in self.named:
             _refuse(f"{name} is defined twice")
         within = name.rpartition(".")[0]
-        aliases = [a if "." in a or not within else f"{within}.{a}" for a in stated.get("aliases", ())]
+        aliases = [full_name(alias, within) for alias in stated.get("aliases", ())]
         made = self.named[name] = AvroType(kind, name=name, aliases=frozenset(aliases))
         if kind == "record":
             made.fields = tuple(self._fields(stated.get("fields"), within, path, name))

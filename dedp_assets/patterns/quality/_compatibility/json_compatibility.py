@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dedp_assets.patterns.core.parsing.strict_json import parse_json
 from dedp_assets.patterns.quality._compatibility.incompatibility import Pairs, Problem, all_problems, at, below
 from dedp_assets.patterns.quality._compatibility.json_schemas import TYPE_OF_KEYWORD, JsonSchema, type_of, types_of
 
@@ -41,7 +42,7 @@ def read(text: str) -> JsonSchema:
     Raises:
         ValueError: for a text that is no valid JSON Schema, or refers to a place outside of the text.
     """
-    return JsonSchema(json.loads(text))
+    return JsonSchema(parse_json(text))
 
 
 def problems(reader: JsonSchema, writer: JsonSchema, *, lenient: bool = False) -> list[Problem]:

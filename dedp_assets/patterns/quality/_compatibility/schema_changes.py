@@ -9,6 +9,7 @@ from typing import Any
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import DECLARED, DROPPED, TAGS, without_comments
 from dedp_assets.patterns.core.types.ddl import LENGTH, field
+from dedp_assets.patterns.core.types.nesting import inside, outer
 from dedp_assets.patterns.delta import TableState, serves
 from dedp_assets.patterns.quality._migration.moves import Migration, Path
 
@@ -86,7 +87,8 @@ def added_fields(table: str, state: TableState, migration: Migration) -> dict[st
     """
     held, found = {name.lower(): each for name, each in state.columns.items()}, {}
     for name, new in _new_fields(state, migration):
-        if new is None or not {_FEATURES[k] for k in _scalars(new["type"]) if k in _FEATURES} <= state.features:
+        kinds = map(outer, inside(new["type"])) if new else ()
+        if new is None or not {_FEATURES[kind] for kind in kinds if kind in _FEATURES} <= state.features:
             raise ConfigError(f"{table}: {name} must be of a type that every table holds, not of another")
         there = held.get(name.lower())
         if there is not None and without_comments(there["type"]) != without_comments(new["type"]):
@@ -134,19 +136,8 @@ def _require_movable(table: str, state: TableState, old: Path) -> None:
         raise ConfigError(f"{table} is partitioned by {name}, which no move reaches: write a new table")
     if any(key.startswith(("delta.identity", "delta.generation")) for key in held.get("metadata", {})):
         raise ConfigError(f"{table}: a move must be of a column that its writers fill, not of {name}, which Delta does")
-    if any(each in ("map", "variant") for each in _scalars(held["type"])):
+    if any(each in ("map", "variant") for each in map(outer, inside(held["type"]))):
         raise ConfigError(f"{table}: a move must be of values that can be compared, not of {name}, a MAP or VARIANT")
-
-
-def _scalars(kind: Any) -> Iterator[str]:  # noqa: ANN401 - a type in Spark's JSON form
-    """List the names of a type and of all nested types."""
-    if isinstance(kind, str):
-        yield kind
-        return
-    yield kind["type"]
-    inner = [each["type"] for each in kind.get("fields", ())]
-    for each in [*inner, *(kind[part] for part in ("elementType", "keyType", "valueType") if part in kind)]:
-        yield from _scalars(each)
 
 
 def _left(fields: list[dict[str, Any]], migration: Migration) -> Iterator[dict[str, Any]]:

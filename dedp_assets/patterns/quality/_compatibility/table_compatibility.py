@@ -6,15 +6,17 @@ query reads a table with the new columns: a column that it names must still be t
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
+from dedp_assets.patterns.core.parsing.strict_json import parse_json
 from dedp_assets.patterns.core.types.meeting import fits
-from dedp_assets.patterns.core.types.schema_changes import SchemaChange, data_type, is_widening
+from dedp_assets.patterns.core.types.nesting import Kind, outer
+from dedp_assets.patterns.core.types.schema_changes import SchemaChange, data_type
+from dedp_assets.patterns.core.types.widening import is_widening
 from dedp_assets.patterns.quality._compatibility.incompatibility import Problem
 
 __all__ = ["Fields", "backward", "forward", "in_place", "of_rows", "read"]
@@ -22,7 +24,7 @@ __all__ = ["Fields", "backward", "forward", "in_place", "of_rows", "read"]
 _Broken: TypeAlias = tuple[str, str] | None
 _Rules: TypeAlias = Mapping[str, Callable[[SchemaChange], _Broken]]
 Fields: TypeAlias = Sequence[Mapping[str, Any]]
-_TEXT = re.compile(r"(?:var)?char\((\d+)\)|string()")
+_TEXT = re.compile(r"(?:var)?char\(\d+\)|string")
 _STEPS = (
     "rename or drop in steps: declare the new column beside it, fill both for a grace period, and remove it by the "
     "Schema Migrator once lineage shows no reader"
@@ -35,7 +37,7 @@ def read(text: str) -> Fields:
     Raises:
         ValueError: for a text that is none.
     """
-    stated = json.loads(text)
+    stated = parse_json(text)
     fields = stated.get("fields") if isinstance(stated, dict) and stated.get("type") == "struct" else None
     if not isinstance(fields, list):
         raise ValueError(f"it must be a struct with fields, not {text[:60]}")  # noqa: TRY004 - a text
@@ -105,20 +107,9 @@ def _renames(changes: Sequence[SchemaChange]) -> Iterator[Problem]:
         yield Problem(new, "column_renamed", message)
 
 
-def _reads(held: Any, asked: Any) -> bool:  # noqa: ANN401 - a type in Spark's JSON form
-    """Return whether a type holds all values of another type."""
-    texts = [_TEXT.fullmatch(kind) if isinstance(kind, str) else None for kind in (held, asked)]
-    if texts[0] and texts[1]:
-        return not texts[1][1] or (bool(texts[0][1]) and int(texts[0][1]) <= int(texts[1][1]))
-    return is_widening(held, asked)
-
-
-def _fits(given: Any, held: Any) -> bool:  # noqa: ANN401 - as above
-    return _are_texts(given, held) or fits(data_type(given), data_type(held))
-
-
-def _are_texts(*kinds: Any) -> bool:  # noqa: ANN401 - as above
-    return all(isinstance(kind, str) and _TEXT.fullmatch(kind) for kind in kinds)
+def _fits(given: Kind, held: Kind) -> bool:
+    are_texts = all(isinstance(kind, str) and _TEXT.fullmatch(kind) for kind in (given, held))
+    return are_texts or fits(data_type(given), data_type(held))
 
 
 def _unknown(_: SchemaChange) -> _Broken:
@@ -131,15 +122,11 @@ def _not_addable(change: SchemaChange) -> _Broken:
 
 
 def _not_widened(change: SchemaChange, *, widens: bool, fixed: Sequence[str]) -> _Broken:
-    possible = is_widening(change.before, change.after) and change.path[0] not in fixed
+    possible = is_widening(change.before, change.after, "delta") and change.path[0] not in fixed
     if possible and widens:
         return None
-    message = f"{_shown(change.before)} cannot become {_shown(change.after)} in the stored table"
+    message = f"{outer(change.before)} cannot become {outer(change.after)} in the stored table"
     return "type_changed", f"{message} without the property delta.enableTypeWidening=true" if possible else message
-
-
-def _shown(kind: Any) -> str:  # noqa: ANN401 - a type in Spark's JSON form
-    return kind if isinstance(kind, str) else str(kind["type"])
 
 
 def _unfilled(change: SchemaChange) -> _Broken:
@@ -148,25 +135,19 @@ def _unfilled(change: SchemaChange) -> _Broken:
     return "column_without_default", "it is required, and old rows have neither a value nor a default for it"
 
 
-def _narrowed(change: SchemaChange) -> _Broken:
-    if _reads(change.before, change.after):
-        return None
-    return "type_changed", f"values of {_shown(change.before)} cannot all be read as {_shown(change.after)}"
-
-
-def _widened(change: SchemaChange) -> _Broken:
-    if _reads(change.after, change.before):
-        return None
-    return "type_changed", f"values of {_shown(change.after)} cannot all be read as {_shown(change.before)}"
+def _unread(change: SchemaChange, *, back: bool) -> _Broken:
+    given, asked = (change.before, change.after) if back else (change.after, change.before)
+    message = f"values of {outer(given)} cannot all be read as {outer(asked)}"
+    return None if is_widening(given, asked, "files") else ("type_changed", message)
 
 
 _BACKWARD: _Rules = {
     "added": _unfilled,
-    "retyped": _narrowed,
+    "retyped": partial(_unread, back=True),
     "null_forbidden": lambda _: ("null_forbidden", "old rows may have NULL there, new readers expect none"),
 }
 _FORWARD: _Rules = {
     "removed": lambda _: ("column_removed", "old queries that name it no longer run"),
-    "retyped": _widened,
+    "retyped": partial(_unread, back=False),
     "null_allowed": lambda _: ("null_allowed", "new rows may have NULL there, old readers expect none"),
 }

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.sql.column_lineage import overlap
-from dedp_assets.patterns.core.types.ddl import scalars
+from dedp_assets.patterns.core.types.nesting import inside
 from dedp_assets.patterns.delta import Table, TableState
 from dedp_assets.patterns.quality._migration.moves import Migration, Path
 from dedp_assets.patterns.quality._migration.phases import Stored
@@ -49,7 +49,7 @@ def report(
     over = known.days_over(now)
     overdue = known.phase != "removed" and over > 0
     note = f"{migration.name} is {over:.1f} days over its deadline, in phase {known.phase}" if overdue else ""
-    fields = sum(1 for column in state.columns.values() for _ in scalars(column["type"]))
+    fields = sum(isinstance(each, str) for column in state.columns.values() for each in inside(column["type"]))
     many = f"{fields} fields are more than {most_fields}: end this migration first" if fields > most_fields else ""
     return (
         Finding("grace_is_not_overdue", not overdue, "warn", figures, note),

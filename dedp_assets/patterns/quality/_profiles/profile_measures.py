@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from dedp_assets.patterns.core.columns import COMPARED, inside, require_columns, require_named
+from dedp_assets.patterns.core.columns import COMPARED, require_columns, require_named
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.measuring.profiles import ColumnProfile, Profile
@@ -202,9 +202,8 @@ def _measures_without_order(kind: T.DataType) -> dict[str, str]:
     if isinstance(kind, T.BinaryType):
         return {**_lengths("length({value})"), "distinct": _DISTINCT}
     if isinstance(kind, (T.ArrayType, T.MapType)):
-        hashed = not any(isinstance(each, (T.MapType, T.VariantType)) for each in inside(kind))
         sizes = _lengths("CASE WHEN {value} IS NOT NULL THEN size({value}) END")
-        return {**sizes, **({"distinct": _DISTINCT} if hashed else {})}
+        return {**sizes, **({"distinct": _DISTINCT} if COMPARED.fits(kind) else {})}
     return {}
 
 

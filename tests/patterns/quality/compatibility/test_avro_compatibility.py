@@ -392,7 +392,8 @@ def test_types_that_name_each_other_many_times_take_no_longer():
         (json.dumps(record(field("a", {"type": "fixed", "name": "F", "size": -1}))), "must have a size"),
         (json.dumps(record(field("a", ADDRESS), field("b", ADDRESS))), "defined twice"),
         (json.dumps(record(field("a", {"type": "array"}))), "has no items"),
-        ('{"type": ' * 5_000 + '"int"' + "}" * 5_000, "nested too deeply"),
+        ('{"type": ' * 5_000 + '"int"' + "}" * 5_000, "nested too deep"),
+        ('{"type": "int", "type": "string"}', "a key is there twice: 'type'"),
     ],
 )
 def test_a_text_that_is_no_schema_is_refused(text, said):
