@@ -3,7 +3,8 @@
 A test file is touched if its text, a ``conftest.py`` above it, or a module that it imports changed, over any number of
 imports. Of a helper (a module below ``tests`` without tests) only the functions that are used count, and of a package
 that exports lazily only the modules behind the names. A module that is found by walking a folder, as patterns and
-tables are, is imported by nobody: its own test is touched, and those of the whole family are for ``make test``.
+tables are, is imported by nobody: its own test is touched, and those of the whole family are for ``make test``. A
+contract that collects the functions that test files mark (``marked_with("known_calls")``) uses those functions.
 
 A document touches the contracts, a file beside tests the tests of its folder, and a file for which nobody can say that
 (pins, the Makefile) touches everything. Stories of a whole platform (files with a budget of 100 seconds or more), which
@@ -76,17 +77,36 @@ def _exists(node: Node) -> bool:
     return bool(_file(module)) and (not name or name in _defined(module) or name in _imported(module))
 
 
+@cache
 def _next(node: Node) -> set[Node]:
     """The modules and names that a module, or a name of a helper, uses by itself."""
     module, name = node
     if not name:
-        return set() if _is_lazy(module) else {_target(*each) for each in _imported(module).values()}
+        if _is_lazy(module):
+            return set()
+        return _collected(_tree(_file(module))) | {_target(*each) for each in _imported(module).values()}
     if name not in _defined(module):
         return {_target(*_imported(module)[name])}
     tree = _defined(module)[name]
     words = {n.id if isinstance(n, ast.Name) else n.arg for n in ast.walk(tree) if isinstance(n, ast.Name | ast.arg)}
-    within = {_target(*each) for each in _from(tree).values()}
+    within = {_target(*each) for each in _from(tree).values()} | _collected(tree)
     return within | {(module, word) for word in words - {name} if word in _defined(module) or word in _imported(module)}
+
+
+def _collected(tree: ast.AST) -> set[Node]:
+    """The functions of test files with a mark that the code collects by its name."""
+    calls = (
+        node for node in ast.walk(tree) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "marked_with"
+    )
+    marks = {mark.value for call in calls for mark in call.args if isinstance(mark, ast.Constant)}
+    return {each for test in _tests() for each in _marked(test, marks)} if marks else set()
+
+
+def _marked(test: str, marks: set[object]) -> Iterator[Node]:
+    for node in _tree(test).body:
+        above = node.decorator_list if isinstance(node, ast.FunctionDef) else []
+        if marks & {name.id for mark in above for name in ast.walk(mark) if isinstance(name, ast.Name)}:
+            yield _module(test), node.name
 
 
 def _target(module: str, name: str) -> Node:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import cache
-from importlib import import_module
 
-from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from tests.helpers import read_back
+from tests.marking import marked_with
 
 STORED = "{}.`ü`'\"$1\\%s:/[0]<b>"
 """What a column of a table may be called: all but what Delta refuses, which are blanks and the likes of ``,;{}()=``."""
@@ -49,17 +47,9 @@ def any_names(odd=ANY, *, handed_on=(), read_as_json=()):
     return mark
 
 
-@cache
 def marked_uses():
     """The uses that test files mark with :func:`any_names`: path of the test file -> uses."""
-    found = {}
-    for path in sorted((CHECKOUT / "tests").rglob("test_*.py")):
-        if "\n@any_names(" in path.read_text():
-            name = ".".join(path.relative_to(CHECKOUT).with_suffix("").parts)
-            held = vars(import_module(name)).values()
-            mine = [use for use in held if hasattr(use, "any_names") and use.__module__ == name]
-            found[path.relative_to(CHECKOUT).as_posix()] = [use.any_names for use in mine]
-    return found
+    return {file: [use.any_names for use in uses] for file, uses in marked_with("any_names").items()}
 
 
 def at(minute):

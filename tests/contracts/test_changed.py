@@ -44,6 +44,11 @@ def _at_the_root():
             {"tests/case_study/assets/test_gates.py"},
             {"tests/core/running/test_backoff.py"},
         ),
+        (
+            "dedp_assets/patterns/connectors/web/events.py",
+            {"tests/contracts/test_options.py"},
+            {"tests/contracts/test_types.py"},
+        ),
         ("pyproject.toml", {"tests/core/running/test_backoff.py", "tests/ui/test_ui.py"}, set()),
     ],
 )

@@ -12,6 +12,7 @@ from dedp_assets.patterns import catalog
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.delta import Table
 from tests.contracts.renamed_examples import NotThePattern, RenamedExample
+from tests.contracts.test_patterns import pattern_file
 from tests.renaming import MAPPED, STORED, Renaming, marked_uses
 
 pytestmark = [pytest.mark.spark, pytest.mark.budget(180, "every use of every pattern several times")]
@@ -22,11 +23,7 @@ USES = [pytest.param(use, id=use.use.__name__) for uses in STATED.values() for u
 """Uses of patterns that stand beside their tests: with more options than the example in the header shows."""
 
 
-def _file(pattern):
-    return f"tests/patterns/{pattern.id.replace('.', '/test_')}.py"
-
-
-EXAMPLES = {p.id: RenamedExample(p) for p in catalog.patterns() if _file(p) not in STATED}
+EXAMPLES = {p.id: RenamedExample(p) for p in catalog.patterns() if pattern_file(p) not in STATED}
 EXAMPLES = {name: example for name, example in EXAMPLES.items() if example.tried}
 """The examples of all other patterns that have columns."""
 

@@ -1,8 +1,9 @@
 """A wrong value for any option of any pattern: it works, or is refused by the library in one sentence that names it.
 
 The options are those of the signatures, and the wrong values follow from the right ones, so that a new pattern is
-under this contract by being there: its example has a call that works, as `known_calls.py` has of most, and shorter. No
-job of Spark's is started: a call that would start one has taken its arguments. In `make fuzz` there are more values.
+under this contract by being there: its example has a call that works. What the example does not show, which are the
+calls of companions and further options, stands beside the pattern's tests, under :func:`known_calls`. No job of Spark's
+is started: a call that would start one has taken its arguments. In `make fuzz` there are more values.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dedp_assets.patterns.core.errors import NotReady, PatternError
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.delta import Table, Target
 from tests.contracts.known_calls import Begun, Known, without_jobs
-from tests.contracts.test_patterns import PATTERNS, public_functions
+from tests.contracts.test_patterns import PATTERNS, pattern_file, public_functions
 from tests.contracts.test_rerun_law import Example, execute
 from tests.helpers import NOW
 
@@ -55,6 +56,14 @@ PLAIN = (
     set(),
     object(),
 )
+LIKE = """
+    from tests.contracts.known_calls import known_calls
+
+    @known_calls
+    def calls_that_work(known):
+        return {"%s": {"rows": known.visits, "into": known.daily.target(known.run), "keys": ["id"]}}
+"""
+"""A call of a companion, for whoever has to write one."""
 OTHER = (date(2026, 1, 5), NAIVE, NOW, "x" * 300, "a`b", "${x}", "'", ["nope"], {"nope": "nope"}, 1e300)
 
 
@@ -65,7 +74,7 @@ def known(spark, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def calls(known):
-    """Function -> its arguments in `known_calls.py`."""
+    """Function -> its arguments in a call beside the tests of its pattern."""
     return known.calls()
 
 
@@ -124,9 +133,13 @@ def wrong_values(value):
 
 
 def test_every_public_function_has_a_call_that_works(calls):
-    """A main function has that of its example; a companion is added to `known_calls.py`."""
-    mains = {pattern.function.__name__ for pattern in PATTERNS}
-    assert FUNCTIONS.keys() - mains <= calls.keys() <= FUNCTIONS.keys()
+    """A main function has that of its example, and a companion one beside the pattern's tests."""
+    assert calls.keys() <= FUNCTIONS.keys()
+    for pattern in PATTERNS:
+        for name in public_functions(pattern)[1:]:
+            assert name in calls, (
+                f"no call of {name} is known: write into {pattern_file(pattern)} one like this" + LIKE % name
+            )
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

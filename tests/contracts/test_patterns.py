@@ -39,6 +39,11 @@ def source(pattern: catalog.Pattern) -> str:
     return Path(inspect.getfile(inspect.unwrap(pattern.function))).read_text()
 
 
+def pattern_file(pattern: catalog.Pattern) -> str:
+    """The test file of a pattern."""
+    return f"tests/patterns/{pattern.id.replace('.', '/test_')}.py"
+
+
 def public_functions(pattern: catalog.Pattern) -> list[str]:
     return [name for name in pattern.module.__all__ if inspect.isfunction(getattr(pattern.module, name))]
 
@@ -151,8 +156,7 @@ def test_a_pattern_reads_no_clock_no_environment_and_counts_nothing_just_to_know
 @each
 def test_every_pattern_has_its_test_file(pattern):
     """tests/patterns mirrors the library."""
-    chapter, module = pattern.id.split(".")
-    assert (CHECKOUT / "tests" / "patterns" / chapter / f"test_{module}.py").exists()
+    assert (CHECKOUT / pattern_file(pattern)).exists()
 
 
 def test_no_test_file_is_an_orphan():

@@ -28,8 +28,10 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Delete, Insert, Merge, Update
 from dedp_assets.patterns.delta.commit import file_exchange
 from dedp_assets.patterns.delta.rows import copy_on_write, touched_files
+from dedp_assets.patterns.idempotency.keyed_idempotency import upsert_keyed
 from tests.helpers import EVENTS, a_run, active_files, read_back
 from tests.renaming import MAPPED, STORED, any_names
+from tests.two_runs import two_runs
 
 pytestmark = pytest.mark.budget(90, "every clause of a merge by both ways of writing, and generated merges")
 
@@ -703,3 +705,12 @@ def merged_by_hand(n, **spec):
 @any_names(MAPPED)
 def merged_by_delta(n):
     yield from merged_by_hand(n, properties={"delta.columnMapping.mode": "name"})
+
+
+@two_runs()
+def deleted_at_once(world):
+    columns = "key STRING, day STRING, n INT"
+    table = world.table("keyed", columns, by=["day"], key=("key", "day"))
+    upsert_keyed(world.frame(columns, ("a", "mon", 1), ("b", "mon", 2)), table.target(world.run("base")))
+    yield lambda w: w["keyed"].delete("n > 5", provenance=w.run("1"))
+    yield lambda w: upsert_keyed(w.frame(columns, ("a", "mon", 9), ("c", "mon", 7)), w.into("keyed", "2", "mon"))

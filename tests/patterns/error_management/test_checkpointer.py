@@ -18,7 +18,9 @@ from dedp_assets.patterns.delta import StagedWrite, Table
 from dedp_assets.patterns.delta.storage import coordination
 from dedp_assets.patterns.error_management import _checkpoints
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed, checkpoint_rows, judge_checkpoint
+from tests.contracts.known_calls import known_calls
 from tests.helpers import a_run, read_back
+from tests.two_runs import two_runs
 
 WINDOWS = TableSpec(
     "gold/windows",
@@ -356,3 +358,36 @@ def test_a_key_that_comes_twice_at_once_is_as_one_that_comes_again(spark, make_t
 
 def found(table):
     return sorted((row["minute"], row["visitors"]) for row in read_back(table))
+
+
+@known_calls
+def calls_that_work(known):
+    checkpoint = str(known.folder / "checkpoint")
+    appended = known.table("silver/appended", "at TIMESTAMP, id BIGINT, user STRING")
+    return {
+        "append_checkpointed": {
+            "stream": known.stream,
+            "into": appended.target(known.run),
+            "checkpoint": checkpoint,
+            "keys": ["id"],
+        },
+        "judge_checkpoint": {"ledger": appended.ledger, "checkpoint": checkpoint},
+        "checkpoint_rows": {"rows": known.visits, "checkpoint": checkpoint, "identity": "visits@7"},
+    }
+
+
+@two_runs(one_query=True)
+def streamed_at_once(world):
+    """Two queries with one checkpoint, of a table that grows between them."""
+    source = world.table("numbers", "value BIGINT")
+    world.table("appended", "value BIGINT")
+
+    def write(w, name):
+        number = int(name)
+        w["numbers"].append(w.frame("value BIGINT", (number,)), provenance=w.run(f"more {name}", sequence=number))
+        append_checkpointed(w["numbers"].stream(), w.into("appended", name), checkpoint=str(w.root / "checkpoint"))
+
+    write(world, "1")
+    assert source.ledger.exists()
+    yield lambda w: write(w, "2")
+    yield lambda w: write(w, "3")

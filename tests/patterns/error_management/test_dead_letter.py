@@ -21,8 +21,10 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import StagedWrite
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
 from dedp_assets.patterns.error_management.dead_letter import LETTER, Field, as_letters, divert_unprocessable, route
+from tests.contracts.known_calls import known_calls
 from tests.helpers import NOW, a_run, read_back
 from tests.renaming import STORED, any_names
+from tests.two_runs import two_runs
 
 pytestmark = pytest.mark.budget(60, "every type of a record, and letters over several runs")
 
@@ -569,3 +571,65 @@ def test_a_dead_letter_is_found_again_whatever_its_identity_is_called(spark, nam
     lines = spark.createDataFrame([(1, '{"x": 1}')], f"{name} INT, line STRING")
     split = divert_unprocessable(lines, lines, payload="line", schema={"x": "INT"}, identity=[name])
     assert [row["was_dead_lettered"] for row in split["valid"].collect()] == [True]
+
+
+def typed(lines, earlier=None, **rules):
+    """The rows of lines ``n INT, raw STRING, day STRING``, and the letters of the lines that are none."""
+    options = {"payload": "raw", "schema": {"id": "BIGINT"}, "identity": ["n"], "carry": ["day"]}
+    return divert_unprocessable(lines, earlier, rules=rules, **options)
+
+
+def routed(known, layer):
+    """The arguments of a call that routes a split to its tables in a layer."""
+    split = typed(known.frame("n INT, raw STRING, day STRING", (1, "{}", "mon")))
+    valid = known.table(f"{layer}/valid", "id BIGINT, n INT!, was_dead_lettered BOOLEAN, day STRING", by=("day",))
+    letters = {"raw": Column("STRING"), "n": Column("INT"), **LETTER, "day": Column("STRING")}
+    dead, monday = known.table(f"{layer}/dead", letters, by=("day",)), {"day": "mon"}
+    return {
+        "split": split,
+        "into": valid.target(known.run, partition=monday),
+        "dead": dead.target(known.run, partition=monday),
+    }
+
+
+@known_calls
+def calls_that_work(known):
+    routing = routed(known, "silver")
+    return {
+        "as_letters": {"dead": routing["split"]["dead"], "run": known.run},
+        "divert_unprocessable": {
+            "rows": known.visits,
+            "earlier": None,
+            "schema": {"page": "STRING", "at": Field("TIMESTAMP", lenient=True, event_time=True)},
+            "identity": ["id"],
+            "payload": "",
+            "carry": ["day"],
+            "raw": [],
+            "rules": {"has_a_page": "page IS NOT NULL"},
+        },
+        "route": routing,
+    }
+
+
+def filing(world):
+    """Tables of rows and letters with those of a run, the targets of another one, and how it delivers lines."""
+    valid = {"was_dead_lettered": Column("BOOLEAN")}
+    world.table("valid", "id BIGINT, n INT!, day STRING", more=valid, by=["day"])
+    world.table("dead", "raw STRING, n INT, day STRING", more=LETTER, by=["day"])
+
+    def targets(w, name):
+        return [w[table].target(w.run(name, at=NOW), partition={"day": "mon"}) for table in ("valid", "dead")]
+
+    def deliver(w, name, *lines, **rules):
+        known = w["dead"].read({"day": "mon"}) if w["dead"].ledger.exists() else None
+        route(typed(w.frame("n INT, raw STRING, day STRING", *lines), known, **rules), *targets(w, name))
+
+    deliver(world, "base", (1, '{"id": 7}', "mon"), (2, '{"id": -1}', "mon"), positive="id > 0")
+    return targets, deliver
+
+
+@two_runs()
+def filed_at_once(world):
+    _, deliver = filing(world)
+    yield lambda w: deliver(w, "1", (1, '{"id": 9}', "mon"), (4, "[", "mon"))
+    yield lambda w: deliver(w, "2", (1, '{"id": 8}', "mon"), (3, "{", "mon"), positive="id > 0")

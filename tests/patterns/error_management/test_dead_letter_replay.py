@@ -16,8 +16,22 @@ from dedp_assets.patterns.error_management.dead_letter import divert_unprocessab
 from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, plan_replay, replay_letters
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
 from dedp_assets.patterns.quality.audit_write_audit_publish import require_pass
+from tests.contracts.known_calls import known_calls
 from tests.helpers import a_run, read_back
-from tests.patterns.error_management.test_dead_letter import DAY, FEW, IDENTITY, LETTERS, NEXT, READINGS, SCHEMA, good
+from tests.patterns.error_management.test_dead_letter import (
+    DAY,
+    FEW,
+    IDENTITY,
+    LETTERS,
+    NEXT,
+    READINGS,
+    SCHEMA,
+    filing,
+    good,
+    routed,
+    typed,
+)
+from tests.two_runs import two_runs
 
 ROUND = {"id is round": "id % 10 <> 0"}
 FIXED = {"id is 30": "id <> 30"}
@@ -235,3 +249,26 @@ def test_of_two_letters_with_one_key_the_first_is_saved_though_no_step_before_to
     )
     assert result.reason == "4 letters saved, 2 refused again"
     assert [row["line"] for row in read_back(world.valid) if row["id"] == 20] == [14]
+
+
+@known_calls
+def calls_that_work(known):
+    replayed = routed(known, "replayed")
+    return {
+        "open_letters": {"dead": replayed["dead"].table, "filed_under": {"day": "mon"}, "version": 0},
+        "plan_replay": {"open_letters": {"mon": 3}, "refused_by": {"mon": "1"}, "code_version": "2"},
+        "replay_letters": {**replayed, "keys": ["n"], "since": 0},
+    }
+
+
+@two_runs()
+def replayed_at_once(world):
+    targets, deliver = filing(world)
+
+    def replay(w):
+        since = w["dead"].ledger.version()
+        letters = typed(open_letters(w["dead"], filed_under={"day": "mon"}, version=since))
+        replay_letters(letters, *targets(w, "r"), keys=["n"], since=since)
+
+    yield replay
+    yield lambda w: deliver(w, "2", (1, '{"id": 8}', "mon"), (3, "{", "mon"), positive="id > 0")

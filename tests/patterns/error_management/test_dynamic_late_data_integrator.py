@@ -22,7 +22,9 @@ from dedp_assets.patterns.error_management.dynamic_late_data_integrator import (
     judge_late_partitions,
     plan_late_partitions,
 )
+from tests.contracts.known_calls import known_calls
 from tests.helpers import EVENTS, NOW, a_run, read_back, write_log
+from tests.two_runs import two_runs
 
 DAYS = [f"2026-01-{day:02d}" for day in range(5, 9)]
 TODAY = "2026-01-09"
@@ -417,3 +419,28 @@ def test_in_any_order_of_changes_claims_crashes_and_time_each_version_is_integra
         world.finish("last")
         assert world.applied == world.changed
         assert set(world.integrated.values()) <= {1}
+
+
+@known_calls
+def calls_that_work(known):
+    late = {"changed": {"mon": 3}, "current": "tue", "oldest": "", "now": NOW, "table": known.daily}
+    return {
+        "claim_late_partitions": {**late, "owner": "me", "lease_seconds": 60},
+        "judge_late_partitions": late,
+        "plan_late_partitions": {
+            "changed": {"mon": 3},
+            "applied": {"mon": 1},
+            "current": "tue",
+            "in_flight": ["mon"],
+            "limit": 1,
+        },
+    }
+
+
+@two_runs()
+def claimed_at_once(world):
+    table = world.table("late", "day STRING, n INT", by=["day"])
+    table.overwrite(world.frame("day STRING, n INT", ("mon", 1)), provenance=world.run("base"))
+    changed, options = {"mon": 9, "tue": 9}, {"current": "wed", "now": NOW, "lease_seconds": 60}
+    for owner in ("one", "two"):
+        yield lambda w, owner=owner: claim_late_partitions(changed, w["late"], owner=owner, **options).plan.partitions

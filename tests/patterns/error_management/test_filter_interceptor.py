@@ -26,6 +26,7 @@ from dedp_assets.patterns.error_management.filter_interceptor import (
     intercept_filters,
 )
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
+from tests.contracts.known_calls import known_calls
 from tests.helpers import a_record, a_run, read_back, write_log
 from tests.renaming import STORED, any_names
 
@@ -399,3 +400,13 @@ def test_what_an_earlier_filter_dropped_keeps_its_reason(spark):
     ages = spark.createDataFrame([(1, 20), (2, 1), (3, 30)], "id INT, age INT")
     split = intercept_filters(intercept_filters(ages, conditions={"a": "age > 3"}), conditions={"b": "age > 25"})
     assert sorted(map(tuple, split["filtered"].collect())) == [(1, 20, "b"), (2, 1, "a")]
+
+
+@known_calls
+def calls_that_work(known):
+    conditions = {"known": "id > 0"}
+    return {
+        "filter_audits": {"ledger": known.daily.ledger, "conditions": conditions, "partition": {"day": "mon"}},
+        "filter_measures": {"conditions": conditions},
+        "intercept_filters": {"rows": known.visits, "conditions": conditions, "identity": ["id"]},
+    }

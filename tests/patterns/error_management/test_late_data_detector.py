@@ -24,7 +24,8 @@ from dedp_assets.patterns.error_management.late_data_detector import (
     detect_late_data,
     judge_lateness,
 )
-from tests.helpers import a_run, read_back
+from tests.contracts.known_calls import known_calls
+from tests.helpers import NOW, a_run, read_back
 from tests.renaming import any_names, at
 
 HALF_AN_HOUR, HOUR = 1800, 3600
@@ -457,3 +458,24 @@ def late(n):
     rows = n.frame("id INT, at STRING", (1, "2026-01-05 09:59"), (2, "2026-01-05 10:10"), (3, "noon"))
     times = {"event_time": f"try_to_timestamp({n.q('at')})", "arrived": f"timestamp({n.q('id')} + 1767700000)"}
     yield detect_late_data(rows, watermark=at(0), **times)["late"]
+
+
+@known_calls
+def calls_that_work(known):
+    return {
+        "advance_watermark": {
+            "watermark": NOW,
+            "newest": {"p0": NOW},
+            "allowed_lateness_seconds": 60,
+            "idle": ["p0"],
+        },
+        "detect_late_data": {
+            "events": known.visits,
+            "event_time": "at",
+            "watermark": NOW,
+            "earliest": NOW - timedelta(days=9),
+            "latest": NOW,
+            "arrived": "at",
+        },
+        "judge_lateness": {"late": {"shop": 1}, "total": {"shop": 2}},
+    }

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import plan_late_partitions
@@ -19,6 +20,7 @@ from dedp_assets.patterns.error_management.static_late_data_integrator import (
     plan_lookback,
 )
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
+from tests.contracts.known_calls import known_calls
 from tests.helpers import EVENTS, a_run, read_back
 
 
@@ -325,3 +327,12 @@ def test_the_same_run_again_processes_nothing_and_leaves_the_same_rows(integrate
     assert integrated.again.partitions == ()
     assert integrated.counts.ledger.version() == integrated.after
     assert read_back(integrated.counts) == integrated.rows
+
+
+@known_calls
+def calls_that_work(known):
+    back = {"changed": {"mon": 3}, "applied": {"mon": 1}, "current": ["tue"], "partitions": ["mon", "tue"]}
+    return {
+        "judge_beyond_lookback": {**back, "lookback": 1},
+        "order_steps": {"plan": Plan(("mon",), "", {"mon": "late-data"})},
+    }

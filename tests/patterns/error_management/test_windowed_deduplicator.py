@@ -20,6 +20,7 @@ from dedp_assets.patterns.error_management.windowed_deduplicator import (
     deduplicate_stream,
     judge_uniqueness,
 )
+from tests.contracts.known_calls import known_calls
 from tests.helpers import a_run, active_files, read_back
 from tests.renaming import any_names
 
@@ -356,3 +357,11 @@ def test_a_column_that_is_called_as_one_that_is_added_is_refused(spark):
     """What a step adds would take the place of the user's own column: the refusal names it, and no row is wrong."""
     with pytest.raises(ConfigError, match="__dedp_"):
         deduplicator.judge_uniqueness(spark.createDataFrame([], "__dedp_rows INT"), keys=["__dedp_rows"])
+
+
+@known_calls
+def calls_that_work(known):
+    return {
+        "deduplicate_stream": {"stream": known.stream, "keys": ["id"], "event_time": "at", "window": "1 hour"},
+        "judge_uniqueness": {"rows": known.visits, "keys": ["id"]},
+    }

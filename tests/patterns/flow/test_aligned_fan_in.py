@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.flow.aligned_fan_in import BranchState, join_branches, plan_aligned, unite_branches
+from tests.contracts.known_calls import known_calls
 
 HOURS = [f"2026-01-05-{hour:02d}" for hour in range(24)]
 STATES = ("succeeded", "failed", "running", "waiting")
@@ -151,3 +152,12 @@ def test_a_join_without_a_key_or_with_a_column_of_both_is_refused(spark):
         join_branches(one, one.select("id"), keys=["id", "page"])
     with pytest.raises(SchemaMismatch, match="id is INT in the rows and STRING in the other branch"):
         join_branches(one, spark.createDataFrame([("1",)], "id STRING"), keys=["id"])
+
+
+@known_calls
+def calls_that_work(known):
+    other = known.frame("id INT, name STRING", (1, "Ada"))
+    return {
+        "unite_branches": {"rows": known.visits, "other": known.visits, "missing": "null"},
+        "join_branches": {"rows": known.visits, "other": other, "keys": ["id"], "keep": "all"},
+    }

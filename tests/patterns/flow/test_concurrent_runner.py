@@ -13,7 +13,9 @@ from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.flow.concurrent_runner import PipelineRun, advance_latest, latest_of, plan_starts
+from tests.contracts.known_calls import known_calls
 from tests.helpers import a_run, write_log
+from tests.two_runs import two_runs
 
 INGEST = PipelineRun("ingest")
 
@@ -145,3 +147,33 @@ def test_a_pointer_of_no_table_and_a_position_below_the_first_are_refused(tmp_pa
         advance_latest(nowhere.target(a_run()), position=1)
     with pytest.raises(ConfigError, match="position must be 0 or more, not -1"):
         advance_latest(results.target(a_run()), position=-1)
+
+
+@known_calls
+def calls_that_work(known):
+    ingest = PipelineRun("ingest", ("database",), priority=1)
+    return {
+        "plan_starts": {
+            "queued": {"b": ingest},
+            "running": {"a": ingest},
+            "slots": {"ingest": 2},
+            "pools": {"database": 2},
+            "shares": {"report": "latest.json"},
+        },
+        "advance_latest": {"into": known.daily.target(known.run), "position": 3},
+        "latest_of": {"table": known.daily},
+    }
+
+
+@two_runs()
+def pointed_at_once(world):
+    """Results of a later and an earlier run: the pointer is at the later one, whoever moves it last."""
+    table = world.table("results", "id INT")
+    table.append(world.frame("id INT", (1,)), provenance=world.run("base", sequence=1))
+    for position in (3, 2):
+
+        def move(w, position=position):
+            advance_latest(w.into("results", str(position)), position=position)
+            return (latest_of(w["results"]),)
+
+        yield move

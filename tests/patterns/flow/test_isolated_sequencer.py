@@ -13,6 +13,7 @@ from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.flow.isolated_sequencer import ProducerMarker, judge_contract, plan_by_markers
+from tests.contracts.known_calls import known_calls
 from tests.helpers import write_log
 
 DAY, NEXT = "2026-01-05", "2026-01-06"
@@ -184,3 +185,8 @@ def test_a_break_of_the_location_is_told_by_the_path(tmp_path):
     assert f"expected a table at {tmp_path / 'moved'}, found none" in found.note
     with pytest.raises(ConfigError, match="not none"):
         judge_contract(table, columns={})
+
+
+@known_calls
+def calls_that_work(known):
+    return {"judge_contract": {"upstream": known.daily, "columns": {"id": "INT"}, "partition_by": ["day"]}}

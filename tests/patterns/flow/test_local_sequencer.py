@@ -15,6 +15,7 @@ from dedp_assets.patterns.flow.local_sequencer import (
     judge_steps,
     plan_steps,
 )
+from tests.contracts.known_calls import known_calls
 
 RAW, ENRICHED, METRICS, EXPORTED = "raw", "enriched", "metrics", "exported"
 CHAIN = (
@@ -180,3 +181,12 @@ def test_a_step_of_one_task_is_a_function_of_rows(spark, steps, named):
     """No step, and a step that returns something else, are refused."""
     with pytest.raises(ConfigError, match=named):
         chain_steps(spark.range(1), steps=steps)
+
+
+@known_calls
+def calls_that_work(known):
+    steps = [SequenceStep("a"), SequenceStep("b", ["a"])]
+    return {
+        "judge_steps": {"steps": steps, "states": {"a": StepState("done")}},
+        "chain_steps": {"rows": known.visits, "steps": [lambda rows: rows]},
+    }

@@ -18,8 +18,10 @@ from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict,
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import StagedWrite, Table
 from dedp_assets.patterns.flow.parallel_split import compare_by_key, write_parallel
+from tests.contracts.known_calls import known_calls
 from tests.faults.failpoints import dying
 from tests.helpers import a_run, read_back
+from tests.two_runs import two_runs
 
 pytestmark = pytest.mark.spark
 
@@ -345,3 +347,23 @@ def test_a_comparison_that_cannot_be_made_is_refused(spark, other, options, text
     """Before Spark reads a row."""
     with pytest.raises(ConfigError, match=text):
         compared(spark, [], [], "id INT, name STRING", other, **options)
+
+
+@known_calls
+def calls_that_work(known):
+    return {"compare_by_key": {"legacy": known.visits, "new": known.visits, "keys": ["id"]}}
+
+
+@two_runs()
+def parallel_at_once(world):
+    """Two further versions of the source, for the table and for a folder beside the table."""
+    columns = "id INT, day STRING"
+    world.table("twice", columns, by=["day"])
+
+    def write(w, number):
+        into = w["twice"].target(w.run(str(number), sequence=number), partition={"day": "mon"})
+        write_parallel(w.frame(columns, (number, "mon")), into, CsvFolder(str(w.root / "csv")))
+
+    write(world, 1)
+    for number in (2, 3):
+        yield lambda w, number=number: write(w, number)

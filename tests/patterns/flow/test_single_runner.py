@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.flow.single_runner import PartitionProgress, judge_catch_up, plan_in_order, require_place
+from tests.contracts.known_calls import known_calls
 
 WAITING, RUNNING, FAILED, MISSING = (PartitionProgress(each) for each in ("waiting", "running", "failed", "missing"))
 MINUTE = 60
@@ -201,3 +202,11 @@ def test_no_partition_runs_before_the_one_before_it_succeeded_and_no_request_is_
         order.start("")
     assert plan_in_order(order.progress).reason == "every partition is current"
     assert {key: order.states[key] for key in order.progress} == {key: order.true(key) for key in order.progress}
+
+
+@known_calls
+def calls_that_work(known):
+    return {
+        "require_place": {"queued": ["mon"], "request": "tue", "limit": 2},
+        "judge_catch_up": {"durations": [30.0, 90.0], "interval_seconds": 60.0},
+    }

@@ -10,6 +10,7 @@ from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.flow.aligned_fan_in import BranchState
 from dedp_assets.patterns.flow.unaligned_fan_in import FALLBACK, judge_branches, label_partial, plan_unaligned
+from tests.contracts.known_calls import known_calls
 
 DAY = "2026-01-05"
 HOURS = [f"{DAY}-{hour:02d}" for hour in range(24)]
@@ -121,3 +122,14 @@ def test_a_label_that_the_rows_have_and_a_foreign_verdict_are_refused(spark):
         label_partial(rows, judged, column="x", completeness="X")
     with pytest.raises(ConfigError, match="judged must be a verdict of judge_branches, not some without"):
         label_partial(rows, Finding("some", passed=True), column="x")
+
+
+@known_calls
+def calls_that_work(known):
+    hours = {"mon-01": BranchState("succeeded", 1), "mon-02": BranchState("failed")}
+    judged = judge_branches(hours)
+    return {
+        "plan_unaligned": {"branches": {"mon": hours}, "due": ["mon"]},
+        "judge_branches": {"branches": hours, "name": "every_hour_is_there"},
+        "label_partial": {"rows": known.visits, "judged": judged, "column": "partial", "completeness": "share"},
+    }

@@ -15,6 +15,7 @@ from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.core.types.conversion import MISFITS, convert_json
 from dedp_assets.patterns.governance._contracts import Contract, Quality, Sla
 from dedp_assets.patterns.governance.contract_testing import Expectation, verify_consumer, verify_producer
+from tests.contracts.known_calls import known_calls
 
 ORDERS = Contract(
     name="silver/orders",
@@ -265,3 +266,11 @@ def test_a_sample_that_passes_is_one_that_the_table_takes(spark):
     for (number, value), (name, column) in product(enumerate(VALUES), columns.items()):
         passes = verify_producer(contract, [{name: value}]).passed
         assert not passes or f"{name} is not" not in refused[number], (column.type, value)
+
+
+@known_calls
+def calls_that_work(known):
+    columns = {"day": Column("DATE"), "user": Column("STRING")}
+    daily = Contract(name="gold/daily", version="1.0.0", owner="team:web", columns=columns)
+    records = [{"day": date(2026, 1, 5), "user": "Ada"}]
+    return {"verify_producer": {"contract": daily, "records": records, "whole_day": True}}

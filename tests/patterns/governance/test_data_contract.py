@@ -29,6 +29,7 @@ from dedp_assets.patterns.governance.data_contract import (
     judge_change,
     request_change,
 )
+from tests.contracts.known_calls import known_calls
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)
 DAY = timedelta(days=1)
@@ -533,3 +534,14 @@ def test_a_document_of_others_is_read_by_the_types_of_the_standard():
     contract = read_contract({**stated, "schema": [{"name": "orders", "properties": properties}]})
     assert {name: each.type for name, each in contract.columns.items()} == {"id": "BIGINT", "at": "TIMESTAMP"}
     assert contract.name == "orders"
+
+
+@known_calls
+def calls_that_work(known):
+    columns = {"day": Column("DATE"), "user": Column("STRING")}
+    old = Contract(name="gold/daily", version="1.0.0", owner="team:web", columns=columns)
+    new = replace(old, columns={"day": Column("DATE")}, consumers=[Consumer("dashboards")])
+    read = ColumnLineage({"user": ColumnOrigin((ColumnInput("gold/daily", "user"),))})
+    change = {"old": old, "new": new, "lineages": {"gold/report": read}, "now": NOW, "perspectives": ["consumer"]}
+    request = request_change(old, new, {}, NOW)
+    return {"judge_change": {**change, "request": request}, "request_change": change}

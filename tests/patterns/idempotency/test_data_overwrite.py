@@ -20,6 +20,7 @@ from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.ingestion.compactor import vacuum
 from tests.helpers import EVENTS, a_run, active_files, files_of, read_back
 from tests.renaming import STORED, any_names
+from tests.two_runs import two_runs
 
 DAYS = ("2026-01-05", "2026-01-06", "2026-01-07")
 FIRST, SECOND, THIRD = ({"event_date": day} for day in DAYS)
@@ -302,3 +303,24 @@ def overwritten(n):
     table.clear(partition={n("day"): "a=b", n("land"): "x"}, provenance=a_run())
     yield table
     yield table.read({n("day"): "%2F"}, {n("land"): None})
+
+
+@two_runs()
+def overwritten_at_once(world):
+    columns = "id INT, day STRING, hour INT"
+    world.table("days", columns, by=["day", "hour"])
+    overwrite_partition(world.frame(columns, (1, "mon", 1), (2, "mon", 2)), world.into("days", "0", "mon"))
+    for name, rows in (("1", [(1, "mon", 1), (3, "mon", 3)]), ("2", [(9, "mon", 1)])):
+        yield lambda w, name=name, rows=rows: overwrite_partition(w.frame(columns, *rows), w.into("days", name, "mon"))
+
+
+@two_runs()
+def overwritten_side_by_side_at_once(world):
+    """Runs of two days: both are there whole, whichever commits first."""
+    columns = "id INT, day STRING"
+    world.table("daily", columns, by=["day"])
+    overwrite_partition(world.frame(columns, (1, "mon")), world.into("daily", "base", "mon"))
+    for day, ids in (("mon", (2, 3)), ("tue", (4, 5))):
+        yield lambda w, day=day, ids=ids: overwrite_partition(
+            w.frame(columns, *((n, day) for n in ids)), w.into("daily", day, day)
+        )

@@ -26,7 +26,9 @@ from dedp_assets.patterns.idempotency.fast_metadata_cleaner import (
     plan_units,
 )
 from dedp_assets.patterns.ingestion.compactor import compact, vacuum
+from tests.contracts.known_calls import known_calls
 from tests.helpers import NOW, a_record, a_run, active_files, files_of, read_back, write_log
+from tests.two_runs import two_runs
 
 VISITS = TableSpec(
     "staging/weekly",
@@ -482,3 +484,39 @@ def test_too_many_units_are_told_before_a_catalogue_refuses_them(spark, weekly):
         (finding,) = [finding for finding in result.findings if finding.name == "units_leave_room"]
         assert (finding.passed, finding.figures["units"]) == (passed, number + 1)
     assert (finding.severity, UNITS_LEAVE_ROOM.warn_above) == ("warn", 3200)
+
+
+@known_calls
+def calls_that_work(known):
+    units = known.table("gold/units", "id INT, day STRING, week STRING", by=("week",))
+    return {
+        "freeze_units": {"into": units.target(known.run), "before": date(2026, 3, 2)},
+        "plan_units": {"present": {"2026-01-05": 1}, "ledger": units.ledger, "asked": ["2026-01-05"]},
+    }
+
+
+def loading(world, first):
+    """A table of weeks that holds a day, and how to load further days into it."""
+    columns = "id INT, day STRING"
+    table = world.table("weekly", f"{columns}, week STRING", by=["week"])
+
+    def write(w, day):
+        load_unit(w.frame(columns, (1, day)), w.into("weekly", day), days={day: 1}, by="day")
+
+    write(world, first)
+    assert table.ledger.exists()
+    return write
+
+
+@two_runs()
+def units_at_once(world):
+    write = loading(world, "2026-01-05")
+    yield lambda w: write(w, "2026-01-06")
+    yield lambda w: write(w, "2026-01-07")
+
+
+@two_runs()
+def frozen_at_once(world):
+    write = loading(world, "2025-12-01")
+    yield lambda w: write(w, "2025-12-09")
+    yield lambda w: freeze_units(w.into("weekly", "freeze"), before=date(2026, 2, 1))

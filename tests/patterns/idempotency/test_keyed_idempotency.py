@@ -18,8 +18,10 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Insert, Merge, Update
 from dedp_assets.patterns.delta.rows import touched_files
 from dedp_assets.patterns.idempotency.keyed_idempotency import FIRST, LAST, add_stable_key, key_of, upsert_keyed
+from tests.contracts.known_calls import known_calls
 from tests.helpers import a_run, read_back
 from tests.renaming import STORED, any_names
+from tests.two_runs import two_runs
 
 pytestmark = [pytest.mark.spark, pytest.mark.budget(50, "every way to a key that stays")]
 
@@ -406,3 +408,63 @@ def test_a_column_that_is_called_as_one_that_is_added_is_refused(spark, key):
     """What a step adds would take the place of the user's own column: the refusal names it, and no row is wrong."""
     with pytest.raises(ConfigError, match=r"__dedp_|first_record"):
         add_stable_key(spark.createDataFrame([], "a INT, b INT"), entity=["a"], appended=["b"], key=key)
+
+
+@known_calls
+def calls_that_work(known):
+    keyed = known.table("gold/keyed", "id INT, day STRING", by=("day",), key=("id",))
+    return {
+        "add_stable_key": {
+            "rows": known.visits,
+            "known": None,
+            "entity": ["user"],
+            "appended": ["id"],
+            "event_time": [],
+            "group": ["page"],
+            "key": "key",
+        },
+        "key_of": {"rows": known.visits, "values": ["id"]},
+        "upsert_keyed": {
+            "rows": known.frame("id INT, day STRING", (1, "2026-01-05")),
+            "into": keyed.target(known.run),
+            "since": 0,
+        },
+    }
+
+
+@two_runs()
+def upserted_at_once(world):
+    columns = "key STRING, day STRING, n INT"
+    table = world.table("keyed", columns, by=["day"], key=("key", "day"))
+    upsert_keyed(world.frame(columns, ("a", "mon", 0), ("z", "tue", 0)), table.target(world.run("base")))
+
+    def write(w, name, *rows):
+        upsert_keyed(w.frame(columns, *rows), w.into("keyed", name, "mon"))
+
+    yield lambda w: write(w, "1", ("b", "mon", 1))
+    yield lambda w: write(w, "2", ("b", "mon", 2), ("c", "mon", 2))
+
+
+@two_runs()
+def upserted_elsewhere_at_once(world):
+    columns = "key STRING, day STRING, n INT"
+    world.table("keyed", columns, by=["day"], key=("key",))
+    upsert_keyed(world.frame(columns, ("a", "mon", 0), ("z", "tue", 0)), world.into("keyed", "base"))
+    for day in ("mon", "tue"):
+        yield lambda w, day=day: upsert_keyed(w.frame(columns, ("k", day, 1)), w.into("keyed", day, day))
+
+
+@two_runs()
+def upserted_from_at_once(world):
+    """Rows that were computed from those that are there, at a version."""
+    columns = "key STRING, day STRING, n INT"
+    table = world.table("keyed", columns, by=["day"], key=("key", "day"))
+    upsert_keyed(world.frame(columns, ("a", "mon", 1)), table.target(world.run("base")))
+
+    def write(w, name, more):
+        since = w["keyed"].ledger.version()
+        rows = w["keyed"].read({"day": "mon"}, version=since).selectExpr("key", "day", f"n * 2 + {more} AS n")
+        upsert_keyed(rows, w.into("keyed", name, "mon"), since=since)
+
+    yield lambda w: write(w, "1", 1)
+    yield lambda w: write(w, "2", 5)

@@ -18,6 +18,7 @@ from dedp_assets.patterns.idempotency.keyed_idempotency import upsert_keyed
 from dedp_assets.patterns.idempotency.merger import merge_changes
 from tests.helpers import a_run, active_files, read_back
 from tests.renaming import STORED, any_names
+from tests.two_runs import two_runs
 
 pytestmark = pytest.mark.spark
 
@@ -287,3 +288,28 @@ def test_technical_columns_alone_change_no_row(spark, make_table):
 
     assert merge(1, (1, "a", False), (2, "a", False)) == [(1, "a", False), (2, "a", False)]
     assert merge(2, (1, "b", False), (2, "b", True)) == [(1, "a", False), (2, None, True)]
+
+
+@two_runs()
+def merged_at_once(world):
+    columns = "id INT, name STRING, seq INT, gone BOOLEAN"
+    table = world.table("placed", columns)
+    options = {"keys": ["id"], "order_by": ["seq"], "deleted": "gone"}
+    merge_changes(world.frame(columns, (1, "a", 3, False)), table.target(world.run("base")), **options)
+    for name, row in (("1", (1, "b", 5, False)), ("2", (1, "c", 4, True))):
+        yield lambda w, name=name, row=row: merge_changes(
+            w.frame(columns, row, (9, name, 1, False)) if name == "1" else w.frame(columns, row),
+            w.into("placed", name),
+            **options,
+        )
+
+
+@two_runs()
+def merged_in_order_at_once(world):
+    columns = "id INT, name STRING"
+    table = world.table("batches", columns)
+    merge_changes(world.frame(columns, (1, "a")), table.target(world.run("base", sequence=1)), keys=["id"])
+    for number in (2, 3):
+        yield lambda w, number=number: merge_changes(
+            w.frame(columns, (1, f"b{number}")), w["batches"].target(w.run(str(number), sequence=number)), keys=["id"]
+        )

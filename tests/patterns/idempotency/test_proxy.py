@@ -27,7 +27,9 @@ from dedp_assets.patterns.delta.versions.exposure import exposures
 from dedp_assets.patterns.delta.versions.version_tables import names
 from dedp_assets.patterns.idempotency.proxy import judge_exposure, load_version, switch_version
 from dedp_assets.patterns.ingestion.compactor import vacuum
+from tests.contracts.known_calls import known_calls
 from tests.helpers import a_run, read_back
+from tests.two_runs import two_runs
 
 pytestmark = pytest.mark.spark
 
@@ -236,3 +238,33 @@ def test_native_versions_are_readable_as_long_as_the_law_says(make_table, some):
     with pytest.raises(DeltaError, match=r"(?i)retention"):
         DeltaTable(str(table.location)).vacuum(720, dry_run=False)
     assert [seen(table, version) for version in versions] == [(4, {name}) for name in "abc"]
+
+
+@known_calls
+def calls_that_work(known):
+    shown, rows = known.at(TableSpec("gold/shown", {"id": Column("INT")})), known.frame("id INT", (1,))
+    load_version(rows, shown.target(a_run(sequence=1)))
+    return {
+        "load_version": {"rows": rows, "into": shown.target(known.run), "min_rows": 1},
+        "judge_exposure": {"target": shown},
+        "switch_version": {"into": shown.target(known.run), "version": "run-1-1", "because": "it was right"},
+    }
+
+
+@two_runs(under_one_lock=True)
+@two_runs(under_one_lock=True, second="switch")
+def versions_of_at_once(world, *, second="load"):
+    """Versions behind a name: a load or a person's choice shows another one."""
+    columns = "page STRING, views INT"
+    world.table("ranking", columns)
+
+    def load(w, name, views):
+        load_version(w.frame(columns, ("/a", views)), w.into("ranking", name))
+
+    load(world, "base", 1)
+    load(world, "more", 2)
+    yield lambda w: load(w, "1", 3)
+    if second == "load":
+        yield lambda w: load(w, "2", 4)
+    else:
+        yield lambda w: switch_version(w.into("ranking", "2"), version="base-1", because="the newer is wrong")

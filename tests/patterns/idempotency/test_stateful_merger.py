@@ -26,8 +26,10 @@ from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.delta.commit import file_exchange
 from dedp_assets.patterns.delta.rows import touched_files
 from dedp_assets.patterns.idempotency.stateful_merger import merge_execution
+from tests.contracts.known_calls import known_calls
 from tests.helpers import a_run, active_files, read_back
 from tests.renaming import STORED, any_names
+from tests.two_runs import two_runs
 
 pytestmark = pytest.mark.spark
 
@@ -281,3 +283,33 @@ def merged_executions(n):
         into = table.target(a_run(replay=True), partition={"day": day})
         merge_execution(rows, into, keys=n.all("page"), update=update, deleted=n("gone"))
     yield table
+
+
+@known_calls
+def calls_that_work(known):
+    executed = known.table("gold/executed", "id INT, name STRING", executed_by="day")
+    return {
+        "merge_execution": {
+            "increment": known.frame("id INT, name STRING, gone BOOLEAN", (1, "Ada", False)),
+            "into": executed.target(known.run, partition={"day": "2026-01-05"}),
+            "keys": ["id"],
+            "update": {"name": "s.name"},
+            "deleted": "gone",
+            "due": [],
+        }
+    }
+
+
+@two_runs()
+def merged_executions_at_once(world):
+    columns = "page STRING, views INT"
+    table = world.table("pages", columns, executed_by="day")
+    options = {"keys": ["page"], "update": {"views": "t.views * 10 + s.views"}}
+    base = table.target(world.run("base"), partition={table.spec.executed_by: "mon"})
+    merge_execution(world.frame(columns, ("/a", 1)), base, **options)
+    for day, views in (("tue", 2), ("wed", 3)):
+        yield lambda w, day=day, views=views: merge_execution(
+            w.frame(columns, ("/a", views)),
+            w["pages"].target(w.run(day), partition={w["pages"].spec.executed_by: day}),
+            **options,
+        )

@@ -27,7 +27,9 @@ from dedp_assets.patterns.idempotency.transactional_writer import (
     write_transaction,
 )
 from dedp_assets.patterns.ingestion.compactor import vacuum
+from tests.contracts.known_calls import known_calls
 from tests.helpers import a_run, read_back
+from tests.two_runs import two_runs
 
 SPECS = [
     TableSpec(f"gold/{name}", {"day": Column("STRING"), "n": Column("BIGINT")}, partition_by=("day",))
@@ -255,3 +257,32 @@ def test_a_killed_group_rolls_forward_and_its_readers_see_no_mix(spark, group):
         assert held(tables) == visible(tables) == [n, n], point
         retried = group(n)
         assert (retried.applied, retried.beside[0].applied) == (False, False)
+
+
+@known_calls
+def calls_that_work(known):
+    grouped, rows = [known.table(f"gold/group_{name}", "id INT") for name in "ab"], known.frame("id INT", (1,))
+    sets = [TableRows(rows, each.target(known.run)) for each in grouped]
+    publish_group(sets)
+    days = known.frame("id INT, day STRING", (1, "2026-01-05"))
+    database = DatabaseTarget("users", known.begin, known.run)
+    return {
+        "publish_group": {"sets": sets},
+        "read_group": {"tables": grouped},
+        "write_transaction": {"sets": [RowSet("public.users", days, keys=["id"])], "into": database},
+    }
+
+
+@two_runs(under_one_lock=True)
+def grouped_at_once(world):
+    columns = "n BIGINT, day STRING"
+    tables = [world.table(name, columns, by=["day"]) for name in ("sites", "pages")]
+
+    def write(w, name, rows, day):
+        frame = w.spark.range(rows).selectExpr("id AS n", f"'{day}' AS day")
+        publish_group([TableRows(frame, w.into(table.name, name, day)) for table in tables])
+
+    write(world, "base", 1, "mon")
+    assert all(rows.count() == 1 for rows in read_group(tables).values())
+    yield lambda w: write(w, "1", 2, "mon")
+    yield lambda w: write(w, "2", 3, "mon")

@@ -28,6 +28,7 @@ from dedp_assets.patterns.core.errors import (
 )
 from dedp_assets.patterns.idempotency import _transactions
 from dedp_assets.patterns.idempotency._transactions import Written, write_sets
+from tests.two_runs import two_runs_of
 
 pytestmark = pytest.mark.slow
 
@@ -255,6 +256,7 @@ def apply_all(database, numbers):
     return wrote
 
 
+@two_runs_of("write_transaction")
 def test_two_writers_at_once_and_a_reader_in_a_loop(made):
     """The same versions by two writers: each is written once, none goes back; readers see whole versions only."""
     apply(made, 1)

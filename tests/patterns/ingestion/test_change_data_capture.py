@@ -19,14 +19,17 @@ from dedp_assets.case_study.sources import operational
 from dedp_assets.laptop.servers import postgres as server
 from dedp_assets.patterns.connectors import postgres
 from dedp_assets.patterns.connectors.postgres import PostgresTable, slots
+from dedp_assets.patterns.connectors.postgres.pgoutput import Change, Relation, Transaction
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady, SchemaMismatch
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import StagedWrite
 from dedp_assets.patterns.ingestion import _capturing as capturing
-from dedp_assets.patterns.ingestion import change_data_capture
+from dedp_assets.patterns.ingestion import _history, change_data_capture
 from dedp_assets.patterns.ingestion._history import cursor
 from dedp_assets.patterns.ingestion.change_data_capture import CHANGES, apply_changes, capture_changes, judge_slot
+from tests.contracts.known_calls import known_calls
 from tests.helpers import NOW, a_run, read_back
+from tests.two_runs import two_runs, two_runs_of
 
 pytestmark = pytest.mark.budget(120, "each test has a database of its own, and captures it several times")
 
@@ -386,6 +389,7 @@ def test_traffic_of_other_tables_does_not_hold_the_log(begun, monkeypatch):
     assert begun.copied() == begun.rows()
 
 
+@two_runs_of("capture_changes")
 def test_of_two_captures_that_saw_the_same_changes_one_gives_way(begun, monkeypatch):
     """The one that commits second would double them; it is told to run again, and nothing is there twice."""
     start, real = begun.position(), StagedWrite.publish
@@ -825,3 +829,51 @@ def test_names_that_cannot_be_are_refused():
     ):
         with pytest.raises(ConfigError):
             PostgresTable(name, slot, connect=psycopg.connect)
+
+
+@known_calls
+def calls_that_work(known):
+    source = PostgresTable("public.users", "slot", connect=known.begin)
+    history = known.table("bronze/history", CHANGES, by=("committed_on",))
+    latest = known.at(TableSpec("bronze/users", {"id": Column("INT")})).target(known.run)
+    return {
+        "apply_changes": {"history": history, "into": latest, "keys": ["id"]},
+        "capture_changes": {
+            "source": source,
+            "into": history.target(known.run),
+            "latest": latest,
+            "keys": ["id"],
+            "max_messages": 10,
+        },
+        "judge_slot": {"source": source},
+    }
+
+
+@two_runs()
+def applied_at_once(world):
+    """Two runs bring a copy up to its history, which one of them finds longer."""
+    world.specs["log"] = TableSpec("log", CHANGES, ("committed_on",))
+    world.table("users", "id INT, name STRING")
+
+    def capture(w, position, *names):
+        """Append a transaction that inserts users of these names."""
+        source = {"columns": {"id": "integer", "name": "text"}, "changed": {}, "reset": [1, 0]}
+        users = Relation(1, "public.users", whole_rows=True, columns={})
+        added = [Change("insert", users, None, {"id": str(position + n), "name": name}) for n, name in enumerate(names)]
+        rows = _history.of_transactions([Transaction(position, NOW, tuple(added))], ["id"])
+        run = w.run(f"log {position}", sequence=position, notes={"source": source})
+        w["log"].stage(_history.frame(w.spark, rows), provenance=run, append=True).publish()
+
+    def bring_up(w, name):
+        apply_changes(w["log"], w.into("users", name), keys=["id"])
+
+    capture(world, 100, "Ada")
+    bring_up(world, "base")
+    capture(world, 200, "Bob", "Cy")
+
+    def go_on(w):
+        capture(w, 300, "Di")
+        bring_up(w, "2")
+
+    yield lambda w: bring_up(w, "1")
+    yield go_on

@@ -8,7 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from threading import Event
 
 import pyarrow as pa
@@ -21,8 +21,11 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Insert, Ledger, Merge, Table, Update, table_lock
 from dedp_assets.patterns.delta.commit import commits
 from dedp_assets.patterns.delta.maintenance import compaction
+from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.ingestion.compactor import compact, plan_compaction, vacuum
-from tests.helpers import EVENTS, a_record, a_run, active_files, read_back, write_log
+from tests.contracts.known_calls import known_calls
+from tests.helpers import EVENTS, NOW, a_record, a_run, active_files, read_back, write_log
+from tests.two_runs import two_runs
 
 pytestmark = pytest.mark.budget(70, "many small files are written first")
 
@@ -725,3 +728,34 @@ def test_a_record_of_maintenance_answers_for_no_partition(logged):
         log.write_text(json.dumps({"commitInfo": info}))
         assert (ledger.commit(2).record, ledger.commit(2).maintenance) == (None, record)
         assert ledger.latest(DAY).version == 1
+
+
+@known_calls
+def calls_that_work(known):
+    return {
+        "compact": {"into": known.daily.target(known.run, partition={"day": "mon"})},
+        "plan_compaction": {"ledger": known.daily.ledger, "partition": {"day": "mon"}},
+        "vacuum": {"into": known.daily.target(known.run), "retention_hours": 200, "now": NOW},
+    }
+
+
+@two_runs()
+def compacted_at_once(world):
+    columns = "id INT, day STRING"
+    table = world.table("small", columns, by=["day"])
+    for n in range(2):
+        table.append(world.frame(columns, (n, "mon"), (n, "tue")), provenance=world.run(str(n), sequence=n + 1))
+    yield lambda w: compact(w.into("small", "compaction"))
+    yield lambda w: overwrite_partition(w.frame(columns, (9, "mon")), w.into("small", "2", "mon"))
+
+
+@two_runs(under_one_lock=True)
+def vacuumed_at_once(world):
+    """Files that the other run still writes, or has just published, are not removed."""
+    columns = "id INT, day STRING"
+    world.table("small", columns, by=["day"])
+    for number in range(2):
+        overwrite_partition(world.frame(columns, (number, "mon")), world.into("small", f"base {number}", "mon"))
+    later = datetime(2100, 1, 1, tzinfo=timezone.utc)
+    yield lambda w: vacuum(w.into("small", "vacuum"), retention_hours=0, now=later, allow_unsafe=True)
+    yield lambda w: overwrite_partition(w.frame(columns, (9, "mon")), w.into("small", "2", "mon"))

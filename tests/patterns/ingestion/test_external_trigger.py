@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dedp_assets.patterns.connectors.web.events import Arrival, Event, Inbox
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.ingestion.external_trigger import plan_triggers, send_event, starts_of
+from tests.contracts.known_calls import known_calls
 from tests.helpers import NOW
 
 HOUR_AGO = NOW - timedelta(hours=1)
@@ -260,3 +261,20 @@ def test_an_event_its_reader_would_refuse_is_not_sent(tmp_path):
     with pytest.raises(ContractError, match="put the data into an object"):
         send_event(tmp_path, event(data={"objects": ["a"], "rows": "x" * 70_000}))
     assert list(tmp_path.iterdir()) == []
+
+
+@known_calls
+def calls_that_work(known):
+    event = Event(id="7", source="shop", type="published", time=NOW, data={"objects": ["a.jsonl"]})
+    started = {"pipelines": {"refresh": [{"type": "published"}]}}
+    return {
+        "plan_triggers": {
+            "arrivals": [Arrival("a.json", NOW, event)],
+            **started,
+            "known": {"shop/8": "x"},
+            "started": ["x"],
+            "now": NOW,
+        },
+        "starts_of": {"event": event, **started},
+        "send_event": {"inbox": known.folder / "inbox", "event": event},
+    }

@@ -22,7 +22,9 @@ from dedp_assets.patterns.delta.staging.stages import Stage
 from dedp_assets.patterns.delta.versions import version_of
 from dedp_assets.patterns.idempotency.proxy import switch_version
 from dedp_assets.patterns.ingestion.full_loader import load_full
+from tests.contracts.known_calls import known_calls
 from tests.helpers import a_run, active_files, read_back
+from tests.two_runs import two_runs
 
 DEVICES = TableSpec(
     "bronze/devices",
@@ -330,3 +332,16 @@ def test_a_table_that_is_replaced_is_not_made_to_show_versions(devices, many):
     with pytest.raises(ConfigError, match="is a table with rows of its own"):
         load_full(many(3, "v2"), devices.target(a_run()), keep_versions=True)
     assert set(labels(devices).values()) == {"v1"}
+
+
+@known_calls
+def calls_that_work(known):
+    return {"volume_guard": {"min_rows": 1}}
+
+
+@two_runs()
+def loaded_at_once(world):
+    table = world.table("full", "id BIGINT")
+    load_full(world.spark.range(10), table.target(world.run("base")))
+    for name, rows in (("1", 6), ("2", 18)):  # of ten, neither is implausible; of each other's, one is
+        yield lambda w, name=name, rows=rows: load_full(w.spark.range(rows), w.into("full", name))

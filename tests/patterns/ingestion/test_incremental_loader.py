@@ -26,8 +26,10 @@ from dedp_assets.patterns.delta.staging.stages import Stage
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
 from dedp_assets.patterns.ingestion.incremental_loader import load_increment, load_partition, plan_windows
 from dedp_assets.patterns.ingestion.readiness_marker import delivering, plan_ready
+from tests.contracts.known_calls import known_calls
 from tests.helpers import NOW, a_run, active_files, files_of, read_back
 from tests.renaming import STORED, any_names
+from tests.two_runs import two_runs
 
 pytestmark = pytest.mark.budget(50, "windows of a source, against every kind of change in it")
 
@@ -720,3 +722,41 @@ def incremented(n):
         options = {"window": (100, 200), "keys": n.all("id"), "delta": n("seq")}
         load_increment(n.frame("id INT, seq BIGINT", *rows), into, **options)
     yield table
+
+
+@known_calls
+def calls_that_work(known):
+    daily = known.daily.target(known.run, partition={"day": "mon"})
+    sold = known.table("bronze/sold", "id INT, seq BIGINT, part STRING", by=("part",))
+    return {
+        "load_partition": {"rows": known.visits, "into": daily, "ready": Plan(("mon",), "")},
+        # with a window before 0, so that the largest value of a wrong option makes more windows than can be planned
+        "plan_windows": {"ledger": sold.ledger, "column": "part", "origin": -100, "length": 100, "until": 250},
+    }
+
+
+@two_runs()
+def incremented_at_once(world):
+    columns = "id INT, seq BIGINT"
+    table = world.table("loaded", f"{columns}, part STRING", by=["part"])
+    own, options = {"part": "100"}, {"window": (100, 200), "keys": ["id"], "delta": "seq"}
+    load_increment(world.frame(columns, (1, 100)), table.target(world.run("base"), partition=own), **options)
+    for name, rows in (("1", [(1, 100), (2, 150)]), ("2", [(3, 160)])):
+        yield lambda w, name=name, rows=rows: load_increment(
+            w.frame(columns, *rows), w["loaded"].target(w.run(name), partition=own), **options
+        )
+
+
+@two_runs()
+def partitions_loaded_at_once(world):
+    columns = "id INT, day STRING"
+    table = world.table("daily", columns, by=["day"])
+
+    def write(w, name, *ids):
+        ready = Plan(("mon",), "", cursor={"mon": f"marker {name}"})
+        load_partition(w.frame(columns, *[(n, "mon") for n in ids]), w.into("daily", name, "mon"), ready=ready)
+
+    write(world, "base", 1)
+    assert table.ledger.exists()
+    yield lambda w: write(w, "1", 1, 2)
+    yield lambda w: write(w, "2", 3)

@@ -31,7 +31,9 @@ from dedp_assets.patterns.ingestion._replica_files import verify
 from dedp_assets.patterns.ingestion._replica_manifest import manifest_of
 from dedp_assets.patterns.ingestion.full_loader import load_full
 from dedp_assets.patterns.ingestion.passthrough_replicator import declare_replica, replicate_files, replicate_table
+from tests.contracts.known_calls import known_calls
 from tests.helpers import EVENTS, a_run, read_back
+from tests.two_runs import two_runs
 
 PARAMETERS = TableSpec(
     "bronze/device_parameters",
@@ -605,3 +607,45 @@ def test_spark_reads_a_replica_of_a_table_with_everything(make_table, spark, eve
     assert rows(replica, **changes) == rows(production, **changes) != []
     assert verify(table_contents(production.ledger, newest), replica.store).passed
     assert (replica.location / "_delta_log" / f"{3:020d}.checkpoint.parquet").exists()
+
+
+@known_calls
+def calls_that_work(known):
+    sold = known.table("bronze/copied", "id INT, seq BIGINT, part STRING", by=("part",))
+    (known.folder / "files").mkdir()
+    (known.folder / "files" / "a.txt").write_text("a")
+    return {
+        "declare_replica": {"source": known.daily.spec, "name": "staging/daily"},
+        "replicate_files": {
+            "source": known.folder / "files",
+            "target": known.folder / "copied",
+            "run": known.run,
+            "declared": known.daily.spec,
+            "name": "staging/files",
+            "bytes_per_second": 1e9,
+        },
+        "replicate_table": {
+            "source": sold,
+            "into": known.at(declare_replica(sold.spec, name="staging/sold")).target(known.run),
+            "version": 0,
+            "bytes_per_second": 1e9,
+        },
+    }
+
+
+def two_copies(world, replicate, declare):
+    """A replica of an older version and one of a newer."""
+    columns = "id INT, plan STRING"
+    source = world.table("users", columns)
+    for sequence in (1, 2, 3):
+        source.append(world.frame(columns, (sequence, "free")), provenance=world.run(str(sequence), sequence=sequence))
+    world.specs["copied"] = replace(declare(source.spec, name="copied"), name="copied")
+    first = source.ledger.version() - 2
+    replicate(source, world.into("copied", "base"), version=first)
+    for version in (first + 1, first + 2):
+        yield lambda w, version=version: replicate(w["users"], w.into("copied", f"v{version}"), version=version)
+
+
+@two_runs(under_one_lock=True)
+def replicated_at_once(world):
+    return two_copies(world, replicate_table, declare_replica)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dedp_assets.patterns.connectors.landing.deliveries import MARKER, delivery_at
+from dedp_assets.patterns.connectors.landing.deliveries import MARKER, DeliveredFile, Delivery, delivery_at
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.ingestion.readiness_marker import delivering, plan_ready
+from tests.contracts.known_calls import known_calls
 from tests.helpers import NOW
 
 DAY, NEXT = "2026-01-05", "2026-01-06"
@@ -302,3 +303,12 @@ def test_unknown_conventions_are_refused(plan, options):
     """A misspelt rule is an error of the call and not the default."""
     with pytest.raises(ConfigError, match=r"must be (marker or next_partition|integrate or report)"):
         plan(**options)
+
+
+@known_calls
+def calls_that_work(known):
+    delivered = Delivery("mon", (DeliveredFile("a.jsonl", 10, 1),), marker=DeliveredFile("_SUCCESS", 0, 2))
+    return {
+        "delivering": {"folder": known.folder / "landing"},
+        "plan_ready": {"deliveries": [delivered], "consumed": {"sun": "x"}, "now": NOW},
+    }

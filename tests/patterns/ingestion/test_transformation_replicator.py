@@ -32,8 +32,11 @@ from dedp_assets.patterns.delta.commit import idempotency
 from dedp_assets.patterns.delta.staging import stage_commit
 from dedp_assets.patterns.ingestion.passthrough_replicator import replicate_table
 from dedp_assets.patterns.ingestion.transformation_replicator import declare_transformed, replicate_transformed
+from tests.contracts.known_calls import known_calls
 from tests.helpers import a_run, active_files, read_back
+from tests.patterns.ingestion.test_passthrough_replicator import two_copies
 from tests.renaming import STORED, any_names
+from tests.two_runs import two_runs
 
 pytestmark = pytest.mark.budget(60, "replicas of every kind of change")
 
@@ -667,3 +670,23 @@ def replicated(n):
     target = n.make_table(declare_transformed(source.spec, name=f"{source.name}/staging"))
     replicate_transformed(source, target.target(a_run()), key=MaskingKey("k", b"0" * 32))
     yield target
+
+
+@known_calls
+def calls_that_work(known):
+    secret = {"id": Column("INT"), "email": Column("STRING", personal=True)}
+    users = known.table("silver/users", secret, (1, "ada@example.org"))
+    return {
+        "declare_transformed": {"source": users.spec, "name": "staging/users"},
+        "replicate_transformed": {
+            "source": users,
+            "into": known.at(declare_transformed(users.spec, name="staging/users")).target(known.run),
+            "key": MaskingKey("k", b"x" * 32),
+            "version": users.ledger.version(),
+        },
+    }
+
+
+@two_runs(under_one_lock=True)
+def transformed_at_once(world):
+    return two_copies(world, replicate_transformed, declare_transformed)

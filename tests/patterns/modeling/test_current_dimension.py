@@ -7,11 +7,14 @@ from dataclasses import replace
 import pytest
 
 from dedp_assets.patterns.core.errors import AmbiguousKeys, AuditFailed
-from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.modeling.current_dimension import NEWEST, keep_current_and_history, keep_newest
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.modeling.current_dimension import NEWEST, ChangeStream, keep_current_and_history, keep_newest
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION, keep_versions
-from tests.helpers import a_run, read_back
+from tests.contracts.known_calls import known_calls
+from tests.helpers import NOW, a_run, read_back
 from tests.patterns.modeling.changes import OWN, SCHEMA, STREAM, Change, deliveries, held, model, moment
+from tests.renaming import at
+from tests.two_runs import two_runs
 
 pytestmark = pytest.mark.spark
 
@@ -92,3 +95,46 @@ def test_nothing_says_which_of_two_changes_is_true(spark, make_table):
     assert not apply(early, early._replace(segment="y")).changed
     assert apply(first._replace(segment="y", place=2), first._replace(segment="z", place=1)).changed
     assert states(table)["k", 1] == (("y", "1.0"), False, (moment(5), 2))
+
+
+@known_calls
+def calls_that_work(known):
+    columns = {"id": Column("INT", required=True), "name": Column("STRING")}
+    current = known.table("gold/now", {**columns, **NEWEST})
+    history = known.table("gold/before", {**columns, **VERSION})
+    return {
+        "keep_current_and_history": {
+            "changes": known.frame("id INT, name STRING, at TIMESTAMP", (1, "Ada", NOW)),
+            "stream": ChangeStream(keys=["id"], event_time="at"),
+            "into": current.target(known.run),
+            "history": history.target(known.run),
+        }
+    }
+
+
+@two_runs()
+def newest_at_once(world):
+    columns = "id INT, mail STRING, at TIMESTAMP"
+    stream = ChangeStream(keys=["id"], event_time="at")
+    table = world.table("newest", "id INT!, mail STRING", more=NEWEST)
+    keep_newest(world.frame(columns, (1, "a", at(1))), table.target(world.run("base")), stream=stream)
+    for name, rows in (("1", [(1, "b", at(5))]), ("2", [(1, "c", at(3)), (2, "c", at(3))])):
+        yield lambda w, name=name, rows=rows: keep_newest(
+            w.frame(columns, *rows), w.into("newest", name), stream=stream
+        )
+
+
+@two_runs()
+def both_dimensions_at_once(world):
+    columns = "id INT, mail STRING, at TIMESTAMP"
+    stream = ChangeStream(keys=["id"], event_time="at")
+    for name, more in (("newest", NEWEST), ("versions", VERSION)):
+        world.table(name, "id INT!, mail STRING", more=more)
+
+    def write(w, name, *rows):
+        changes, tables = w.frame(columns, *rows), [w.into(table, name) for table in ("newest", "versions")]
+        keep_current_and_history(changes, *tables, stream=stream)
+
+    write(world, "base", (1, "a", at(1)))
+    yield lambda w: write(w, "1", (1, "b", at(5)))
+    yield lambda w: write(w, "2", (1, "c", at(3)), (2, "c", at(3)))

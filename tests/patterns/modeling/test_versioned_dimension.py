@@ -19,9 +19,11 @@ from dedp_assets.patterns.modeling.versioned_dimension import (
     judge_versions,
     keep_versions,
 )
-from tests.helpers import a_run, active_files, read_back
+from tests.contracts.known_calls import known_calls
+from tests.helpers import NOW, a_run, active_files, read_back
 from tests.patterns.modeling.changes import OWN, SCHEMA, STREAM, deliveries, former, held, model, moment
 from tests.renaming import STORED, any_names, at
+from tests.two_runs import two_runs
 
 pytestmark = pytest.mark.spark
 
@@ -261,3 +263,31 @@ def dimensions(n):
     yield newest
     yield [judge_versions(versions.read(), keys=n.all("id")).figures]
     yield show_previous_values(versions.read().drop(*derived), keys=n.all("id"), previous=n.all("mail"))
+
+
+@known_calls
+def calls_that_work(known):
+    columns = {"id": Column("INT", required=True), "name": Column("STRING")}
+    history = known.table("gold/all", {**columns, **VERSION})
+    return {
+        "keep_versions": {
+            "changes": known.frame("id INT, name STRING, at TIMESTAMP", (1, "Ada", NOW)),
+            "stream": ChangeStream(keys=["id"], event_time="at"),
+            "into": history.target(known.run),
+            "current": [],
+            "previous": [],
+        },
+        "judge_versions": {"dimension": history.read(), "keys": ["id"]},
+    }
+
+
+@two_runs()
+def dimensions_at_once(world):
+    columns = "id INT, mail STRING, at TIMESTAMP"
+    stream = ChangeStream(keys=["id"], event_time="at")
+    versions = world.table("versions", "id INT!, mail STRING", more=VERSION)
+    keep_versions(world.frame(columns, (1, "a", at(1))), versions.target(world.run("base")), stream=stream)
+    for name, rows in (("1", [(1, "b", at(5))]), ("2", [(1, "c", at(3)), (2, "c", at(3))])):
+        yield lambda w, name=name, rows=rows: keep_versions(
+            w.frame(columns, *rows), w.into("versions", name), stream=stream
+        )

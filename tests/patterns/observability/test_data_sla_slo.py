@@ -15,6 +15,7 @@ from dedp_assets.patterns.core.measuring.measurements import Measured, Measureme
 from dedp_assets.patterns.core.measuring.troubles import Trouble
 from dedp_assets.patterns.observability.data_sla_slo import Objective, measure_objective, severity_of
 from dedp_assets.patterns.observability.sla_misses_detector import BatchTimes, measure_latency
+from tests.contracts.known_calls import known_calls
 
 NOW = datetime(2026, 1, 20, 12, tzinfo=timezone.utc)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -247,3 +248,9 @@ def test_an_objective_that_cannot_be_measured_is_refused(change, message):
     stated = {"name": "freshness", "metric": "delay", "table": TABLE, "target": 1800, "alert": 2700}
     with pytest.raises(ConfigError, match=re.escape(message)):
         Objective(**{**stated, **change})
+
+
+@known_calls
+def calls_that_work(known):
+    late = Measurement(metric="pipeline_seconds", table="silver/daily", at=NOW, verdict="fail")
+    return {"severity_of": {"measured": Measured((late,))}}

@@ -21,6 +21,7 @@ from dedp_assets.patterns.core.running.lineage import (
 )
 from dedp_assets.patterns.observability._sql_datasets import datasets_of
 from dedp_assets.patterns.observability.dataset_tracker import affected_by, compare_lineage, root_of
+from tests.contracts.known_calls import known_calls
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)
 LETTERS = "abcdefgh"
@@ -317,3 +318,10 @@ def test_a_statement_that_cannot_be_parsed_is_reported(bad):
     assert any(bad in each for each in found.unparsed)
     if bad != "SELECT 'open":  # a text without an end takes the whole with it
         assert [*map(str, found.inputs)] == ["b"]
+
+
+@known_calls
+def calls_that_work(known):
+    landed, daily = Dataset("lake", "bronze/visits"), Dataset("lake", "silver/daily")
+    graph = LineageGraph.of([LineageJob("load", (landed,), (daily,))])
+    return {"affected_by": {"graph": graph, "dataset": landed}, "root_of": {"graph": graph, "faults": [daily]}}

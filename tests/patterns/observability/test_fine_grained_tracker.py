@@ -25,6 +25,7 @@ from dedp_assets.patterns.observability.fine_grained_tracker import (
     trace_columns,
     without_stamps,
 )
+from tests.contracts.known_calls import known_calls
 from tests.helpers import NOW, a_run
 
 pytestmark = pytest.mark.spark
@@ -397,3 +398,11 @@ def test_stamps_are_refused_that_would_be_wrong(spark, table):
         stamp_rows(stamp_rows(rows, into), into)
     with pytest.raises(ConfigError, match="keep_parents must be False for rows without row_stamp"):
         stamp_rows(rows, into, keep_parents=True)
+
+
+@known_calls
+def calls_that_work(known):
+    return {
+        "trace_columns": {"rows": known.visits, "tables": {"users": "silver/users"}},
+        "without_stamps": {"rows": known.visits},
+    }

@@ -18,6 +18,8 @@ from dedp_assets.patterns.observability.flow_interruption_detector import (
     detect_interruption,
     detect_silent_partitions,
 )
+from tests.contracts.known_calls import known_calls
+from tests.helpers import NOW
 from tests.logs import LogOverTime
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)  # a Monday
@@ -337,3 +339,16 @@ def test_measurements_are_plain_values():
     """They are stored and shown as JSON."""
     figures = detect_interruption(active(0), after(6), **FIVE).finding("rows_keep_coming").figures
     assert json.loads(json.dumps(figures)) == {"gap": 360, "future_commits": 0, "future_events": 0}
+
+
+@known_calls
+def calls_that_work(known):
+    return {
+        "detect_silent_partitions": {
+            "progress": [EndOffset(partition="0", offset=1, seen_at=NOW)],
+            "now": NOW,
+            "topic": "visits",
+            "max_gap_seconds": 300.0,
+            "quiet": [QuietHours(zone="UTC", start="22:00", end="06:00")],
+        }
+    }

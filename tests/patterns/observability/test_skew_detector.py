@@ -14,6 +14,8 @@ from dedp_assets.patterns.core.measuring.activity import Activity, PartitionSize
 from dedp_assets.patterns.core.measuring.usual import Baseline
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.observability.skew_detector import detect_partition_skew, detect_skew, require_usual_volume
+from tests.contracts.known_calls import known_calls
+from tests.helpers import NOW
 
 FIRST = date(2026, 1, 5)
 GB = 10**9
@@ -270,3 +272,13 @@ def test_options_that_can_never_work_are_refused():
         detect_partition_skew(of(), after(0), max_variation=-1)
     with pytest.raises(ConfigError, match="volume must be 0 or more, not -1"):
         require_usual_volume(of(), after(0), partition=day(0), volume=-1)
+
+
+@known_calls
+def calls_that_work(known):
+    sizes = {f"2026-01-0{n}": PartitionSize(rows=n, size=n, files=1, first_at=NOW) for n in (3, 4)}
+    seen = {"activity": Activity(table="silver/daily", partitions=sizes), "now": NOW}
+    return {
+        "detect_partition_skew": {**seen, "max_variation": 0.5},
+        "require_usual_volume": {**seen, "partition": "2026-01-05", "volume": 4.0, "baseline": Baseline()},
+    }

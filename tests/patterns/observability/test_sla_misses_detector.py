@@ -23,6 +23,8 @@ from dedp_assets.patterns.observability.sla_misses_detector import (
     detect_sla_misses,
     measure_latency,
 )
+from tests.contracts.known_calls import known_calls
+from tests.helpers import NOW
 
 END = datetime(2026, 1, 6, tzinfo=timezone.utc)  # a Tuesday
 SIX, MINUTE, HOUR, DAY = END + timedelta(hours=6), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -478,3 +480,20 @@ def test_a_lineage_is_followed_nearest_first():
     """Through diamonds and circles, each table once, never the table itself."""
     assert reached_from(DIAMOND, "source") == ["left", "right", "report", "mail"]
     assert reached_from({"a": ["b"], "b": ["a"]}, "a") == ["b"]
+
+
+@known_calls
+def calls_that_work(known):
+    late = Measurement(metric="pipeline_seconds", table="silver/daily", at=NOW, verdict="fail")
+    return {
+        "at_risk": {"misses": Measured((late,)), "downstream": {"a": ["b"]}, "deadlines": ["b"]},
+        "measure_latency": {
+            "batches": [BatchTimes(event_at=NOW, started_at=NOW, written_at=NOW)],
+            "now": NOW,
+            "table": "t",
+            "producer": "p",
+            "judged": "p95",
+            "event_within_seconds": 600.0,
+            "processing_within_seconds": 60.0,
+        },
+    }

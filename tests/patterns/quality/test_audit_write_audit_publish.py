@@ -21,7 +21,9 @@ from dedp_assets.patterns.delta import Ledger
 from dedp_assets.patterns.delta.staging import stage_commit
 from dedp_assets.patterns.delta.staging.stages import Stage
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish, require_pass, usual
+from tests.contracts.known_calls import known_calls
 from tests.helpers import EVENTS, a_record, a_run, active_files, read_back, write_log
+from tests.two_runs import two_runs
 
 DAY, NEXT = {"event_date": "2026-01-05"}, {"event_date": "2026-01-06"}
 USERS = Audit.none_where("every_event_has_a_user", "user_id IS NULL")
@@ -621,3 +623,31 @@ def test_without_history_nothing_is_usual(log, history):
 def test_a_table_that_does_not_exist_has_nothing_usual(tmp_path):
     """The very first run may ask too."""
     assert usual(Ledger(tmp_path / "gold"), DAY, figure="views") is None
+
+
+@known_calls
+def calls_that_work(known):
+    ledger, monday = known.daily.ledger, {"day": "mon"}
+    return {
+        "require_pass": {"upstream": ledger, "partitions": ({},), "version": 1, "audits": ["sound"]},
+        "usual": {"ledger": ledger, "figure": "visits", "partition": monday, "days": 7},
+    }
+
+
+@two_runs()
+@two_runs(second="bad")
+def quarantined_at_once(world, *, second="good"):
+    """Rows at fault are put aside into another table; those of one run belong to its others."""
+    columns = "id INT, day STRING"
+    for name in ("judged", "aside"):
+        world.table(name, columns, by=["day"])
+    audits = [Audit.none_where("ids_are_small", "id > 9")]
+
+    def write(w, name, *ids):
+        rows = w.frame(columns, *[(n, "mon") for n in ids])
+        target, aside = w.into("judged", name, "mon", audits=audits), w.into("aside", name, "mon")
+        audit_write_audit_publish(rows, target, aside, on_failure="quarantine")
+
+    write(world, "base", 1, 10)
+    yield lambda w: write(w, "1", 2, *([] if second == "bad" else [20]))
+    yield lambda w: write(w, "2", 3, *([30] if second == "bad" else []))

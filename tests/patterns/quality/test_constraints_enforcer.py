@@ -25,8 +25,10 @@ from dedp_assets.patterns.quality.constraints_enforcer import (
     enforce_constraints,
     mark_violations,
 )
+from tests.contracts.known_calls import known_calls
 from tests.helpers import NOW, a_run, read_back
 from tests.renaming import STORED, any_names
+from tests.two_runs import two_runs
 
 pytestmark = [
     pytest.mark.spark,
@@ -508,3 +510,36 @@ def constrained(n):
     enforce(rows, table.target(a_run(), partition={n("day"): "mon"}), [known])
     yield table
     yield marked(rows, table, [(References("known", {n("page"): n("number")}), pages)])["valid"]
+
+
+@known_calls
+def calls_that_work(known):
+    return {
+        "enforce_constraints": {
+            "rows": known.visits,
+            "into": known.daily.target(known.run, partition={"day": "mon"}),
+            "parents": {"known": known.visits},
+            "quarantine": None,
+            "references": [References("known", {"page": "page"})],
+        },
+        "mark_violations": {"rows": known.visits, "table": known.daily, "parents": {}, "references": []},
+        "add_constraint": {"table": known.daily, "name": "positive", "check": "id > 0"},
+    }
+
+
+@two_runs()
+def enforced_at_once(world):
+    """Orphans are put aside into another table; those of one run belong to its others."""
+    columns = "id INT, page INT, day STRING"
+    world.table("visited", columns, by=["day"])
+    world.table("orphans", columns, more=VIOLATION, by=["day"])
+    known = References("every_visit_has_a_page", {"page": "page"}, orphans="quarantine")
+
+    def write(w, name, *pages):
+        rows, parents = w.frame(columns, *[(n, n, "mon") for n in pages]), {known.name: w.frame("page INT", (1,), (2,))}
+        into, aside = w.into("visited", name, "mon"), w.into("orphans", name, "mon")
+        enforce_constraints(rows, into, parents, aside, references=[known])
+
+    write(world, "base", 1, 9)
+    yield lambda w: write(w, "1", 1, 2, 8)
+    yield lambda w: write(w, "2", 2)

@@ -24,9 +24,11 @@ from dedp_assets.patterns.quality.offline_observer import (
     observe_offline,
     propose_rule,
 )
+from tests.contracts.known_calls import known_calls
 from tests.core.measuring.test_profiles import state
 from tests.helpers import NOW, a_run, read_back
 from tests.renaming import STORED, any_names
+from tests.two_runs import two_runs
 
 PROFILES = TableSpec("quality/profiles", PROFILE, PROFILED_BY)
 HOURLY = TableSpec(
@@ -498,3 +500,33 @@ def profiled_under_any_name(names):
     profiles = names.make_table(replace(PROFILES, name=f"profiles/{table.name}"))
     observe_offline(table, profiles.target(a_run()))
     yield [{"rows": row["rows"], "nulls": row["nulls"]} for row in read_back(profiles)]
+
+
+@known_calls
+def calls_that_work(known):
+    profile = Profile({"id": ColumnProfile(column="id", type="INT", rows=1000, minimum="1", maximum="9")})
+    return {
+        "judge_profile": {
+            "profile": profile,
+            "history": [profile],
+            "now": NOW,
+            "table": "silver/daily",
+            "partition": "day=mon",
+            "rules": ProfileRules(),
+        },
+        "propose_rule": {"profile": profile, "column": "id", "rule": "bounds"},
+    }
+
+
+@two_runs()
+def profiled_at_once(world):
+    """Two observers of one table, of which one comes second."""
+    columns = "page STRING, day STRING"
+    table = world.table("read", columns, by=["day"])
+    world.specs["profiles"] = TableSpec("profiles", PROFILE, PROFILED_BY)
+    for number, day in enumerate(("mon", "tue")):
+        table.append(world.frame(columns, ("/", day)), provenance=world.run(day, sequence=number + 1))
+        if day == "mon":
+            observe_offline(table, world.into("profiles", "base"))
+    for name in ("1", "2"):
+        yield lambda w, name=name: observe_offline(w["read"], w.into("profiles", name))

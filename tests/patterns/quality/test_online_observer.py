@@ -21,8 +21,10 @@ from dedp_assets.patterns.quality.online_observer import (
     observe_online,
     reconcile_profile,
 )
+from tests.contracts.known_calls import known_calls
 from tests.helpers import a_run, job_group, jobs_of, read_back
 from tests.renaming import STORED, any_names
+from tests.two_runs import two_runs
 
 pytestmark = pytest.mark.spark
 
@@ -268,3 +270,47 @@ def observed_under_any_name(names):
     observe_online(rows, table.target(a_run()), profiles.target(a_run()), on_fault="fail", **sampled)
     yield table
     yield [{"rows": row["rows"], "nulls": row["nulls"]} for row in read_back(profiles)]
+
+
+@known_calls
+def calls_that_work(known):
+    profiles = known.table("quality/profiles_ahead", PROFILE, by=PROFILED_BY)
+    return {
+        "observe_ahead": {
+            "rows": known.visits,
+            "table": known.daily,
+            "into": profiles.target(known.run),
+            "partition": "day=mon",
+            "sample": 0.5,
+            "sample_by": ["id"],
+        },
+        "reconcile_profile": {"table": known.daily, "into": profiles.target(known.run)},
+    }
+
+
+@two_runs()
+def observed_at_once(world):
+    """Rows with the profile in the record of the same commit."""
+    columns = "id INT, day STRING"
+    world.table("seen", columns, by=["day"])
+    observe_online(world.frame(columns, (1, "mon")), world.into("seen", "0", "mon"))
+    for name, number in (("1", 2), ("2", 3)):
+        yield lambda w, name=name, number=number: observe_online(
+            w.frame(columns, (number, "mon")), w.into("seen", name, "mon")
+        )
+
+
+@two_runs()
+def observed_ahead_at_once(world):
+    """A profile beside its load, and one that is held against its commit."""
+    columns = "id INT, day STRING"
+    world.table("seen", columns, by=["day"])
+    world.specs["profiles"] = TableSpec("profiles", PROFILE, PROFILED_BY)
+
+    def observe(w, name, *ids):
+        observe_ahead(w.frame(columns, *[(n, "mon") for n in ids]), w.into("profiles", name), w["seen"])
+
+    observe(world, "1", 1, 2)
+    world.into("seen", "1", "mon").stage(world.frame(columns, (1, "mon"))).publish()
+    yield lambda w: reconcile_profile(w["seen"], w.into("profiles", "1"))
+    yield lambda w: observe(w, "2", 3)

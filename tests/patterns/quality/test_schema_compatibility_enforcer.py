@@ -19,6 +19,7 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.quality._compatibility import avro_compatibility as avro
 from dedp_assets.patterns.quality.schema_compatibility_enforcer import enforce_compatibility, judge_schema
+from tests.contracts.known_calls import known_calls
 from tests.helpers import a_run
 
 V1 = '{"type": "record", "name": "V", "fields": [{"name": "a", "type": "int"}]}'
@@ -431,3 +432,10 @@ def test_no_statement_of_sql_drops_or_renames_a_column(stored):
         with pytest.raises(AnalysisException, match=r"(?i)column mapping"):
             stored.session.sql(f"ALTER TABLE delta.`{stored.store.address}` {change}")
     assert stored.ledger.version() == before
+
+
+@known_calls
+def calls_that_work(known):
+    return {
+        "enforce_compatibility": {"new": known.visits, "table": known.daily, "mode": "BACKWARD", "new_columns": True}
+    }

@@ -20,14 +20,17 @@ from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, NotReady,
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.schema import DROPPED, Column, TableSpec
 from dedp_assets.patterns.delta import Table
+from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.quality import schema_migrator
 from dedp_assets.patterns.quality._migration.filling import Compared
 from dedp_assets.patterns.quality._migration.grace import nobody_reads
 from dedp_assets.patterns.quality._migration.moves import Retype, SplitText
 from dedp_assets.patterns.quality._migration.phases import PHASES, stored
 from dedp_assets.patterns.quality.schema_migrator import Migration, as_version, both_forms, migrate_schema
+from tests.contracts.known_calls import known_calls
 from tests.faults.failpoints import dying
 from tests.helpers import NOW, a_run
+from tests.two_runs import two_runs
 
 pytestmark = pytest.mark.budget(30, "a table in each phase of its migration, and a stream of it")
 
@@ -619,3 +622,26 @@ def test_one_name_is_one_migration_and_a_column_is_in_one_at_a_time(tmp_path):
     later = Migration(name="v2", rename={"from_page": "referral"}, grace_days=1, consumers={"a": ["from_page"]})
     assert migrate(None, orders, later, "declared").reason.startswith("v2: declared since 2026-01-20")
     assert versions(orders) == 1
+
+
+@known_calls
+def calls_that_work(known):
+    renames = Migration(name="v2", rename={"page": "path"})
+    return {
+        "both_forms": {"rows": known.visits, "into": None, "migration": renames},
+        "as_version": {"rows": known.visits, "migration": renames, "version": "old"},
+    }
+
+
+@two_runs()
+def migrated_at_once(world):
+    """The next phase of a migration, and rows of a run that writes meanwhile."""
+    columns = "id INT, site STRING, page STRING, day STRING"
+    renames = Migration(name="pages", rename={"site": "page"}, grace_days=0)
+    before = "id INT, site STRING, day STRING"
+    table = world.table("renamed", before, by=["day"])
+    table.append(world.frame(before, (1, "/", "mon")), provenance=world.run("0", sequence=1))
+    migrate_schema(table.target(world.run("added")), NOW, migration=renames, to="added")
+    world.table("renamed", columns, by=["day"])
+    yield lambda w: migrate_schema(w.into("renamed", "1"), NOW, migration=renames, to="both")
+    yield lambda w: overwrite_partition(w.frame(columns, (2, "/a", "/a", "mon")), w.into("renamed", "2", "mon"))

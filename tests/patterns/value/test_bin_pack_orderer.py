@@ -18,9 +18,11 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.value.bin_pack_orderer import Backoff, RecordColumns, deliver_in_bins, number_bins
 from dedp_assets.patterns.value.fifo_orderer import deliver_in_order
+from tests.contracts.known_calls import known_calls
 from tests.helpers import a_run
 from tests.renaming import STORED, any_names
 from tests.sinks import Inbox, failing, losing
+from tests.two_runs import two_runs
 
 pytestmark = pytest.mark.spark
 
@@ -174,3 +176,39 @@ def delivered(n):
         deliver(rows, table.target(a_run(), partition=day), inbox, columns=record)
         yield [{"to": to, "ids": inbox.ids(to)} for to in inbox.taken]
         yield table
+
+
+@known_calls
+def calls_that_work(known):
+    receipts = known.table("gold/bins", {"day": Column("STRING"), **RECEIPT}, by=("day",))
+    columns = RecordColumns(identity="id", order_by=["at"], entity="user", payload=["page"])
+    records = known.frame("destination STRING, unit STRING, entity STRING, place INT", ("x", "", "Ada", 1))
+    return {
+        "deliver_in_bins": {
+            "rows": known.visits,
+            "into": receipts.target(known.run, partition={"day": "mon"}),
+            "sink": Inbox(partial=False),
+            "destination": "day",
+            "columns": columns,
+            "unit": "day",
+        },
+        "number_bins": {"records": records},
+    }
+
+
+@two_runs()
+def packed_at_once(world):
+    table = world.table("sent", "day STRING", more=RECEIPT, by=["day"])
+    sinks = {}
+
+    def write(w, name, *ids):
+        sink = sinks.setdefault(w.root, Inbox(limit=2))
+        rows = w.frame("id INT, blog STRING, page STRING, at INT", *[(n, "x", "/a", n) for n in ids])
+        columns = RecordColumns(identity="id", order_by=["at"], entity="page")
+        deliver_in_bins(rows, w.into("sent", name, "mon"), sink, destination="blog", columns=columns)
+        return sorted(set(sink.ids("x")))
+
+    write(world, "base", 1)
+    assert table.ledger.exists()
+    yield lambda w: write(w, "1", 1, 2)
+    yield lambda w: write(w, "2", 1, 2, 3)

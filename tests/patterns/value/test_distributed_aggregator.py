@@ -24,6 +24,7 @@ from dedp_assets.patterns.value.distributed_aggregator import (
     aggregate_query,
     merge_aggregates,
 )
+from tests.contracts.known_calls import known_calls
 from tests.renaming import any_names
 
 COLUMNS = "case INT, shard INT, device STRING, site STRING, ms INT, cost DECIMAL(9,2), score DOUBLE, who STRING"
@@ -347,3 +348,14 @@ def aggregated(n):
     salted = aggregate(rows, keys=n.all("day", "tv"), measures=measures, salt=2)
     yield aggregate(rows, keys=n.all("day", "tv"), measures=measures, sets=[n.all("day", "tv"), n.all("day")])
     yield merge_aggregates(salted, salted, keys=n.all("tv"), measures=measures)
+
+
+@known_calls
+def calls_that_work(known):
+    counted = {"keys": ["day"], "measures": {"visits": "count(*)"}}
+    states = known.frame("day STRING, visits BIGINT", ("mon", 1))
+    return {
+        "aggregate": {"rows": known.visits, **counted, "sets": [["day"]], "salt": 2},
+        "aggregate_query": {"relation": "visits", **counted, "sets": [["day"]]},
+        "merge_aggregates": {"states": states, **counted},
+    }

@@ -17,7 +17,8 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
 from dedp_assets.patterns.value.dynamic_joiner import JoinTimes, join_latest, join_within
-from tests.helpers import a_run
+from tests.contracts.known_calls import known_calls
+from tests.helpers import NOW, a_run
 from tests.renaming import any_names, at
 
 pytestmark = pytest.mark.spark
@@ -286,3 +287,18 @@ def joined(n):
     options = {"keys": {n("page"): n("ad_page")}, "times": JoinTimes(fact=n("at"), other=n("shown"))}
     yield join_within(facts, ads, **options, from_seconds=-120, to_seconds=0)
     yield join_latest(facts, ads, **options, identity=n.all("id"), within_seconds=600, order_by=n.all("ad"))
+
+
+@known_calls
+def calls_that_work(known):
+    late = JoinTimes(fact="at", other="shown_at", fact_lateness_seconds=60, other_lateness_seconds=60)
+    both = {
+        "facts": known.visits,
+        "others": known.frame("ad INT, ad_page STRING, shown_at TIMESTAMP", (7, "/", NOW)),
+        "keys": {"page": "ad_page"},
+        "times": late,
+    }
+    return {
+        "join_within": {**both, "from_seconds": -9, "to_seconds": 0},
+        "join_latest": {**both, "identity": ["id"], "within_seconds": 9, "order_by": ["ad"]},
+    }

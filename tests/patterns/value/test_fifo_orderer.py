@@ -13,8 +13,10 @@ from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotRead
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.value.fifo_orderer import Backoff, RecordColumns, deliver_in_order
+from tests.contracts.known_calls import known_calls
 from tests.faults.failpoints import dying
 from tests.sinks import Inbox, failing, losing, refusing
+from tests.two_runs import two_runs
 
 pytestmark = pytest.mark.spark
 
@@ -132,3 +134,37 @@ def test_options_that_could_not_keep_an_order_are_refused(rows, receipts, option
     """Workers need entities, and both numbers are at least 1."""
     with pytest.raises(ConfigError, match="workers="):
         deliver(rows, receipts, Inbox(), **options)
+
+
+@known_calls
+def calls_that_work(known):
+    receipts = known.table("gold/receipts", {"day": Column("STRING"), **RECEIPT}, by=("day",))
+    return {
+        "deliver_in_order": {
+            "rows": known.visits,
+            "into": receipts.target(known.run, partition={"day": "mon"}),
+            "sink": Inbox(partial=False),
+            "destination": "day",
+            "columns": RecordColumns(identity="id", order_by=["at"], entity="user", payload=["page"]),
+            "workers": 2,
+            "at_once": 2,
+        }
+    }
+
+
+@two_runs()
+def delivered_at_once(world):
+    table = world.table("sent", "day STRING", more=RECEIPT, by=["day"])
+    sinks = {}
+
+    def write(w, name, *ids):
+        sink = sinks.setdefault(w.root, Inbox(limit=2))
+        rows = w.frame("id INT, at INT", *[(n, n) for n in ids])
+        columns = RecordColumns(identity="id", order_by=["at"])
+        deliver_in_order(rows, w.into("sent", name, "mon"), sink, destination="x", columns=columns)
+        return sorted(set(sink.ids("x")))
+
+    write(world, "base", 1)
+    assert table.ledger.exists()
+    yield lambda w: write(w, "1", 1, 2)
+    yield lambda w: write(w, "2", 1, 2, 3)

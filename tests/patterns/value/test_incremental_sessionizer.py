@@ -14,6 +14,7 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import StagedWrite
 from dedp_assets.patterns.idempotency.transactional_writer import TableRows, publish_group
 from dedp_assets.patterns.value.incremental_sessionizer import SessionRule, sessionize_partition, show_partial
+from tests.contracts.known_calls import known_calls
 from tests.helpers import a_run, read_back
 from tests.renaming import any_names
 from tests.renaming import at as minute
@@ -338,3 +339,9 @@ def test_a_column_that_is_called_as_one_that_is_added_is_refused(spark):
     own = SessionRule(entity=["__dedp_ends"], event_time="b", event_id="a", gap_seconds=1)
     with pytest.raises(ConfigError, match="__dedp_"):
         sessionize_partition(rows, None, rule=own, until=minute(1))
+
+
+@known_calls
+def calls_that_work(known):
+    sessions = known.frame("session_id STRING", ("a",))
+    return {"show_partial": {"completed": sessions, "pending": sessions}}

@@ -20,8 +20,10 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.value._layouts import is_apart, require_together
 from dedp_assets.patterns.value.distributed_aggregator import aggregate
 from dedp_assets.patterns.value.local_aggregator import Layout, aggregate_locally, judge_placement, lay_out
+from tests.contracts.known_calls import known_calls
 from tests.helpers import a_run, active_files, files_of, read_back
 from tests.renaming import STORED, any_names
+from tests.two_runs import two_runs
 
 FOUR = Layout(by=("user-id",), buckets=4)
 COLUMNS = {
@@ -279,3 +281,30 @@ def aggregated_locally(n):
     pages = {n("pages"): f"array_sort(collect_list({n.q('page')}))"}
     yield aggregate_locally(table, keys=n.all("user"), measures=pages, layout=layout)
     yield [judge_placement(table, keys=n.all("page")).figures | {"keys": None}]
+
+
+@known_calls
+def calls_that_work(known):
+    layout = Layout(by=("user",), buckets=2)
+    placed = {"user": Column("STRING"), "page": Column("STRING"), **layout.declared}
+    laid = known.table("gold/laid", placed, by=("bucket",), checks=layout.checks)
+    whole = {"table": laid, "keys": ["user"], "partitions": [], "version": 0}
+    return {
+        "aggregate_locally": {**whole, "measures": {"pages": "collect_list(page)"}, "layout": layout, "placed": None},
+        "judge_placement": whole,
+        "lay_out": {"rows": known.visits.select("user", "page"), "into": laid.target(known.run), "layout": layout},
+    }
+
+
+@two_runs()
+def laid_out_at_once(world):
+    layout = Layout(by=("user",), buckets=2)
+    columns = "user STRING, n INT"
+    world.table("laid", columns, more=layout.declared, by=["bucket"], checks=layout.checks)
+
+    def write(w, name, users):
+        lay_out(w.frame(columns, *[(user, len(name)) for user in users]), w.into("laid", name), layout=layout)
+
+    write(world, "base", "ab")
+    yield lambda w: write(w, "1", "bc")
+    yield lambda w: write(w, "2", "cd")

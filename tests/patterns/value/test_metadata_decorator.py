@@ -14,6 +14,7 @@ from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.value._loads import loads_of
 from dedp_assets.patterns.value.metadata_decorator import CONTEXT, contexts_of, decorate, view_for_users
+from tests.contracts.known_calls import known_calls
 from tests.faults.failpoints import dying
 from tests.helpers import NOW, a_run
 from tests.renaming import STORED, any_names
@@ -158,3 +159,11 @@ def decorated(n):
     table.overwrite(rows, provenance=a_run())
     n.spark.sql(view_for_users(table, view=n("view"), hidden=n.all("page")))
     yield n.spark.sql(f"SELECT * FROM {n.q('view')}")
+
+
+@known_calls
+def calls_that_work(known):
+    return {
+        "contexts_of": {"table": known.daily, "partition": {"day": "mon"}, "until": 1},
+        "view_for_users": {"table": known.daily, "view": "shown", "hidden": ["user"]},
+    }

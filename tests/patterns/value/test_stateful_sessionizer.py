@@ -16,6 +16,7 @@ from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
 from dedp_assets.patterns.value.incremental_sessionizer import SessionRule, sessionize_partition
 from dedp_assets.patterns.value.stateful_sessionizer import sessionize_stream, sessionize_with_state
+from tests.contracts.known_calls import known_calls
 from tests.helpers import a_run, read_back
 from tests.patterns.error_management.test_checkpointer import failing
 from tests.renaming import any_names, at
@@ -222,3 +223,9 @@ EVENTS = [("Ada", at(1), 1, "/a"), ("Ada", at(2), 2, "/out"), ("Ada", at(3), 3, 
 def sessions_by_state(n):
     ends = f"{n.q('page')} = '/out'"
     yield n.taken(sessionize_with_state(n.stream(EVENT, EVENTS), rule=replace(rule(n), ends=ends), lateness="1 day"))
+
+
+@known_calls
+def calls_that_work(known):
+    rule = SessionRule(["user"], event_time="at", event_id="id", gap_seconds=60, ends="id = 1")
+    return {"sessionize_with_state": {"stream": known.stream, "rule": rule, "lateness": "1 minute"}}

@@ -26,8 +26,10 @@ from dedp_assets.patterns.value.static_joiner import (
     judge_reference,
     keep_answers,
 )
+from tests.contracts.known_calls import known_calls
 from tests.helpers import NOW, a_run, read_back
 from tests.renaming import STORED, any_names
+from tests.two_runs import two_runs
 
 pytestmark = pytest.mark.spark
 
@@ -464,3 +466,50 @@ def test_a_column_that_is_called_as_one_that_is_added_is_refused(spark):
     """What a step adds would take the place of the user's own column: the refusal names it, and no row is wrong."""
     with pytest.raises(ConfigError, match="__dedp_"):
         judge_reference(spark.createDataFrame([], "__dedp_key INT"), keys=["__dedp_key"])
+
+
+@known_calls
+def calls_that_work(known):
+    users = known.frame("uid INT, email STRING, valid_from STRING, valid_to STRING", (1, "a", "09", None))
+    answers = {"user": Column("STRING", required=True), "land": Column("STRING"), **ANSWER, "day": Column("STRING")}
+    answered = known.table("gold/answers", answers, by=("day",))
+    return {
+        "join_static": {
+            "facts": known.visits.withColumnsRenamed({"at": "seen_at"}),
+            "reference": users,
+            "former": None,
+            "keys": {"id": "uid"},
+            "columns": {"email": "mail"},
+            "judged": judge_reference(users, keys=["uid"]),
+            "as_of": None,
+            "matched": "met",
+        },
+        "judge_reference": {
+            "reference": users,
+            "former": None,
+            "keys": ["uid"],
+            "valid": ("valid_from", "valid_to"),
+        },
+        "keep_answers": {
+            "facts": known.visits.select("user"),
+            "into": answered.target(known.run, partition={"day": "mon"}),
+            "key": "user",
+            "ask": known.begin,
+        },
+    }
+
+
+@two_runs()
+@two_runs(days=("mon", "tue"))
+def answered_at_once(world, *, days=("mon", "mon"), ips=("ab", "b")):
+    table = world.table("answers", "ip STRING!, land STRING, day STRING", more=ANSWER, by=["day"])
+
+    def write(w, name, keys, day):
+        ask = lambda asked: [{"ip": key, "land": f"{key} of {name}"} for key in asked]  # noqa: E731
+        into = w["answers"].target(w.run(name, at=NOW), partition={"day": day})
+        keep_answers(w.frame("ip STRING", *[(k,) for k in keys]), into, key="ip", ask=ask)
+
+    write(world, "base", "x", "sun")
+    assert table.ledger.exists()
+    yield lambda w: write(w, "1", ips[0], days[0])
+    yield lambda w: write(w, "2", ips[1], days[1])

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.value.wrapper import Layout, change_layout, separate, wrap_records
+from tests.contracts.known_calls import known_calls
 from tests.helpers import a_run, read_back
 from tests.renaming import any_names
 
@@ -241,3 +242,12 @@ def wrapped(n):
     flat = wrap_records(rows, computed=made, by=n("site"), layout="flat")
     yield change_layout(change_layout(flat, layout="flat", to="raw_flat"), layout="raw_flat", to="computed_flat")
     yield separate(flat, key=n.all("id"), layout="flat").joined(layout="raw_flat")
+
+
+@known_calls
+def calls_that_work(known):
+    envelope = wrap_records(known.visits.select("id", "page"), computed={"twice": "id * 2"})
+    return {
+        "change_layout": {"wrapped": envelope, "layout": "computed_flat", "to": "flat"},
+        "separate": {"wrapped": envelope, "key": ["id"]},
+    }

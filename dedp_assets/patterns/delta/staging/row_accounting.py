@@ -115,7 +115,8 @@ class Accounting:
         names = Counter(audit.name for audit in self.audits)
         taken = (ACCOUNTED, _INSIDE, _SOUND)
         if repeated := [name for name in names if names[name] > 1 or name in taken]:
-            raise ConfigError(f"there is more than one audit named {', '.join(repeated)}: give each a name of its own")
+            named = ", ".join(repeated)
+            raise ConfigError(f"there is more than one audit named {named}: give each of the audits a name of its own")
         ways: dict[str, str] = {}
         for audit in self.audits:
             self._require_own_rows(audit)
