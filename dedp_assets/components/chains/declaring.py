@@ -19,7 +19,7 @@ from dedp_assets.components.yaml.making import made
 from dedp_assets.components.yaml.model import Options, create
 from dedp_assets.graph.declare import Gates, LakeTable, Reads, Runs, lake_table
 from dedp_assets.graph.declare.layers import about_of, gates_of, module_of, reads_of, runs_of
-from dedp_assets.graph.declare.queries import if_empty, names_of
+from dedp_assets.graph.declare.queries import names_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.running.digests import as_plain, digest_of
 from dedp_assets.patterns.core.schema import TAGS, TableSpec
@@ -211,7 +211,7 @@ def _lake_table(found: Draft, records: Mapping[str, Any], chain: Chain) -> LakeT
     if not patterns:
         raise Misfit((*ROOT, "steps"), "patterns must name the pattern at work, where only SQL and Python steps are")
     function = computing(chain, description=stated.description or spec.comment or spec.name)
-    made = {"gates": _gates(records.get("gates", Gates()), chain), "code_version": _code_version(found, records)}
+    made = {"gates": _gates(records.get("gates", Gates()), spec, chain), "code_version": _code_version(found, records)}
     return lake_table(
         spec,
         patterns=patterns,
@@ -230,13 +230,13 @@ def _code_version(found: Draft, records: Mapping[str, Any]) -> str:
     return f"{records.get('code_version', '1')}-{rows}"
 
 
-def _gates(stated: Gates, chain: Chain) -> Gates:
+def _gates(stated: Gates, spec: TableSpec, chain: Chain) -> Gates:
     """Return the gates with the check of the last step's write for a partition without rows."""
     last = chain.steps[-1]
     if last.operation is None:
         return stated
     given = {name: value for name, value in last.options.items() if name == "allow_empty"}
-    return if_empty(stated, partial(last.operation.function, **given))
+    return gates_of(stated, spec, [partial(last.operation.function, **given)])
 
 
 def _pattern(name: PatternName, path: Path) -> Any:  # noqa: ANN401 - a function

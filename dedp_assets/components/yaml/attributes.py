@@ -36,7 +36,7 @@ RECORDS = ("reads", "runs", "gates", "about", "code_version")
 """Parts of a table's declaration in Python that a file says in the same words."""
 
 
-_SAID = {"reads": Reads | Sequence[TableSpec], "runs": Runs, "gates": Gates | Sequence[Audit], "about": About | str}
+_NARROWED = {"reads": Reads | Sequence[TableSpec], "runs": Runs, "gates": Gates | Sequence[Audit], "about": About | str}
 """Types of records, and of what may stand in place of one: a mapping is always the record."""
 
 
@@ -100,7 +100,7 @@ def attributes() -> type[Options]:
     optional: Mapping[str, Any] = {"default_factory": lambda: None}
     fields: dict[str, Any] = {
         "table": (spec, Field(description="The table.")),
-        **options_of(lake_table, RECORDS, _SAID),
+        **options_of(lake_table, RECORDS, _NARROWED),
         "steps": (
             Annotated[tuple[dict[str, Any], ...], ListInSchema(step_model), Field(min_length=1)],
             Field(description="Steps that compute one partition, in order; the last one writes."),

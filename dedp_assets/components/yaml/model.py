@@ -192,17 +192,17 @@ def help_of(documented: Callable[..., Any]) -> dict[str, str]:
 
 
 def options_of(
-    function: Callable[..., Any], names: Iterable[str], said: Mapping[str, Any] = MappingProxyType({})
+    function: Callable[..., Any], names: Iterable[str], narrowed: Mapping[str, Any] = MappingProxyType({})
 ) -> dict[str, tuple[Any, Any]]:
     """Return the fields of some of a function's options, by name.
 
     Args:
         function: the function.
         names: its options.
-        said: option -> type that a file says it in, where that is a narrower one than the function's.
+        narrowed: option -> type that a file says it in, where that is a narrower one than the function's.
     """
     parameters, helps = inspect.signature(function).parameters, help_of(function)
-    kinds = {**_kinds_of(function, names), **said}
+    kinds = {**_kinds_of(function, names), **narrowed}
     return {name: field_of(kinds[name], parameters[name].default, helps.get(name, "")) for name in names}
 
 

@@ -1,10 +1,12 @@
-"""Short forms of a declaration: one fact in place of its record, and the facts that all tables of a layer share."""
+"""Short forms of a declaration: a fact in place of a record, and facts for all tables of a layer."""
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +14,13 @@ import dagster as dg
 
 from dedp_assets.graph.declare.defaults import takes_volume
 from dedp_assets.graph.declare.partitions import DAILY
-from dedp_assets.graph.declare.records import About, Gates, Reads
+from dedp_assets.graph.declare.records import EMPTY, About, Gates, Reads
 from dedp_assets.graph.declare.rules import not_a
 from dedp_assets.graph.declare.runs import Nightly, OnRequest, Runs, Start
 from dedp_assets.graph.run.feeds import Feed, same, whole
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
 
 if TYPE_CHECKING:
@@ -61,31 +64,42 @@ def reads_of(stated: SaysReads, spec: TableSpec, runs: Runs) -> Reads:
 def runs_of(stated: SaysRuns, spec: TableSpec, reads: SaysReads) -> Runs:
     """Return the runs of a table.
 
-    A table that is partitioned by a DATE has a partition a day, where only its upstream tables or what asks for
-    partitions is stated.
+    Where upstream tables are only named and no partitions are stated, a table by a DATE has a partition a day.
     """
-    if isinstance(stated, Runs):
-        return stated
-    if stated is None:
-        return Runs() if isinstance(reads, Reads | Mapping) else Runs(_partitions(spec))
     if isinstance(stated, dg.PartitionsDefinition):
         return Runs(stated)
-    if isinstance(stated, Start):
-        return Runs(_partitions(spec), stated)
-    raise not_a(Runs, spec.name, stated)
+    runs = Runs(when=stated) if isinstance(stated, Start) else Runs() if stated is None else stated
+    if not isinstance(runs, Runs):
+        raise not_a(Runs, spec.name, stated)
+    if runs.partitions is not None or isinstance(reads, Reads | Mapping) or not _are(TableSpec, reads):
+        return runs
+    return replace(runs, partitions=_partitions(spec, reads))
 
 
-def gates_of(stated: SaysGates, spec: TableSpec) -> Gates:
-    """Return the gates of a table."""
-    if isinstance(stated, Gates):
-        return stated
-    if not _are(Audit, stated):
-        raise not_a(Gates, spec.name, stated)
-    return Gates(tuple(stated))
+def gates_of(stated: SaysGates, spec: TableSpec, writes: Sequence[Callable[..., Any]] = ()) -> Gates:
+    """Return the gates of a table, with the check of the writing pattern for a partition without rows.
+
+    Args:
+        stated: the declared gates.
+        spec: the table.
+        writes: the patterns at work; a ``partial`` is called with no further option.
+    """
+    gates = stated
+    if not isinstance(gates, Gates):
+        if not _are(Audit, gates):
+            raise not_a(Gates, spec.name, gates)
+        gates = Gates(tuple(gates))
+    for each in writes if not gates.if_empty and EMPTY not in gates.checks else ():
+        called = inspect.signature(each)
+        option = called.parameters.get("allow_empty")
+        if option and called.return_annotation in (WriteResult, WriteResult.__name__):
+            does = ("Warns of" if option.default else "Refuses") if isinstance(each, partial) else "Refuses or warns of"
+            return replace(gates, if_empty=f"{does} a partition without rows.")
+    return gates
 
 
 def about_of(stated: SaysAbout, spec: TableSpec, module: str) -> About:
-    """Return the facts of a table, with those of its layer where it states none.
+    """Return the facts of a table, completed by the facts of the layer.
 
     The layer's are the record ``ABOUT`` of the nearest package around the module. Mappings hold what both state.
 
@@ -108,7 +122,9 @@ def about_of(stated: SaysAbout, spec: TableSpec, module: str) -> About:
 
 
 def reasons_of(declared: LakeTable[...]) -> dict[str, str]:
-    """Return the reasons why a table does without default checks: stated, or known by its starts and partitions.
+    """Return the reasons why a table does without default checks.
+
+    Stated, or known by starts and partitions.
 
     Returns:
         Kind of default check -> the reason.
@@ -128,7 +144,7 @@ def reasons_of(declared: LakeTable[...]) -> dict[str, str]:
 
 
 def module_of(file: str) -> str:
-    """Return a module's name for a file of a package that is no module, by the nearest imported package around it."""
+    """Return a module name for a YAML file, by the nearest imported package around the file."""
     packages = {each.__file__: name for name, each in [*sys.modules.items()] if getattr(each, "__path__", None)}
     around = (packages.get(str(folder / "__init__.py")) for folder in Path(file).parents)
     return f"{next(filter(None, around), '')}.{Path(file).stem}"
@@ -146,9 +162,10 @@ def _are(kind: type, stated: object) -> bool:
     return isinstance(stated, Mapping | Sequence) and all(isinstance(each, kind) for each in stated)
 
 
-def _partitions(spec: TableSpec) -> dg.PartitionsDefinition[str] | None:
-    by_day = bool(spec.partition_by) and spec.columns[spec.partition_by[0]].type.upper() == "DATE"
-    return DAILY if by_day else None
+def _partitions(spec: TableSpec, reads: Sequence[TableSpec]) -> dg.PartitionsDefinition[str] | None:
+    own = spec.partition_by[0] if spec.partition_by else spec.executed_by
+    columns = {**{name: column for table in reads for name, column in table.columns.items()}, **spec.columns}
+    return DAILY if own in columns and columns[own].type.upper() == "DATE" else None
 
 
 def _feed(table: TableSpec, spec: TableSpec, runs: Runs) -> Feed:

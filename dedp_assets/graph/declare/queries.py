@@ -3,7 +3,6 @@
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial, update_wrapper
 from string import Formatter
 from typing import Any
@@ -21,7 +20,7 @@ from dedp_assets.patterns.core.sql.suggestions import unknown
 from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 
-__all__ = ["fields_of", "if_empty", "lake_query", "names_of", "taking"]
+__all__ = ["fields_of", "lake_query", "names_of", "taking"]
 
 _FORMATTER, _FIRST = Formatter(), re.compile(r"[.\[]")
 _FOUND = "found"
@@ -62,7 +61,7 @@ def lake_query(
 
     def declare(function: Callable[[], None]) -> LakeTable[...]:
         when = runs_of(runs, spec, reads)
-        found, judged = reads_of(reads, spec, when), gates_of(gates, spec)
+        found, judged = reads_of(reads, spec, when), gates_of(gates, spec, [partial(write)])
         compute = _computing(spec, sql, names_of(found.upstream), judged, write)
         return lake_table(
             spec,
@@ -71,7 +70,7 @@ def lake_query(
             about=about,
             code_version=digest_of(sql, _pattern(write), as_plain(getattr(write, "keywords", {}))),
             runs=when,
-            gates=if_empty(judged, write),
+            gates=judged,
         )(update_wrapper(compute, function, ("__module__", "__name__", "__qualname__", "__doc__")))
 
     return declare
@@ -90,19 +89,6 @@ def fields_of(sql: str) -> list[str]:
     """List the names in braces of a query."""
     found = [name for _, name, _, _ in _FORMATTER.parse(sql) if name is not None]
     return list(dict.fromkeys(_FIRST.split(name)[0] for name in found))
-
-
-def if_empty(stated: Gates, write: Callable[..., Any]) -> Gates:
-    """Return gates with the check of a write for a partition without rows, if the write has one.
-
-    Args:
-        stated: the declared gates.
-        write: the writing pattern, with the options that it is called with.
-    """
-    option = inspect.signature(write).parameters.get("allow_empty")
-    if stated.if_empty or option is None:
-        return stated
-    return replace(stated, if_empty=f"{'Warns of' if option.default else 'Refuses'} a partition without rows.")
 
 
 def taking(kinds: Mapping[str, type], compute: Callable[[dict[str, Any]], WriteResult]) -> Callable[..., WriteResult]:
@@ -146,7 +132,9 @@ def _computing(
             target = target.reading(figures={"read": next(iter(pinned.values())).count()}, represented=represented)
         return write(rows, target)
 
-    return taking(kinds, compute)
+    made = taking(kinds, compute)
+    vars(made)["writes"] = _pattern(write)
+    return made
 
 
 def _pattern(write: Callable[..., WriteResult]) -> Callable[..., WriteResult]:

@@ -167,7 +167,7 @@ class LakeTable(Generic[P]):
     def definition(self) -> dg.AssetsDefinition:
         """Make the assets that Dagster materializes."""
         patterns = {self.spec: self.patterns, **self.beside}
-        told = {name: text for name, text in self._told().items() if text}
+        shown = {name: text for name, text in self._shown().items() if text}
         gates, partitions = self.gates, self.runs.partitions
 
         @dg.multi_asset(
@@ -185,7 +185,7 @@ class LakeTable(Generic[P]):
                     ],
                     partitions=partitions,
                     fresh=self.fresh,
-                    metadata={**told, "dagster/code_references": code_of(self.function)},
+                    metadata={**shown, "dagster/code_references": code_of(self.function)},
                 )
                 for table in self.tables
             ],
@@ -204,7 +204,7 @@ class LakeTable(Generic[P]):
 
         return compute
 
-    def _told(self) -> dict[str, str]:
+    def _shown(self) -> dict[str, str]:
         """Return the readers, and the default checks that the table does without, for the catalogue."""
         reasons = [f"{kind.replace('_', ' ')}: {reason}" for kind, reason in self.unchecked.items()]
         return {"used by": self.about.used_by, "not checked": "; ".join(reasons)}
@@ -400,8 +400,8 @@ def lake_table(
 
     def declare(function: Callable[P, WriteResult]) -> LakeTable[P]:
         when, facts = runs_of(runs, spec, reads), about_of(about, spec, function.__module__)
-        found = reads_of(reads, spec, when)
-        return LakeTable(function, spec, found, when, gates_of(gates, spec), facts, patterns, code_version, beside)
+        found, rules_of = reads_of(reads, spec, when), gates_of(gates, spec, patterns)
+        return LakeTable(function, spec, found, when, rules_of, facts, patterns, code_version, beside)
 
     return declare
 
