@@ -12,12 +12,13 @@ from pyspark.sql import DataFrame
 from dedp_assets.components.chains.known import StepScope
 from dedp_assets.components.chains.operations import Beside, Earlier, StepOperation, operations
 from dedp_assets.components.chains.sql_rules import of_options
-from dedp_assets.components.chains.steps import ROWS, ChainStep, fields_of
+from dedp_assets.components.chains.steps import ROWS, ChainStep
 from dedp_assets.components.yaml.documents import Document, Path
 from dedp_assets.components.yaml.drafts import ROOT, Draft
 from dedp_assets.components.yaml.faults import Fault, Misfit, faults_of
 from dedp_assets.components.yaml.making import made, object_named, parameters_of
 from dedp_assets.components.yaml.model import inside, models_in
+from dedp_assets.graph.declare.queries import fields_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import SUBSTITUTED
 from dedp_assets.patterns.core.options import require_options

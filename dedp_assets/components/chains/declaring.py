@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from dedp_assets.components.chains.chaining import begin, steps_of, validated
 from dedp_assets.components.chains.known import StepScope
 from dedp_assets.components.chains.operations import operations
 from dedp_assets.components.chains.sql_rules import of_audits, of_table
-from dedp_assets.components.chains.steps import PREVIOUS, Chain, ChainStep, computing, names_of
+from dedp_assets.components.chains.steps import PREVIOUS, Chain, ChainStep, computing
 from dedp_assets.components.yaml.attributes import RECORDS, PatternName, attributes
 from dedp_assets.components.yaml.documents import Document, Path
 from dedp_assets.components.yaml.drafts import ROOT, Draft, fault_of_rule
@@ -19,6 +18,8 @@ from dedp_assets.components.yaml.faults import Fault, Misfit
 from dedp_assets.components.yaml.making import made
 from dedp_assets.components.yaml.model import Options, create
 from dedp_assets.graph.declare import Gates, LakeTable, Reads, Runs, lake_table
+from dedp_assets.graph.declare.layers import about_of, gates_of, module_of, reads_of, runs_of
+from dedp_assets.graph.declare.queries import names_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.running.digests import as_plain, digest_of
 from dedp_assets.patterns.core.schema import TAGS, TableSpec
@@ -86,7 +87,25 @@ def _records(found: Draft, specs: Mapping[str, TableSpec | None]) -> tuple[dict[
                 records[name] = made(getattr(found.attributes, name), (*ROOT, name), specs)
             except Misfit as misfit:
                 faults.append(misfit.fault(found.document))
-    return records, faults
+    try:
+        return _written_out(records, found), faults
+    except ConfigError as error:
+        return {}, [*faults, fault_of_rule(error, found.document)]
+
+
+def _written_out(records: dict[str, Any], found: Draft) -> dict[str, Any]:
+    """Return the records in place of their short forms, with the facts of the layer.
+
+    Raises:
+        ConfigError: for an upstream table that is only named, and has other partitions.
+    """
+    spec, reads = found.tables[0], records.get("reads", ())
+    runs = runs_of(records.get("runs"), spec, reads)
+    about = about_of(records.get("about"), spec, module_of(found.document.file))
+    gates, tables = gates_of(records.get("gates", ()), spec), reads_of(reads, spec, runs)
+    made = {"reads": tables, "runs": runs, "gates": gates, "about": about}
+    stated = found.attributes.model_fields_set
+    return {**records, **{name: each for name, each in made.items() if name in records or name not in stated}}
 
 
 @cache
@@ -192,7 +211,7 @@ def _lake_table(found: Draft, records: Mapping[str, Any], chain: Chain) -> LakeT
     if not patterns:
         raise Misfit((*ROOT, "steps"), "patterns must name the pattern at work, where only SQL and Python steps are")
     function = computing(chain, description=stated.description or spec.comment or spec.name)
-    made = {"gates": _gates(records.get("gates", Gates()), chain), "code_version": _code_version(found, records)}
+    made = {"gates": _gates(records.get("gates", Gates()), spec, chain), "code_version": _code_version(found, records)}
     return lake_table(
         spec,
         patterns=patterns,
@@ -207,16 +226,17 @@ def _code_version(found: Draft, records: Mapping[str, Any]) -> str:
     runs = records.get("runs", Runs())
     handed = runs.order.hands_over.name if runs.order and runs.order.hands_over else ""
     tables = as_plain(found.tables, without=("comment", *TAGS))
-    return f"{records['code_version']}-{digest_of(tables, as_plain([written['reads'], written['steps']]), handed)}"
+    rows = digest_of(tables, as_plain([written["reads"], written["steps"]]), handed)
+    return f"{records.get('code_version', '1')}-{rows}"
 
 
-def _gates(stated: Gates, chain: Chain) -> Gates:
+def _gates(stated: Gates, spec: TableSpec, chain: Chain) -> Gates:
     """Return the gates with the check of the last step's write for a partition without rows."""
     last = chain.steps[-1]
-    if stated.if_empty or last.operation is None or "allow_empty" not in last.operation.options:
+    if last.operation is None:
         return stated
-    allowed = last.options.get("allow_empty", False)
-    return replace(stated, if_empty=f"{'Warns of' if allowed else 'Refuses'} a partition without rows.")
+    given = {name: value for name, value in last.options.items() if name == "allow_empty"}
+    return gates_of(stated, spec, [partial(last.operation.function, **given)])
 
 
 def _pattern(name: PatternName, path: Path) -> Any:  # noqa: ANN401 - a function
@@ -227,8 +247,10 @@ def _pattern(name: PatternName, path: Path) -> Any:  # noqa: ANN401 - a function
 
 def _columns_of_feeds(found: Draft, reads: Reads) -> list[Fault]:
     """Return the faults of feeds by a column that the upstream table is not partitioned by."""
-    raw = found.document.value["attributes"]["reads"].get("tables", {})
-    faults = []
+    stated = found.document.value["attributes"]["reads"]
+    if not isinstance(stated, dict):  # tables alone, which are judged by the partitions of both sides
+        return []
+    raw, faults = stated.get("tables", {}), []
     for spec in reads.tables:
         for path, column in _columns_in(raw[spec.name], (*ROOT, "reads", "tables", spec.name)):
             if column not in spec.partition_by:

@@ -7,24 +7,22 @@ by the name of their dataset, earlier results by their ``as``, and the partition
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from string import Formatter
 from typing import Any
 
 from dedp_assets.components.chains.operations import Beside, Earlier, StepOperation
 from dedp_assets.components.yaml.documents import Path
 from dedp_assets.graph.catalogue.specs import IN_FILE
 from dedp_assets.graph.declare import Pinned, Target
+from dedp_assets.graph.declare.queries import fields_of, taking
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.rows import Tally
 from dedp_assets.patterns.core.schema import TableSpec
 
-__all__ = ["INTO", "PREVIOUS", "ROWS", "Chain", "ChainStep", "computing", "fields_of", "names_of"]
+__all__ = ["INTO", "PREVIOUS", "ROWS", "Chain", "ChainStep", "computing"]
 
-_FORMATTER, _FIRST = Formatter(), re.compile(r"[.\[]")
 ROWS, INTO = "rows", "into"
 """Names, in SQL and Python, of the rows of the step before, and of the target."""
 PREVIOUS = "previous"
@@ -105,29 +103,15 @@ class Chain:
         return _Run(self, dict(zip(self.upstream, pinned, strict=True)), list(targets)).result()
 
 
-def names_of(upstream: Sequence[TableSpec]) -> dict[str, TableSpec]:
-    """Name upstream tables in the steps: by dataset, or by layer and dataset if two share a dataset."""
-    short = [spec.name.rpartition("/")[2] for spec in upstream]
-    return {
-        (name if short.count(name) == 1 else spec.name.replace("/", "_")): spec
-        for name, spec in zip(short, upstream, strict=True)
-    }
-
-
 def computing(chain: Chain, *, description: str) -> Callable[..., WriteResult]:
     """Return the function that ``lake_table`` decorates, with a parameter for each table."""
     names = [f"upstream_{n}" for n in range(len(chain.upstream))]
     targets = [f"target_{n}" for n in range(1 + len(chain.beside))]
-
-    def compute(*args: Any, **given: Any) -> WriteResult:  # noqa: ANN401 - as its signature below
-        all_given = {**dict(zip([*names, *targets], args, strict=False)), **given}
-        return chain.run([all_given[name] for name in names], [all_given[name] for name in targets])
-
-    kinds: dict[str, Any] = {**dict.fromkeys(names, Pinned), **dict.fromkeys(targets, Target)}
-    compute.__annotations__ = {**kinds, "return": WriteResult}
-    either = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    signature = inspect.Signature([inspect.Parameter(n, either, annotation=k) for n, k in kinds.items()])
-    vars(compute).update({"__signature__": signature, IN_FILE: True})
+    compute = taking(
+        {**dict.fromkeys(names, Pinned), **dict.fromkeys(targets, Target)},
+        lambda given: chain.run([given[name] for name in names], [given[name] for name in targets]),
+    )
+    vars(compute)[IN_FILE] = True
     compute.__name__ = chain.table.rpartition("/")[2]
     compute.__doc__ = description
     return compute
@@ -249,12 +233,6 @@ class _Run:
     def _other(self, name: str) -> Any:  # noqa: ANN401 - a target, or a text
         beside = {each.rpartition("/")[2]: target for each, target in self._beside.items()}
         return beside[name] if name in beside else self._into.partition[name]
-
-
-def fields_of(sql: str) -> list[str]:
-    """List the names in braces of a query."""
-    found = [name for _, name, _, _ in _FORMATTER.parse(sql) if name is not None]
-    return list(dict.fromkeys(_FIRST.split(name)[0] for name in found))
 
 
 def _snapshot(pinned: Pinned, operation: StepOperation) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
@@ -25,14 +25,19 @@ from dedp_assets.components.yaml.model import (
     options_of,
     stands_for,
 )
-from dedp_assets.graph.declare import Feed, Span, lake_table, partitions
+from dedp_assets.graph.declare import About, Feed, Gates, Reads, Runs, Span, lake_table, partitions
 from dedp_assets.graph.run import feeds
+from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.schema import TableSpec
 
 __all__ = ["RECORDS", "ListInSchema", "PatternName", "attributes", "step_model"]
 
 RECORDS = ("reads", "runs", "gates", "about", "code_version")
 """Parts of a table's declaration in Python that a file says in the same words."""
+
+
+_NARROWED = {"reads": Reads | Sequence[TableSpec], "runs": Runs, "gates": Gates | Sequence[Audit], "about": About | str}
+"""Types of records, and of what may stand in place of one: a mapping is always the record."""
 
 
 class PatternName(Name):
@@ -95,7 +100,7 @@ def attributes() -> type[Options]:
     optional: Mapping[str, Any] = {"default_factory": lambda: None}
     fields: dict[str, Any] = {
         "table": (spec, Field(description="The table.")),
-        **options_of(lake_table, RECORDS),
+        **options_of(lake_table, RECORDS, _NARROWED),
         "steps": (
             Annotated[tuple[dict[str, Any], ...], ListInSchema(step_model), Field(min_length=1)],
             Field(description="Steps that compute one partition, in order; the last one writes."),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, is_dataclass
 from datetime import date, datetime
 from functools import cache
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 from docstring_parser import parse
@@ -191,9 +191,18 @@ def help_of(documented: Callable[..., Any]) -> dict[str, str]:
     return {each.arg_name: " ".join((each.description or "").split()) for each in found}
 
 
-def options_of(function: Callable[..., Any], names: Iterable[str]) -> dict[str, tuple[Any, Any]]:
-    """Return the fields of some of a function's options, by name."""
-    parameters, kinds, helps = inspect.signature(function).parameters, _kinds_of(function, names), help_of(function)
+def options_of(
+    function: Callable[..., Any], names: Iterable[str], narrowed: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, tuple[Any, Any]]:
+    """Return the fields of some of a function's options, by name.
+
+    Args:
+        function: the function.
+        names: its options.
+        narrowed: option -> type that a file says it in, where that is a narrower one than the function's.
+    """
+    parameters, helps = inspect.signature(function).parameters, help_of(function)
+    kinds = {**_kinds_of(function, names), **narrowed}
     return {name: field_of(kinds[name], parameters[name].default, helps.get(name, "")) for name in names}
 
 

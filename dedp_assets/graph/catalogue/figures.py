@@ -27,11 +27,12 @@ class Figure:
     kind: Literal["number", "time", "hidden"] = "number"
 
 
-def labelled(figures: Mapping[str, Any], known: Mapping[str, Figure]) -> dict[str, Any]:
+def labelled(figures: Mapping[str, Any], known: Mapping[str, Figure | str]) -> dict[str, Any]:
     """Turn figures into Dagster metadata under their labels, without hidden and unmeasured figures."""
     found = {}
     for name, value in figures.items():
-        figure = known.get(name, Figure())
+        stated = known.get(name, "")
+        figure = Figure(stated) if isinstance(stated, str) else stated
         if figure.kind != "hidden" and value is not None:
             at = figure.kind == "time" and isinstance(value, (int, float))
             found[figure.label or _words(name)] = dg.MetadataValue.timestamp(float(value)) if at else shown(value)

@@ -18,6 +18,8 @@ def column_lineage(
 ) -> dg.TableColumnLineage:
     """Return the upstream columns of each column: from ``derived``, otherwise columns of the same name.
 
+    A column with neither is left out: its origins are known once a run traced the query.
+
     Args:
         table: the table.
         upstream: the tables it is computed from.
@@ -39,12 +41,16 @@ def column_lineage(
                 if name in each.columns
             ]
             for column in table.columns
+            if column in derived or any(column in each.columns for each in tables)
         }
     )
 
 
 def observed_columns(
-    declared: dg.TableColumnLineage, observed: ColumnLineage, upstream: Collection[str]
+    declared: dg.TableColumnLineage,
+    observed: ColumnLineage,
+    upstream: Collection[str],
+    columns: Collection[str],
 ) -> dict[str, object]:
     """Return the metadata of an observed column lineage, with the declared one where nothing is known.
 
@@ -52,6 +58,7 @@ def observed_columns(
         declared: the lineage by the table's declaration.
         observed: the lineage in the query plan.
         upstream: names of the tables that the declaration is about.
+        columns: columns of the table; what is declared of none of them is not compared.
     """
     deps = {
         column: [
@@ -59,13 +66,11 @@ def observed_columns(
             for table, name in sorted({(each.table, each.column) for each in origin.inputs if each.table in upstream})
         ]
         for column, origin in observed.columns.items()
-        if column in declared.deps_by_column and origin.inputs
+        if column in columns and origin.inputs
     }
     shown = dg.TableColumnLineage({**declared.deps_by_column, **deps})
     finding = compare_columns(_names_of(declared, deps), observed, upstream=list(upstream))
-    opaque = {
-        name: each.opaque for name, each in observed.columns.items() if each.opaque and name in shown.deps_by_column
-    }
+    opaque = {name: each.opaque for name, each in observed.columns.items() if each.opaque and name in columns}
     chosen = [f"{each.effect} {each}" for each in observed.influences if each.table in upstream]
     found: dict[str, object] = {"dagster/column_lineage": shown} if shown.deps_by_column else {}
     found |= {"rows chosen by": ", ".join(chosen)} if chosen else {}

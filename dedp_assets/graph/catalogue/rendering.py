@@ -81,7 +81,7 @@ def metadata_of(
     did: Mapping[str, Did],
     *,
     column: str = "",
-    figures: Mapping[str, Figure] = MappingProxyType({}),
+    figures: Mapping[str, Figure | str] = MappingProxyType({}),
 ) -> dict[str, dict[str, Any]]:
     """Return the UI metadata of each partition key, from the partition's commit and the run's result.
 
@@ -141,7 +141,7 @@ def _of_commit(
     partition: Mapping[str, str],
     active: Mapping[Partition, FileStats],
     did: Did,
-    known: Mapping[str, Figure],
+    known: Mapping[str, Figure | str],
 ) -> dict[str, Any]:
     uri = {"dagster/uri": table.store.uri, **status_link(table.name)}
     if commit is None or commit.record is None:

@@ -104,7 +104,8 @@ def code_of(function: Callable[..., Any]) -> dg.CodeReferencesMetadataValue:
     """
     if IN_FILE in vars(function):
         return dg.CodeReferencesMetadataValue(code_references=[])
-    line, file = inspect.getsourcelines(function)[1], inspect.getsourcefile(function)
+    written = inspect.unwrap(function)
+    line, file = inspect.getsourcelines(written)[1], inspect.getsourcefile(written)
     return dg.CodeReferencesMetadataValue(
         code_references=[dg.LocalFileCodeReference(file_path=str(file), line_number=line)]
     )

@@ -1,8 +1,9 @@
 """Default checks of every declared table: limits with sources, and reasons for exceptions.
 
 Five kinds: freshness, completeness, volume, NULL shares, constraints. A table has a check of each kind, or states in
-``About(unchecked={kind: reason})`` why not. A table that is written beside another one by the same step is as fresh and
-as complete as that one.
+``About(unchecked={kind: reason})`` why not, unless the declaration tells: partitions on request, a schedule that looks
+back, or no partitions to compare. A table that follows others is as fresh as they are, and one that is written beside
+another one by the same step is as fresh and as complete as that one.
 
 The limits of these checks, and of the rounds that hold expectations against the logs, stand here with their sources;
 *own* ones are neither the book's nor the guide's. Options that a pattern sets by itself are documented there.

@@ -97,25 +97,28 @@ class About:
     """Facts for the catalogue.
 
     Attributes:
-        owner: team or person that answers for the table, ``team:<name>`` or an address.
+        owner: team or person that answers for the table, ``team:<name>`` or an address; by default that of the table's
+            layer.
         used_by: readers of a table that no table of the graph reads.
         fresh_hours: greatest age of the newest data: of a partitioned table the time since its newest partition with
             rows ended, otherwise since the last publish. ``None``: any age.
-        derived: column -> upstream columns that it is computed from, unless that is the one of the same name.
-        figures: figure of a commit -> how it is shown, unless its name says enough.
+        derived: column -> upstream columns that it is computed from, unless that is the one of the same name, or a
+            trace of the query tells.
+        figures: figure of a commit -> how it is shown, unless its name says enough; a text is its label.
         expects: what detectors hold against the table's log in every round, and announce as alerts.
         unchecked: kind of default check that the table does without (``freshness``, ``completeness``, ``volume``,
-            ``null_shares``, ``constraints``) -> the reason.
+            ``null_shares``, ``constraints``) -> the reason, unless it follows from what starts the table's runs or
+            from its partitions (``LakeTable.unchecked``).
 
     Raises:
         ConfigError: for an unknown kind in ``unchecked``, or a kind without a reason.
     """
 
-    owner: str
+    owner: str = ""
     used_by: str = ""
     fresh_hours: float | None = None
     derived: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    figures: Mapping[str, Figure] = field(default_factory=dict)
+    figures: Mapping[str, Figure | str] = field(default_factory=dict)
     expects: Expects = field(default_factory=Expects)
     unchecked: Mapping[str, str] = field(default_factory=dict)
 

@@ -123,7 +123,7 @@ class _Work:
     upstream: Mapping[Feed, Table]
     replay: Replay
     audits: tuple[Audit, ...]
-    figures: Mapping[str, Figure]
+    figures: Mapping[str, Figure | str]
 
     def partition(self, key: str, provenance: Provenance) -> WriteResult:
         """Replay the dead letters of one partition; without letters, or for a stale partition, write nothing."""

@@ -30,7 +30,7 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.flow.concurrent_runner import plan_starts
 
-__all__ = ["require_apart", "require_fit", "require_owned", "require_sound", "require_targets"]
+__all__ = ["not_a", "require_apart", "require_fit", "require_owned", "require_sound", "require_targets"]
 
 
 def require_sound(
@@ -54,6 +54,7 @@ def require_sound(
         *_of_gates(gates),
         *_of_partitions(runs),
         *_of_expects(about.expects, reads, runs),
+        *_of_about(about),
     ]
     faults += faults_of_sequence(table, reads.upstream, runs.sequence)
     if not patterns:
@@ -121,9 +122,14 @@ def require_targets(table: str, function: Callable[..., Any]) -> None:
             )
 
 
+def not_a(kind: type, table: str, stated: object) -> ConfigError:
+    """Return the error of something else where a record must be."""
+    return ConfigError(f"{table}: {kind.__name__.lower()} must be {kind.__name__}(...), not {stated!r:.80}")
+
+
 def _require_record(table: str, record: object, kind: type) -> None:
     if not isinstance(record, kind):
-        raise ConfigError(f"{table}: {kind.__name__.lower()} must be {kind.__name__}(...), not {record!r:.80}")
+        raise not_a(kind, table, record)
     try:
         require_types(record)
     except ConfigError as error:
@@ -222,6 +228,11 @@ def _of_partitions(runs: Runs) -> Iterator[str]:
     if pair := unsorted_keys(runs.partitions):
         earlier, later = pair
         yield f"partitions must have keys that sort in time, such as 2026-01-31, not {later} before {earlier}"
+
+
+def _of_about(about: About) -> Iterator[str]:
+    if not about.owner:
+        yield "about.owner must be the team or person that answers for the table, here or in its layer, not nothing"
 
 
 def _of_expects(expects: Expects, reads: Reads, runs: Runs) -> Iterator[str]:

@@ -226,7 +226,8 @@ class Runs:
     Attributes:
         partitions: the table's partitions; ``None`` for a table that is computed as a whole.
         when: one way of starting runs, or several.
-        job: the job that the starts ask for; one over the declared tables is made where it is needed.
+        job: the job that the starts ask for, or its name alone: it then computes the declared tables, and its purpose
+            is what the table's function says; one is made where it is needed.
         needs: says why a service besides the tables does not answer; empty if it does. Until then the table waits, in
             runs of its own, so that no other table does.
         replay: processes the dead letters of one partition alone, from the targets of the table and of its letters; an
@@ -239,7 +240,7 @@ class Runs:
 
     partitions: dg.PartitionsDefinition[str] | None = None
     when: Start | Sequence[Start] = Follow()
-    job: Job | None = field(default=None, kw_only=True)
+    job: Job | str | None = field(default=None, kw_only=True)
     needs: Callable[[], str] | None = field(default=None, kw_only=True)
     replay: Callable[[Target, Target], WriteResult] | None = field(default=None, kw_only=True)
     profile: Mapping[str, str] = field(default_factory=dict, kw_only=True)

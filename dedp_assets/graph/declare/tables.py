@@ -17,6 +17,17 @@ import dagster as dg
 from dedp_assets.graph.catalogue.lineage import column_lineage
 from dedp_assets.graph.catalogue.specs import LAUNCHPAD, asset_key, asset_spec, check_specs, code_of
 from dedp_assets.graph.declare import rules
+from dedp_assets.graph.declare.layers import (
+    SaysAbout,
+    SaysGates,
+    SaysReads,
+    SaysRuns,
+    about_of,
+    gates_of,
+    reads_of,
+    reasons_of,
+    runs_of,
+)
 from dedp_assets.graph.declare.parameters import Given, arguments, resources_of
 from dedp_assets.graph.declare.records import About, Gates, Reads, Request
 from dedp_assets.graph.declare.runs import Job, OnDelivery, OnEvent, Runs
@@ -104,7 +115,10 @@ class LakeTable(Generic[P]):
     @property
     def job(self) -> Job:
         """The job that computes the table."""
-        return self.runs.job or Job(f"compute_{self.name}", f"Partitions of {self.spec.name}.")
+        stated = self.runs.job
+        if isinstance(stated, str):
+            return Job(stated, (inspect.getdoc(self.function) or "").partition("\n")[0])
+        return stated or Job(f"compute_{self.name}", f"Partitions of {self.spec.name}.")
 
     @property
     def lands(self) -> Mapping[str, str]:
@@ -138,6 +152,11 @@ class LakeTable(Generic[P]):
         """Priority of the runs in Dagster's queue; by default 1 for a table with a greatest age."""
         return self.runs.priority or int(self.about.fresh_hours is not None)
 
+    @property
+    def unchecked(self) -> Mapping[str, str]:
+        """Kind of default check that the table does without -> the reason."""
+        return reasons_of(self)
+
     def lineage(self) -> dict[str, dg.TableColumnLineage]:
         """Name the upstream columns that each column of each table is computed from."""
         derived = self.about.derived
@@ -148,7 +167,7 @@ class LakeTable(Generic[P]):
     def definition(self) -> dg.AssetsDefinition:
         """Make the assets that Dagster materializes."""
         patterns = {self.spec: self.patterns, **self.beside}
-        used = {"used by": self.about.used_by} if self.about.used_by else {}
+        shown = {name: text for name, text in self._shown().items() if text}
         gates, partitions = self.gates, self.runs.partitions
 
         @dg.multi_asset(
@@ -166,7 +185,7 @@ class LakeTable(Generic[P]):
                     ],
                     partitions=partitions,
                     fresh=self.fresh,
-                    metadata={**used, "dagster/code_references": code_of(self.function)},
+                    metadata={**shown, "dagster/code_references": code_of(self.function)},
                 )
                 for table in self.tables
             ],
@@ -184,6 +203,11 @@ class LakeTable(Generic[P]):
                 yield from run(context, self._work(context, at), at=at)
 
         return compute
+
+    def _shown(self) -> dict[str, str]:
+        """Return the readers, and the default checks that the table does without, for the catalogue."""
+        reasons = [f"{kind.replace('_', ' ')}: {reason}" for kind, reason in self.unchecked.items()]
+        return {"used by": self.about.used_by, "not checked": "; ".join(reasons)}
 
     def is_current(self, lake: Lake, key: str, at: datetime) -> bool:
         """Return whether the logs show a partition as computed from the current inputs by the current code.
@@ -342,12 +366,12 @@ class LakeTable(Generic[P]):
 def lake_table(
     spec: TableSpec,
     *,
-    reads: Reads,
-    about: About,
+    reads: SaysReads,
     patterns: Patterns,
-    code_version: str,
-    runs: Runs = Runs(),  # noqa: B008 - a record that nobody can change
-    gates: Gates = Gates(),  # noqa: B008 - as above
+    about: SaysAbout = None,
+    code_version: str = "1",
+    runs: SaysRuns = None,
+    gates: SaysGates = (),
     beside: Mapping[TableSpec, Patterns] = NOTHING,
 ) -> Callable[[Callable[P, WriteResult]], LakeTable[P]]:
     """Declare the table that the decorated function computes.
@@ -359,13 +383,15 @@ def lake_table(
 
     Args:
         spec: the table.
-        reads: inputs.
-        about: owner, and other facts for the catalogue.
+        reads: inputs; or upstream tables alone, each of which feeds a partition by the partition with the same value,
+            and a table without partitions by all its rows; or upstream tables with their mappings.
         patterns: the patterns at work, the main one first.
+        about: owner, and other facts for the catalogue, with those of the layer; or a text, who reads the table.
         code_version: to be raised when the function computes something else.
-        runs: when and in which order partitions are computed. By default the table has no partitions and follows the
-            tables that it reads.
-        gates: rules that decide on a publish.
+        runs: when and in which order partitions are computed; or the partitions alone, or what asks for them alone. By
+            default the table follows the tables that it reads: by day if ``reads`` is a list of tables and the table
+            is partitioned by a DATE, otherwise as a whole.
+        gates: rules that decide on a publish; or the audits alone.
         beside: further tables that the function writes -> the patterns at work in each.
 
     Raises:
@@ -373,7 +399,9 @@ def lake_table(
     """
 
     def declare(function: Callable[P, WriteResult]) -> LakeTable[P]:
-        return LakeTable(function, spec, reads, runs, gates, about, patterns, code_version, beside)
+        when, facts = runs_of(runs, spec, reads), about_of(about, spec, function.__module__)
+        found, rules_of = reads_of(reads, spec, when), gates_of(gates, spec, patterns)
+        return LakeTable(function, spec, found, when, rules_of, facts, patterns, code_version, beside)
 
     return declare
 

@@ -45,7 +45,7 @@ def appending(
     code_version: str,
     column: str,
     at: datetime,
-    figures: Mapping[str, Figure] = MappingProxyType({}),
+    figures: Mapping[str, Figure | str] = MappingProxyType({}),
     sources: Sequence[Source] = (),
 ) -> Iterator[Appending]:
     """Run the block as one step that appends to ``table``, and report the partitions that got rows.
@@ -82,7 +82,7 @@ def appending(
 
 
 def _report_appended(
-    context: dg.OpExecutionContext, table: Table, before: int, column: str, figures: Mapping[str, Figure]
+    context: dg.OpExecutionContext, table: Table, before: int, column: str, figures: Mapping[str, Figure | str]
 ) -> list[Commit]:
     """Record a materialization of each partition with new rows of this run, and return the run's commits."""
     commits = table.ledger.commits(since=before) if table.ledger.exists() else ()

@@ -132,7 +132,7 @@ class Work:
     reads: Callable[[str], Inputs]
     build: Callable[[Step], WriteResult]
     beside: tuple[Table, ...] = ()
-    figures: Mapping[str, Figure] = field(default_factory=dict)
+    figures: Mapping[str, Figure | str] = field(default_factory=dict)
     lineage: Mapping[str, dg.TableColumnLineage] = field(default_factory=dict)
     refusals: Refusals | None = None
     router: Router | None = field(default=None, kw_only=True)

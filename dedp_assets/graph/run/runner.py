@@ -204,7 +204,7 @@ def _columns(context: dg.AssetExecutionContext, work: Work, table: Table) -> dic
     if work.traces is not None:
         try:
             if observed := work.traces.of(table.name):
-                return {**observed_columns(declared, observed, work.traces.upstream)}
+                return {**observed_columns(declared, observed, work.traces.upstream, table.spec.columns)}
         except Exception as error:
             context.log.warning(f"the column lineage of {table.name} could not be traced: {shown(str(error))}")
     return {"dagster/column_lineage": declared} if declared.deps_by_column else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from functools import wraps
 
 import dagster as dg
 import pytest
@@ -61,13 +62,14 @@ def execute(world, number, again=""):
     return instance.get_run_by_id(done.run_id), ended, [each.description for each in failed]
 
 
-def refusing(patch, module, name):
-    """Let the pattern that a table's function calls refuse, until the patch is undone."""
+def refusing(patch, table):
+    """Let the function of a table refuse, until the patch is undone."""
 
+    @wraps(table.function)
     def refuse(*_, **__):
         raise ContractError("nothing goes through")
 
-    patch.setattr(module, name, refuse)
+    patch.setitem(vars(table), "function", refuse)
 
 
 def counted(lines):
@@ -102,7 +104,7 @@ def test_a_failed_export_runs_again_alone_and_nothing_is_paid_twice(world, servi
     """From the failure on: no request, one more execution of the last step, the versions before it as they were."""
     services.requests("locations")
     with pytest.MonkeyPatch.context() as patch:
-        refusing(patch, country_report, "load_version")
+        refusing(patch, country_report.country_report)
         run, ended, (said,) = execute(world, 0)
     assert services.requests("locations") > 0
     assert ended == {PLACES, COUNTRIES, REGIONS}
@@ -122,7 +124,7 @@ def test_a_failed_export_runs_again_alone_and_nothing_is_paid_twice(world, servi
 def test_a_step_that_continues_leaves_the_report_and_a_degraded_run(world):
     """The run fails after the report is exported, and its repetition computes the failed step alone."""
     with pytest.MonkeyPatch.context() as patch:
-        refusing(patch, visits_by_region, "audit_write_audit_publish")
+        refusing(patch, visits_by_region.visits_by_region)
         run, ended, (said,) = execute(world, 1)
     assert (run.status, run.tags[DEGRADED]) == (dg.DagsterRunStatus.FAILURE, REGIONS)
     assert ended == {PLACES, COUNTRIES, REPORT}
@@ -152,7 +154,7 @@ def test_a_partition_of_the_middle_step_touches_no_other_one(world, services):
 def test_a_load_that_fails_leaves_the_former_version_shown(world, monkeypatch):
     """Readiness is there and the load fails: readers see what they saw."""
     before, history = shown(world), list(exposures(reported(world)))
-    refusing(monkeypatch, country_report, "load_version")
+    refusing(monkeypatch, country_report.country_report)
     assert "nothing goes through" in world.compute(REPORT, **{"dedp/force": "true"}).failure
     assert (shown(world), list(exposures(reported(world)))) == (before, history)
 
@@ -214,7 +216,7 @@ def test_one_task_of_the_same_steps_gives_the_same_rows(world, spark):
     places = lake.stored(PLACES).read()
 
     def by_country(visits):
-        return spark.sql(visits_by_country.QUERY, visits=visits, places=places.drop("event_date").distinct())
+        return spark.sql(visits_by_country.QUERY, visits=visits, ip_locations=places.drop("event_date").distinct())
 
     def exported(counted):
         return counted.select(*country_report.COUNTRY_REPORT.columns)

@@ -69,7 +69,7 @@ ALL = [(path, value) for path, value in parts(VALUE) if path[0] == "attributes" 
 OPTIONS = [path for path, _ in ALL if isinstance(path[-1], str) and not is_free(path)]
 IDS = [".".join(map(str, path[1:])) for path in OPTIONS]
 REQUIRED = [
-    "table", "table.name", "table.columns", "table.columns.page.type", "reads", "about", "about.owner", "code_version",
+    "table", "table.name", "table.columns", "table.columns.page.type", "reads",
     "reads.tables.silver/visits.same.column", "runs.when.0.nightly.cron", "runs.when.0.nightly.lookback",
     "runs.when.1.on_event.attributes", "runs.job.name", "runs.job.description", "gates.audits.0.name",
     "beside.0.name", "beside.0.columns", "beside.0.columns.views.type",
@@ -124,6 +124,15 @@ def test_an_empty_value_is_one_fault_with_its_line(path):
     (fault,) = faults_in(text)
     assert fault.line == line_of(text, r"[: ] ?null$"), fault
     assert "empty" in fault.message or "must be" in fault.message
+
+
+@pytest.mark.parametrize("name", ["about", "about.owner"])
+def test_a_table_without_an_owner_is_one_fault(name):
+    """Where no layer states one: a declaration in Python is told the same."""
+    (path,) = [path for path, _ in ALL if ".".join(map(str, path[1:])) == name]
+    (fault,) = faults_in(yaml_of(changed(path, lambda above, key: above.pop(key))))
+    assert "about.owner must be the team or person that answers for the table" in fault.message
+    assert fault.path.startswith("attributes")
 
 
 @pytest.mark.parametrize("name", REQUIRED)

@@ -37,6 +37,7 @@ MONDAYS, BERLIN = {"day_offset": 1}, {"timezone": "Europe/Berlin"}
 WEEKS = dg.WeeklyPartitionsDefinition("2026-01-05", day_offset=1)
 COLUMNS = {"id": Column("BIGINT", "identity"), "day": Column("DATE", "day")}
 SOURCE, OTHER = (TableSpec(name, COLUMNS, partition_by=("day",)) for name in ("bronze/source", "bronze/other"))
+LANDED = TableSpec("bronze/landed", {**COLUMNS, "landed_on": Column("DATE")}, partition_by=("landed_on", "day"))
 TOTALS = TableSpec("gold/totals", COLUMNS, partition_by=("day",), comment="One row per day.")
 READS = Reads({SOURCE: same("day")})
 AUDIT = Audit(name="some", of="written", fail_below=1)
@@ -53,7 +54,14 @@ def found(request: Request) -> Inputs: ...
 LOOKS = Reads(inputs=found)
 WRONG = {
     "gold/totals reads nothing: name tables (Reads(tables=)) or a function (Reads(inputs=))": {"reads": Reads()},
-    "gold/totals: reads must be Reads(...), not {": {"reads": {SOURCE: same("day")}},
+    "gold/totals: reads must be Reads(...), not {": {"reads": {"bronze/source": same("day")}},
+    "gold/totals: reads must be Reads(...), not ['bronze/source']": {"reads": ["bronze/source"]},
+    "gold/totals: runs must be Runs(...), not 'days'": {"runs": "days"},
+    "gold/totals: gates must be Gates(...), not ['some']": {"gates": ["some"]},
+    "gold/totals: about must be About(...), not 26": {"about": 26},
+    "gold/totals: about.owner must be the team or person that answers": {"about": "dashboards"},
+    "gold/totals: about.owner must be the team or person that answers for the table": {"about": About()},
+    "gold/totals: reads must say how partitions of bronze/landed feed those by day": {"reads": [LANDED], "runs": DAYS},
     "gold/totals: Reads.references must be ": {"reads": Reads(READS.tables, references=SOURCE)},
     "gold/totals: revised_by must be among the references, not bronze/other": {
         "reads": Reads(READS.tables, references=[SOURCE], revised_by=[OTHER]),

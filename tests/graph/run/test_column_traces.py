@@ -34,23 +34,30 @@ DECLARED = dg.TableColumnLineage(
 
 
 def test_the_observed_lineage_stands_in_place_of_the_declared_one():
-    """Of a column without observed inputs (opaque, a constant) what is declared stays; differences are told."""
+    """Of a column without observed inputs (opaque, a constant) what is declared stays; differences are told.
+
+    Of a column that nothing is declared of, the observed inputs are shown, and differ from nothing.
+    """
     observed = ColumnLineage(
         {
             "id": ColumnOrigin((ColumnInput("bronze/users", "id"),)),
             "who": ColumnOrigin((ColumnInput("bronze/users", "name", "TRANSFORMATION"),)),
             "score": ColumnOrigin(opaque="a function"),
             "flag": ColumnOrigin(),
+            "bare": ColumnOrigin((ColumnInput("bronze/users", "id"),)),
+            "of_the_write": ColumnOrigin((ColumnInput("bronze/users", "id"),)),
         },
         (Influence("bronze/users", "country", "FILTER"), Influence("elsewhere", "x", "FILTER")),
         ("a recursive query goes round",),
     )
-    found = observed_columns(DECLARED, observed, ["bronze/users", "bronze/plans"])
+    columns = ["id", "who", "score", "flag", "bare"]
+    found = observed_columns(DECLARED, observed, ["bronze/users", "bronze/plans"], columns)
     assert found["dagster/column_lineage"].deps_by_column == {
         "id": [dep("bronze/users", "id")],
         "who": [dep("bronze/users", "name")],
         "score": [dep("bronze/users", "name")],
         "flag": [dep("bronze/users", "country")],
+        "bare": [dep("bronze/users", "id")],
     }
     assert found["rows chosen by"] == "FILTER bronze/users.country"
     assert found["not traced"] == "a recursive query goes round"

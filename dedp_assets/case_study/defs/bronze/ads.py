@@ -3,19 +3,7 @@
 import dagster as dg
 
 from dedp_assets.case_study.defs.bronze.visits import ALLOWED_LATENESS_SECONDS
-from dedp_assets.graph.declare import (
-    About,
-    Figure,
-    Gates,
-    Inputs,
-    Job,
-    Polls,
-    Reads,
-    Request,
-    Runs,
-    Source,
-    lake_table,
-)
+from dedp_assets.graph.declare import About, Figure, Inputs, Job, Polls, Reads, Request, Runs, Source, lake_table
 from dedp_assets.graph.reconcile.topics import requested
 from dedp_assets.graph.resources import registry
 from dedp_assets.graph.resources.clock import Clock
@@ -99,15 +87,10 @@ def ads_streamed(context: dg.SensorEvaluationContext, lake: Lake, kafka_ads: Kaf
         ),
         job=JOB,
     ),
-    gates=Gates(AUDITS),
+    gates=AUDITS,
     about=About(
-        owner="team:ingestion",
         fresh_hours=26,
-        figures={
-            "offsets": Figure(kind="hidden"),
-            "late": Figure("late records"),
-            "undated": Figure("undated records"),
-        },
+        figures={"offsets": Figure(kind="hidden"), "late": "late records", "undated": "undated records"},
         unchecked={
             "completeness": "runs take what the topic holds; offsets that are missing refuse the write",
             "volume": "the topic says how many records wait: the lag is judged in every round",
@@ -115,7 +98,6 @@ def ads_streamed(context: dg.SensorEvaluationContext, lake: Lake, kafka_ads: Kaf
         },
     ),
     patterns=[detect_late_data],
-    code_version="1",
 )
 def ads(into: Target, kafka_ads: Kafka, clock: Clock) -> WriteResult:
     """Append the topic's records after the offsets in the log; an approved run skips expired offsets."""

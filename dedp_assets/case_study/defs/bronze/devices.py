@@ -5,8 +5,6 @@ from typing import Any
 
 from dedp_assets.graph.declare import (
     About,
-    Figure,
-    Gates,
     Inputs,
     Job,
     OnDelivery,
@@ -79,30 +77,31 @@ def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
     return Inputs({f"landing/{RELEASES}": content}, notes={**notes, **named}, found=delivery)
 
 
+JOB = Job(
+    "refresh_devices",
+    "The devices reference, complete.",
+    'key:"bronze/devices"+ and (group:"bronze" or group:"silver" or group:"gold") '
+    'and not key:"silver/visits_enriched"+',
+)
+
+
 @lake_table(
     DEVICES,
     reads=Reads(sources=[DELIVERIES, RELEASED], inputs=delivered),
     runs=Runs(
         when=[OnDelivery("devices"), OnEvent([{"type": "dedp.devices.published"}, {"type": "dedp.feature.released"}])],
-        job=Job(
-            "refresh_devices",
-            description="The devices reference, complete.",
-            selection='key:"bronze/devices"+ and (group:"bronze" or group:"silver" or group:"gold") '
-            'and not key:"silver/visits_enriched"+',
-        ),
+        job=JOB,
     ),
-    gates=Gates((*AUDITS, *volume_guard())),
+    gates=(*AUDITS, *volume_guard()),
     about=About(
-        owner="team:ingestion",
         used_by="staging and analysts, who join it to the user agents of visits",
-        figures={"present": Figure("rows before")},
+        figures={"present": "rows before"},
         unchecked={
             "freshness": "a catalogue that is delivered when it changes",
             "volume": "a whole catalogue per delivery, held against the one before by the loader's audit",
         },
     ),
     patterns=[load_full, divert_unprocessable],
-    code_version="1",
 )
 def devices(step: Step, into: Target, landing: Landing) -> WriteResult:
     """Replace all devices by the delivery, unless the volume guard refuses the delivery."""

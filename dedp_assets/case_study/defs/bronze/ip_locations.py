@@ -39,7 +39,6 @@ MOST_PER_DAY = 50_000
     runs=Runs(DAILY, needs=lacking, sequence=COUNTRY_REPORT_STEPS),
     about=About(owner="team:web-analytics"),
     patterns=[join_static],
-    code_version="1",
 )
 def ip_locations(visits: Pinned, into: Target, services: Services) -> WriteResult:
     """Ask the service for the day's unknown addresses; known answers of the day are kept."""

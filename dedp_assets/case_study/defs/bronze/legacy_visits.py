@@ -4,7 +4,7 @@ from datetime import datetime, time, timedelta, timezone
 
 import dagster as dg
 
-from dedp_assets.graph.declare import About, Every, Gates, Inputs, Job, Reads, Request, Runs, Source, Step, lake_table
+from dedp_assets.graph.declare import About, Every, Inputs, Reads, Request, Runs, Source, Step, lake_table
 from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.postgres import OperationalDatabase
@@ -92,19 +92,15 @@ def legacy_visits_every_day(
             description="At 00:30 UTC, the days of the last week whose legacy visits are not loaded, and the one "
             "before them.",
         ),
-        job=Job("load_legacy_visits", description="One day of what legacy applications wrote to their database."),
+        job="load_legacy_visits",
     ),
-    gates=Gates(AUDITS),
+    gates=AUDITS,
     about=About(
-        owner="team:ingestion",
         used_by="analysts, until the legacy applications publish to the topic of visits",
         fresh_hours=26,
-        unchecked={
-            "completeness": "its schedule asks for the days of its lookback that are missing",
-        },
+        unchecked={"completeness": "its schedule asks for the days of its lookback that are missing"},
     ),
     patterns=[load_increment],
-    code_version="1",
 )
 def legacy_visits(step: Step, into: Target, operational: OperationalDatabase) -> WriteResult:
     """Load the window of one day; another load of the day adds rows that became visible since."""

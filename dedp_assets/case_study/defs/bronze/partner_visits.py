@@ -80,20 +80,19 @@ def delivered(request: Request, landing: Landing) -> Inputs:
     return Inputs({f"landing/{DATASET}/{request.key}": content}, notes={"delivery": delivery.identity}, found=delivery)
 
 
+JOB = Job(
+    "daily_partner_visits",
+    "What partners delivered on a day, and the visits of that date; records that came late are brought to their own "
+    "dates by the reconciler.",
+    'key:"bronze/partner_visits"+ and (group:"bronze" or group:"silver")',
+)
+
+
 @lake_table(
     PARTNER_VISITS,
     reads=Reads(sources=[FILES], inputs=delivered),
-    runs=Runs(
-        DAILY,
-        # A day's delivery is a partition of its own: a large one keeps no other waiting.
-        AtOnce(4, by=OnDelivery(DATASET)),
-        job=Job(
-            "daily_partner_visits",
-            description="What partners delivered on a day, and the visits of that date; records that came late are "
-            "brought to their own dates by the reconciler.",
-            selection='key:"bronze/partner_visits"+ and (group:"bronze" or group:"silver")',
-        ),
-    ),
+    # A day's delivery is a partition of its own: a large one keeps no other waiting.
+    runs=Runs(DAILY, AtOnce(4, by=OnDelivery(DATASET)), job=JOB),
     gates=Gates(AUDITS, if_empty="A delivery without a line is refused, unless its marker says that it has no files."),
     about=About(
         owner="team:partners",
@@ -102,7 +101,6 @@ def delivered(request: Request, landing: Landing) -> Inputs:
         expects=Expects(gap_minutes=3 * 24 * 60, quiet=[QuietHours(zone="UTC", weekdays=("saturday", "sunday"))]),
     ),
     patterns=[overwrite_partition, plan_ready],
-    code_version="1",
 )
 def partner_visits(step: Step, into: Target, landing: Landing) -> WriteResult:
     """Load one day's delivery, complete with a marker, in place of the day's former rows."""

@@ -61,6 +61,12 @@ DATABASE = Source(
     owner="team:applications",
 )
 MAX_LATENCY_SECONDS = 30
+CHECKS = {"source_columns_are_as_in_the_snapshot": "Warns if the source's columns are no longer those of the snapshot."}
+REPORTS = {
+    "replication_slot_is_bounded": "The log that the database keeps for the capture stays below its limit.",
+    "changes_arrive_in_time": f"Fails if a change took more than {MAX_LATENCY_SECONDS} s from its commit in the "
+    f"database to its commit in {USERS.name}. It does not block: rows that are late are right.",
+}
 
 
 def captured(request: Request) -> Inputs:
@@ -112,19 +118,8 @@ def users_changed(
         ),
         job=JOB,
     ),
-    gates=Gates(
-        checks={
-            "source_columns_are_as_in_the_snapshot": "Warns if the source's columns are no longer those of the "
-            "snapshot.",
-        },
-        reports={
-            "replication_slot_is_bounded": "The log that the database keeps for the capture stays below its limit.",
-            "changes_arrive_in_time": f"Fails if a change took more than {MAX_LATENCY_SECONDS} s from its commit in "
-            f"the database to its commit in {USERS.name}. It does not block: rows that are late are right.",
-        },
-    ),
+    gates=Gates(checks=CHECKS, reports=REPORTS),
     about=About(
-        owner="team:ingestion",
         used_by="analysts and support: users as they are now, and every change of them for audits",
         unchecked={
             "freshness": "changes come when somebody changes something, in any number",
@@ -134,7 +129,6 @@ def users_changed(
         },
     ),
     patterns=[capture_changes],
-    code_version="1",
 )
 def users(into: Target, latest: Target, operational: OperationalDatabase) -> WriteResult:
     """Capture the changes committed since the last run, and apply the changes to the current rows."""

@@ -79,12 +79,26 @@ AUDITS = (
         name="lines_keep_their_numbers", of="numbers", sql="sum(line_number)", per="lines", fail_below=1, fail_above=1
     ),
 )
+FOLLOWS_A_TOPIC = {
+    "freshness": "as fresh as the topic is busy, whose lag is judged in every round",
+    "completeness": "runs follow the versions of bronze, one after the other",
+}
+"""Reasons of a table that takes the landed visits as they come."""
 FIGURES = {**LANDING_FIGURES, "offsets": Figure(kind="hidden")}
 
 # A site's weekends differ from its working days, and its days by half and more. Less than a third of a usual day is a
 # torn delivery, more than four times as much is no news any more but a delivery that came several times. From the
 # seventh week on, Mondays are held against Mondays.
 VOLUME = Baseline(season="weekday", minimum_history=3, tolerance=0.7, tolerance_above=3)
+JOB = Job(
+    "daily_visits",
+    "A day's delivery, and what follows from it. One key means two things here: in bronze the day on which records "
+    "LANDED, in silver and gold the day on which they HAPPENED. So the run of a day brings in what landed on it and "
+    "computes that same event date; records that landed with it and happened on other days are late, and the "
+    "reconciler asks for those dates.",
+    'key:"bronze/visits" or key:"silver/visits" or key:"silver/visits_dead_letter" or key:"gold/daily_page_views" '
+    'or key:"gold/daily_visitors"',
+)
 
 
 def watermark_before(ledger: Ledger, day: str) -> datetime | None:
@@ -105,23 +119,10 @@ def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
 @lake_table(
     VISITS,
     reads=Reads(sources=[FILES, TOPIC], inputs=delivered),
-    runs=Runs(
-        DAILY,
-        OnDelivery("visits"),
-        job=Job(
-            "daily_visits",
-            description="A day's delivery, and what follows from it. One key means two things here: in bronze the day "
-            "on which records LANDED, in silver and gold the day on which they HAPPENED. So the run of a day brings in "
-            "what landed on it and computes that same event date; records that landed with it and happened on other "
-            "days are late, and the reconciler asks for those dates.",
-            selection='key:"bronze/visits" or key:"silver/visits" or key:"silver/visits_dead_letter" '
-            'or key:"gold/daily_page_views" or key:"gold/daily_visitors"',
-        ),
-    ),
+    runs=Runs(DAILY, OnDelivery("visits"), job=JOB),
     gates=Gates(AUDITS, if_empty="A delivery without a line is refused, unless its marker says that it has no files."),
-    about=About(owner="team:ingestion", fresh_hours=26, figures=FIGURES, expects=Expects(volume=VOLUME)),
+    about=About(fresh_hours=26, figures=FIGURES, expects=Expects(volume=VOLUME)),
     patterns=[overwrite_partition, plan_ready, detect_late_data],
-    code_version="1",
 )
 def visits(step: Step, into: Target, landing: Landing) -> WriteResult:
     """Load one day's delivery, complete with a marker, in place of the day's former rows."""

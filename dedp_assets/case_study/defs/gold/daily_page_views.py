@@ -1,9 +1,8 @@
 """Views and visitors of each page, by day."""
 
-from dedp_assets.case_study.defs.gold.promotion import PASSED, promote
+from dedp_assets.case_study.defs.gold.promotion import promote, promoted
 from dedp_assets.case_study.defs.silver.visits import VISITS
-from dedp_assets.graph.declare import About, Figure, Gates, Pinned, Reads, Runs, lake_table, same
-from dedp_assets.graph.declare.partitions import DAILY
+from dedp_assets.graph.declare import About, Pinned, lake_table
 from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, audit_write_audit_publish
 
 DAILY_PAGE_VIEWS = TableSpec(
@@ -30,18 +29,15 @@ AUDITS = (
 
 @lake_table(
     DAILY_PAGE_VIEWS,
-    reads=Reads({VISITS: same("event_date")}),
-    runs=Runs(DAILY),
-    gates=Gates(AUDITS, checks=PASSED),
+    reads=[VISITS],
+    gates=promoted(AUDITS),
     about=About(
-        owner="team:web-analytics",
         used_by="dashboards",
         fresh_hours=26,
         derived={"views": ["visit_id"], "visitors": ["user_id"]},
-        figures={"usual": Figure("usual volume")},
+        figures={"usual": "usual volume"},
     ),
     patterns=[audit_write_audit_publish],
-    code_version="1",
 )
 def daily_page_views(visits: Pinned, into: Target) -> WriteResult:
     """Count one day's views by page; the counts are published only after silver and the result passed."""

@@ -1,8 +1,7 @@
 """Sessions of visitors, with ids that survive late visits."""
 
 from dedp_assets.case_study.defs.silver.visits import VISITS
-from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, lake_table, same
-from dedp_assets.graph.declare.partitions import DAILY
+from dedp_assets.graph.declare import About, Gates, Nightly, Pinned, Runs, lake_table
 from dedp_assets.patterns import (
     Audit,
     Column,
@@ -50,37 +49,11 @@ AUDITS = (Audit.none_where("visits_are_of_the_day", "to_date(started_at) <> even
 
 @lake_table(
     DAILY_SESSIONS,
-    reads=Reads({VISITS: same("event_date")}),
-    runs=Runs(
-        DAILY,
-        Nightly(
-            "30 2 * * *",
-            lookback=14,
-            description="At 02:30 UTC, yesterday's sessions and those of the days before it whose visits changed "
-            "since.",
-        ),
-        job=Job(
-            "compute_daily_sessions",
-            description="Sessions of a day, and of the days before it that visits came late for.",
-        ),
-    ),
+    reads=[VISITS],
+    runs=Runs(when=Nightly("30 2 * * *", lookback=14), job="compute_daily_sessions"),
     gates=Gates(AUDITS, if_empty="A day without visits is refused."),
-    about=About(
-        owner="team:web-analytics",
-        used_by="analysts, who refer to sessions by their id",
-        fresh_hours=28,
-        derived={
-            "session_id": ["user_id", "landed_on", "source_file", "line_number"],
-            **dict.fromkeys(("started_at", "ended_at"), ("event_time",)),
-            "visits": ["visit_id"],
-            **dict.fromkeys((FIRST, LAST), ("landed_on", "source_file", "line_number")),
-        },
-        unchecked={
-            "completeness": "its schedule asks for the days of its lookback that are missing",
-        },
-    ),
+    about=About(used_by="analysts, who refer to sessions by their id", fresh_hours=28),
     patterns=[add_stable_key, plan_lookback],
-    code_version="1",
 )
 def daily_sessions(visits: Pinned, into: Target) -> WriteResult:
     """Update one day's sessions to the day's visits under stable ids; a forced run makes new ids."""

@@ -1,8 +1,8 @@
 """Published versions of the devices: every version is kept, readers know one name."""
 
 from dedp_assets.case_study.defs.silver.devices import DEVICES_CURRENT
-from dedp_assets.graph.declare import About, Gates, Pinned, Reads, lake_table, whole
-from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, load_version
+from dedp_assets.graph.declare import About, Gates, lake_query
+from dedp_assets.patterns import Audit, Column, TableSpec, load_version
 
 DEVICES = TableSpec(
     "gold/devices",
@@ -26,24 +26,13 @@ AUDITS = (
 )
 
 
-@lake_table(
+@lake_query(
     DEVICES,
-    reads=Reads({DEVICES_CURRENT: whole()}),
+    reads=[DEVICES_CURRENT],
+    sql="SELECT type, version, full_name, valid_from AS named_since FROM {devices_current}",
+    write=load_version,
     gates=Gates(AUDITS, if_empty="A version without devices is not shown."),
-    about=About(
-        owner="team:ingestion",
-        used_by="partners, who must be able to show later what they were told",
-        derived={"named_since": ["valid_from"]},
-        unchecked={
-            "freshness": "nobody knows when the next change comes; every_partition_is_current judges what came",
-            "volume": "as many rows as there are devices",
-            "null_shares": "rows are changed in place: there is no partition to compare with",
-        },
-    ),
-    patterns=[load_version],
-    code_version="1",
+    about=About(owner="team:ingestion", used_by="partners, who must be able to show later what they were told"),
 )
-def devices(current: Pinned, into: Target) -> WriteResult:
+def devices() -> None:
     """Load the devices into a new version, and show the version."""
-    rows = current.rows().selectExpr("type", "version", "full_name", "valid_from AS named_since")
-    return load_version(rows, into)

@@ -1,9 +1,10 @@
 """Last visit sent by each website."""
 
+from functools import partial
+
 from dedp_assets.case_study.defs.silver.referrals import REFERRALS
-from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, lake_table, same
-from dedp_assets.graph.declare.partitions import DAILY
-from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, merge_changes
+from dedp_assets.graph.declare import Gates, lake_query
+from dedp_assets.patterns import Column, TableSpec, merge_changes
 
 LAST_REFERRALS = TableSpec(
     "gold/last_referrals",
@@ -23,28 +24,13 @@ QUERY = """
 """
 
 
-@lake_table(
+@lake_query(
     LAST_REFERRALS,
-    reads=Reads({REFERRALS: same("event_date")}),
-    runs=Runs(DAILY),
+    reads=[REFERRALS],
+    sql=QUERY,
+    write=partial(merge_changes, keys=["website"], order_by=["event_time", "visit_id"]),
     gates=Gates(checks={"changes_of_one_place_agree": "No two visits of one time and identity differ."}),
-    about=About(
-        owner="team:web-analytics",
-        used_by="marketing, who ask which websites no longer send anybody",
-        derived={"website": ["referrer"]},
-        unchecked={
-            "volume": "as many rows as there are websites",
-        },
-    ),
-    patterns=[merge_changes],
-    code_version="1",
+    about="marketing, who ask which websites no longer send anybody",
 )
-def last_referrals(referrals: Pinned, into: Target) -> WriteResult:
+def last_referrals() -> None:
     """Merge one day's visits by website; the newest visit of a website wins, in any order of days."""
-    rows = referrals.rows()
-    return merge_changes(
-        rows.sparkSession.sql(QUERY, referrals=rows),
-        into,
-        keys=["website"],
-        order_by=["event_time", "visit_id"],
-    )

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 from dedp_assets.case_study.defs.gold.daily_page_views import DAILY_PAGE_VIEWS
 from dedp_assets.case_study.defs.silver.visits import VISITS
-from dedp_assets.graph.declare import About, Gates, Nightly, Pinned, Reads, Runs, lake_table, same
-from dedp_assets.graph.declare.partitions import DAILY
+from dedp_assets.graph.declare import About, Gates, Nightly, Pinned, Runs, lake_table
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.patterns import (
     Audit,
@@ -40,26 +39,17 @@ AUDITS = (Audit.all_read("every_visit_is_counted", "views"),)
 
 @lake_table(
     LEGACY_PAGE_VIEWS,
-    reads=Reads({VISITS: same("event_date")}),
-    runs=Runs(
-        DAILY,
-        Nightly("10 3 * * *", lookback=14, description="At 03:10 UTC, yesterday by the query of the legacy report."),
-        # Runs of its own: the new count does not wait for a job that will be switched off.
-        profile={"dedp/profile": "legacy"},
-    ),
+    beside={FILES: [overwrite_partition]},
+    reads=[VISITS],
+    # Runs of its own: the new count does not wait for a job that will be switched off.
+    runs=Runs(when=Nightly("10 3 * * *", lookback=14), profile={"dedp/profile": "legacy"}),
     gates=Gates(AUDITS, if_empty="A day without views has no file, and is refused."),
     about=About(
-        owner="team:web-analytics",
         used_by="readers of the legacy report's files, until it is switched off",
-        derived={"views": ["visit_id"], "visitors": ["user_id"], "file": ["event_date"], "size_bytes": ["event_date"]},
-        unchecked={
-            "freshness": "whoever migrates compares it with gold/daily_page_views, which is judged",
-            "completeness": "its schedule asks for the days of its lookback that are missing",
-        },
+        derived={"file": ["event_date"], "size_bytes": ["event_date"]},
+        unchecked={"freshness": "whoever migrates compares it with gold/daily_page_views, which is judged"},
     ),
     patterns=[write_parallel],
-    beside={FILES: [overwrite_partition]},
-    code_version="1",
 )
 def legacy_page_views(visits: Pinned, into: Target, files: Target, lake: Lake) -> WriteResult:
     """Count one day's views once, for a folder of CSV files and for the table that the comparison reads."""

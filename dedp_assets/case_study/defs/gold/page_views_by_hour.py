@@ -9,9 +9,7 @@ from dedp_assets.graph.declare import (
     Job,
     Nightly,
     Pinned,
-    Reads,
     Runs,
-    Step,
     day_to_hour,
     lake_table,
 )
@@ -35,51 +33,31 @@ AUDITS = (
     Audit.all_read("every_visit_is_counted", "views"),
     Audit.none_where("pages_are_paths", "page NOT LIKE '/%'", approvable=True),
 )
-LOOKBACK_HOURS = 47
+PROFILED = {"rows_are_profiled": "Warns if an hour was written without a profile, by a fault of the observer."}
+JOB = Job(
+    "hourly_page_views",
+    "Page views of hours, and the trigger of the report that waits for their day; of a backfill, as many runs at once "
+    "as the table has slots and the queue lets through.",
+    'key:"gold/page_views_by_hour" or key:"platform/report_triggers"',
+)
 
 
 @lake_table(
     PAGE_VIEWS_BY_HOUR,
-    reads=Reads({VISITS: day_to_hour("event_date")}),
-    runs=Runs(
-        HOURLY,
-        # Each hour is a partition of its own: of a backfill, four go at once.
-        AtOnce(
-            4,
-            by=Nightly(
-                "10 * * * *",
-                lookback=LOOKBACK_HOURS,
-                description="Ten minutes after each hour, that hour, and those of two days whose visits changed since.",
-            ),
-        ),
-        job=Job(
-            "hourly_page_views",
-            "Page views of hours, and the trigger of the report that waits for their day; of a backfill, as many runs "
-            "at once as the table has slots and the queue lets through.",
-            'key:"gold/page_views_by_hour" or key:"platform/report_triggers"',
-        ),
-    ),
-    gates=Gates(
-        AUDITS,
-        if_empty="Warns of an hour without visits, which has no row.",
-        reports={"rows_are_profiled": "Warns if an hour was written without a profile, by a fault of the observer."},
-    ),
+    reads={VISITS: day_to_hour("event_date")},
+    # Each hour is a partition of its own: of a backfill, four go at once.
+    runs=Runs(HOURLY, AtOnce(4, by=Nightly("10 * * * *", lookback=47)), job=JOB),
+    gates=Gates(AUDITS, reports=PROFILED),
     about=About(
-        owner="team:web-analytics",
         used_by="team:reporting, by contract",
-        derived={"hour": ["event_time"], "views": ["visit_id"]},
-        unchecked={
-            "freshness": "the day's views, which are judged, are of the same visits",
-            "completeness": "its schedule asks for each hour that is over",
-        },
+        unchecked={"freshness": "the day's views, which are judged, are of the same visits"},
     ),
     patterns=[observe_online],
-    code_version="1",
 )
-def page_views_by_hour(step: Step, visits: Pinned, into: Target) -> WriteResult:
+def page_views_by_hour(visits: Pinned, into: Target) -> WriteResult:
     """Count one hour's views by page, with a profile of the written rows."""
-    begins = f"to_timestamp('{step.key}', 'yyyy-MM-dd-HH')"
+    begins = f"to_timestamp('{into.partition['hour']}', 'yyyy-MM-dd-HH')"
     of_hour = f"event_time >= {begins} AND event_time < {begins} + INTERVAL 1 HOUR"
     rows, seen = tally(taken(visits.rows(), rest=PAGE_VIEWS_BY_HOUR, where=of_hour), identity=["visit_id"])
-    views = into.table.session.sql(QUERY, visits=rows).selectExpr(f"'{step.key}' AS hour", "*")
+    views = into.table.session.sql(QUERY, visits=rows).selectExpr(f"'{into.partition['hour']}' AS hour", "*")
     return observe_online(views, into.reading(seen, represented="views"), allow_empty=True)

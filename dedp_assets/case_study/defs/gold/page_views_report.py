@@ -8,9 +8,6 @@ from dedp_assets.graph.declare import (
     Expects,
     Gates,
     Pinned,
-    Reads,
-    Runs,
-    Step,
     aligned,
     hour_to_day,
     lake_table,
@@ -52,26 +49,24 @@ CHECKS = {
 
 @lake_table(
     PAGE_VIEWS_REPORT,
-    reads=Reads({PAGE_VIEWS_BY_HOUR: aligned(hour_to_day("hour")), DAILY_PAGE_VIEWS: same("event_date")}),
-    runs=Runs(DAILY),
-    gates=Gates(AUDITS, checks=CHECKS, if_empty="Warns of a day without visits, which has no row."),
+    reads={PAGE_VIEWS_BY_HOUR: aligned(hour_to_day("hour")), DAILY_PAGE_VIEWS: same("event_date")},
+    runs=DAILY,
+    gates=Gates(AUDITS, checks=CHECKS),
     about=About(
-        owner="team:web-analytics",
         used_by="whoever plans what is published when",
         fresh_hours=28,
-        derived={"event_date": ["event_date"], "busiest_hour": ["hour"]},
         # Whoever plans meets at ten. The last hour of a day is counted ten minutes after midnight.
         expects=Expects(due=Due("09:00", warn_at=0.8)),
     ),
     patterns=[plan_aligned, enforce_constraints],
     code_version="2",
 )
-def page_views_report(step: Step, hours: Pinned, day: Pinned, into: Target) -> WriteResult:
+def page_views_report(hours: Pinned, day: Pinned, into: Target) -> WriteResult:
     """Join the sums of a day's hours to the day's distinct visitors, page by page; refuse pages without the latter."""
     views = into.table.session.sql(QUERY, hours=hours.rows())
     report = join_branches(views, day.rows().select("page", "visitors"), keys=["page"])
     # Hours and day are counted by runs of their own: a page may be in an hour before the day has it.
     (of_the_day,) = CHECKS
     counted = References(of_the_day, keys={"event_date": "event_date", "page": "page"})
-    rows = report.selectExpr(f"DATE '{step.key}' AS event_date", "*")
+    rows = report.selectExpr(f"DATE '{into.partition['event_date']}' AS event_date", "*")
     return enforce_constraints(rows, into, {of_the_day: day.rows()}, references=[counted], allow_empty=True)

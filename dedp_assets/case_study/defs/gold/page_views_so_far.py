@@ -1,7 +1,7 @@
 """Page views of a day from the hours that are there: approximate from noon on, and said to be."""
 
 from dedp_assets.case_study.defs.gold.page_views_by_hour import PAGE_VIEWS_BY_HOUR
-from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, Step, hour_to_day, lake_table, unaligned
+from dedp_assets.graph.declare import Gates, Pinned, hour_to_day, lake_table, unaligned
 from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns import (
     Column,
@@ -33,31 +33,16 @@ NOON = 12
 
 @lake_table(
     PAGE_VIEWS_SO_FAR,
-    reads=Reads({PAGE_VIEWS_BY_HOUR: unaligned(hour_to_day("hour"), after_hours=NOON)}),
-    runs=Runs(DAILY),
-    gates=Gates(
-        if_empty="Warns of a day whose hours have no visits.",
-        reports={"every_branch_is_there": "Warns of a day without some of its 24 hours, and names them."},
-    ),
-    about=About(
-        owner="team:web-analytics",
-        used_by="the editors, who look at the day while it goes on",
-        derived={
-            "event_date": ["hour"],
-            **dict.fromkeys(("is_approximate", "completeness"), ("hour",)),
-        },
-        unchecked={
-            "freshness": "a day that goes on: its hours ask for it as they come",
-        },
-    ),
+    reads={PAGE_VIEWS_BY_HOUR: unaligned(hour_to_day("hour"), after_hours=NOON)},
+    runs=DAILY,
+    gates=Gates(reports={"every_branch_is_there": "Warns of a day without some of its 24 hours, and names them."}),
+    about="the editors, who look at the day while it goes on",
     patterns=[plan_unaligned, audit_write_audit_publish],
-    code_version="1",
 )
-def page_views_so_far(step: Step, hours: Pinned, into: Target) -> WriteResult:
+def page_views_so_far(hours: Pinned, into: Target) -> WriteResult:
     """Sum the hours of a day that are there, and label every row if some are missing."""
     judged = judge_branches(hours.branches)
     views = into.table.session.sql(QUERY, hours=hours.rows())
     labelled = label_partial(views, judged, completeness="completeness")
-    return audit_write_audit_publish(
-        labelled.selectExpr(f"DATE '{step.key}' AS event_date", "*"), into.reading(findings=[judged]), allow_empty=True
-    )
+    day = f"DATE '{into.partition['event_date']}' AS event_date"
+    return audit_write_audit_publish(labelled.selectExpr(day, "*"), into.reading(findings=[judged]), allow_empty=True)

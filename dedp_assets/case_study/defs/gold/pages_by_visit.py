@@ -1,8 +1,7 @@
 """Pages of each visitor's day, in order."""
 
 from dedp_assets.case_study.defs.silver.visits_by_visitor import BY_VISITOR, VISITS_BY_VISITOR
-from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, lake_table, same
-from dedp_assets.graph.declare.partitions import DAILY
+from dedp_assets.graph.declare import Pinned, lake_table
 from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, aggregate_locally, overwrite_partition
 
 PAGES_BY_VISIT = TableSpec(
@@ -28,16 +27,10 @@ AUDITS = (Audit.all_read("every_page_is_on_a_way", "pages_shown", "size(pages)")
 
 @lake_table(
     PAGES_BY_VISIT,
-    reads=Reads({VISITS_BY_VISITOR: same("event_date")}),
-    runs=Runs(DAILY),
-    gates=Gates(AUDITS, if_empty="Warns of a day without visits, which has no row."),
-    about=About(
-        owner="team:web-analytics",
-        used_by="whoever designs the site, who looks at ways through it",
-        derived={"pages": ["page"], **dict.fromkeys(("started_at", "ended_at"), ("event_time",))},
-    ),
+    reads=[VISITS_BY_VISITOR],
+    gates=AUDITS,
+    about="whoever designs the site, who looks at ways through it",
     patterns=[aggregate_locally, overwrite_partition],
-    code_version="1",
 )
 def pages_by_visit(visits: Pinned, into: Target) -> WriteResult:
     """List the pages of each visit of one day, bucket by bucket of visitors."""

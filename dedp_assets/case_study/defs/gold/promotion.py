@@ -1,17 +1,20 @@
 """Promotion to gold: one query over a silver date, published on silver's PASS of the same version."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from dedp_assets.graph.run.feeds import Pinned
+from dedp_assets.graph.declare import Gates, Pinned
 from dedp_assets.patterns import Audit, Target, WriteResult, audit_write_audit_publish, require_pass, usual
 
 USUAL = "usual"
 REQUIRED = ("dead_letters_are_few", "rows_are_accounted_for")
-PASSED = {
-    "upstream_passed": f"The upstream date was published with a verdict of its own: {', '.join(REQUIRED)}.",
-    "input_is_not_empty": "Warns of a date without visits.",
-}
+_PASSED = f"The upstream date was published with a verdict of its own: {', '.join(REQUIRED)}."
+
+
+def promoted(audits: Sequence[Audit]) -> Gates:
+    """Return the gates of a promoted table: its audits, and the verdict on silver."""
+    return Gates(audits, checks={"upstream_passed": _PASSED}, if_empty="Warns of a date without visits.")
 
 
 def promote(visits: Pinned, into: Target, *, query: str, counted: str) -> WriteResult:

@@ -1,9 +1,10 @@
 """Visitors sent by each website, up to each day."""
 
+from functools import partial
+
 from dedp_assets.case_study.defs.silver.referrals import REFERRALS
-from dedp_assets.graph.declare import About, Follow, InOrder, Pinned, Reads, Runs, lake_table, same
-from dedp_assets.graph.declare.partitions import DAILY
-from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, merge_execution
+from dedp_assets.graph.declare import InOrder, lake_query
+from dedp_assets.patterns import Column, TableSpec, merge_execution
 
 REFERRER_TOTALS = TableSpec(
     "gold/referrer_totals",
@@ -23,34 +24,16 @@ QUERY = """
            event_date AS last_day
     FROM {referrals} GROUP BY website, event_date
 """
+ADDED = {"visits": "t.visits + s.visits", "days": "t.days + s.days", "last_day": "s.last_day"}
 
 
-@lake_table(
+@lake_query(
     REFERRER_TOTALS,
-    reads=Reads({REFERRALS: same("event_date")}),
-    runs=Runs(DAILY, InOrder(Follow())),
-    about=About(
-        owner="team:web-analytics",
-        used_by="marketing, who pay websites for the visitors they sent",
-        derived={
-            "website": ["referrer"],
-            "visits": ["visit_id"],
-            "days": ["event_date"],
-            "last_day": ["event_date"],
-        },
-        unchecked={
-            "volume": "as many rows as there are websites",
-        },
-    ),
-    patterns=[merge_execution],
-    code_version="1",
+    reads=[REFERRALS],
+    sql=QUERY,
+    write=partial(merge_execution, keys=["website"], update=ADDED),
+    runs=InOrder(),
+    about="marketing, who pay websites for the visitors they sent",
 )
-def referrer_totals(referrals: Pinned, into: Target) -> WriteResult:
+def referrer_totals() -> None:
     """Add one day's visits to the totals of the previous day."""
-    rows = referrals.rows()
-    return merge_execution(
-        rows.sparkSession.sql(QUERY, referrals=rows),
-        into,
-        keys=["website"],
-        update={"visits": "t.visits + s.visits", "days": "t.days + s.days", "last_day": "s.last_day"},
-    )

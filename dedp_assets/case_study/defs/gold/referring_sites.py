@@ -1,8 +1,7 @@
 """Websites that send visitors, and the visited pages: two tables of the same referrals."""
 
 from dedp_assets.case_study.defs.silver.referrals import REFERRALS
-from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, lake_table, same
-from dedp_assets.graph.declare.partitions import DAILY
+from dedp_assets.graph.declare import Gates, Pinned, lake_table
 from dedp_assets.patterns import (
     Audit,
     Column,
@@ -46,16 +45,10 @@ AUDITS = (Audit.all_read("every_referral_is_counted", "referrals"),)
 @lake_table(
     REFERRING_SITES,
     beside={REFERRED_PAGES: [write_transaction]},
-    reads=Reads({REFERRALS: same("event_date")}),
-    runs=Runs(DAILY),
+    reads=[REFERRALS],
     gates=Gates(AUDITS, if_empty="Warns of a date that no other website sent a visit on."),
-    about=About(
-        owner="team:web-analytics",
-        used_by="marketing, who compare the websites that send visitors",
-        derived={"site": ["referrer"], "referrals": ["visit_id"]},
-    ),
+    about="marketing, who compare the websites that send visitors",
     patterns=[write_transaction],
-    code_version="1",
 )
 def referring_sites(referrals: Pinned, into: Target, pages: Target) -> WriteResult:
     """Count one day's referrals by site and by page, and publish both tables or none."""

@@ -3,20 +3,7 @@
 from datetime import datetime, timedelta, timezone
 
 from dedp_assets.case_study.defs.silver.visits import VISITS
-from dedp_assets.graph.declare import (
-    About,
-    Gates,
-    InOrder,
-    Job,
-    Nightly,
-    Pinned,
-    Reads,
-    Runs,
-    Step,
-    lake_table,
-    same,
-)
-from dedp_assets.graph.declare.partitions import DAILY
+from dedp_assets.graph.declare import About, Gates, InOrder, Job, Nightly, Pinned, Runs, Step, lake_table
 from dedp_assets.graph.resources.environments import RETENTION_DAYS
 from dedp_assets.patterns import (
     Column,
@@ -76,48 +63,22 @@ PUBLIC = [
     "events.page AS pages",
 ]
 """SQL of the columns of a session that readers see, over the columns of the sessionizers."""
+JOB = Job(
+    "compute_sessions",
+    "Sessions of days in their order, as far as something changed, after the visits of these days.",
+    'key:"silver/visits" or key:"silver/visits_dead_letter" or key:"gold/sessions" or key:"silver/sessions_pending"',
+)
 
 
 @lake_table(
     SESSIONS,
     beside={PENDING: [sessionize_partition]},
-    reads=Reads({VISITS: same("event_date")}),
-    runs=Runs(
-        DAILY,
-        # A late visit may change every day after its own: one run a night takes them in order.
-        InOrder(
-            Nightly(
-                "40 2 * * *",
-                lookback=RETENTION_DAYS,
-                description="At 02:40 UTC, yesterday's sessions, from the oldest day on that is not current.",
-            ),
-            hands_over=PENDING,
-        ),
-        job=Job(
-            "compute_sessions",
-            description="Sessions of days in their order, as far as something changed, after the visits of these days.",
-            selection='key:"silver/visits" or key:"silver/visits_dead_letter" or key:"gold/sessions" '
-            'or key:"silver/sessions_pending"',
-        ),
-    ),
+    reads=[VISITS],
+    # A late visit may change every day after its own: one run a night takes them in order.
+    runs=Runs(when=InOrder(Nightly("40 2 * * *", lookback=RETENTION_DAYS), hands_over=PENDING), job=JOB),
     gates=Gates(if_empty="Warns of a day in which no session was complete."),
-    about=About(
-        owner="team:web-analytics",
-        used_by="analysts, who follow visitors over midnight",
-        fresh_hours=28,
-        derived={
-            "session_id": ["user_id", "event_time", "visit_id"],
-            **dict.fromkeys(("started_at", "ended_at"), ("event_time",)),
-            "events": ["event_time", "visit_id", "page"],
-            "visits": ["visit_id"],
-            "pages": ["page"],
-        },
-        unchecked={
-            "completeness": "its schedule asks for the days in their order",
-        },
-    ),
+    about=About(used_by="analysts, who follow visitors over midnight", fresh_hours=28),
     patterns=[sessionize_partition, write_transaction],
-    code_version="1",
 )
 def sessions(step: Step, visits: Pinned, before: Pinned, into: Target, pending: Target) -> WriteResult:
     """Continue the open sessions of the previous day; sessions still open go to the next day."""

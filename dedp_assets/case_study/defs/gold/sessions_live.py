@@ -1,11 +1,11 @@
 """Sessions of visitors, from a stream of visits; each session is published once the gap has passed."""
 
-from dedp_assets.case_study.defs.bronze.visits import EVENT_TIME
+from dedp_assets.case_study.defs.bronze.visits import EVENT_TIME, FOLLOWS_A_TOPIC
 from dedp_assets.case_study.defs.bronze.visits import VISITS as LANDED
 from dedp_assets.case_study.defs.gold.sessions import PUBLIC, RULE
 from dedp_assets.case_study.defs.silver.visits import DEAD_LETTER
 from dedp_assets.graph.checks.letters import taken
-from dedp_assets.graph.declare import About, Every, Figure, Job, Pinned, Reads, Runs, lake_table, whole
+from dedp_assets.graph.declare import About, Every, Pinned, Runs, lake_table
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, append_checkpointed, sessionize_stream
 
@@ -29,7 +29,7 @@ _USABLE = "trim(visit_id) <> '' AND trim(user_id) <> '' AND trim(page) <> '' AND
 
 @lake_table(
     SESSIONS_LIVE,
-    reads=Reads({LANDED: whole()}),
+    reads=[LANDED],
     runs=Runs(
         # The stream goes on by itself, and leaves out what is later than its watermark.
         when=Every(
@@ -38,24 +38,15 @@ _USABLE = "trim(visit_id) <> '' AND trim(user_id) <> '' AND trim(page) <> '' AND
             description="Every five minutes; to be started where visits come by a topic.",
             running=False,
         ),
-        job=Job(
-            "compute_live_sessions",
-            description="The visits that landed since the last run, added to the sessions that were open.",
-        ),
+        job="compute_live_sessions",
     ),
     about=About(
-        owner="team:web-analytics",
         used_by="whoever answers visitors while they are there",
         derived=dict.fromkeys(SESSIONS_LIVE.columns, ("raw",)),
-        figures={"dropped_by_watermark": Figure("late visits left out")},
-        unchecked={
-            "freshness": "as fresh as the topic is busy, whose lag is judged in every round",
-            "completeness": "runs follow the versions of bronze, one after the other",
-            "volume": "changes come when somebody changes something, in any number",
-        },
+        figures={"dropped_by_watermark": "late visits left out"},
+        unchecked=FOLLOWS_A_TOPIC,
     ),
     patterns=[sessionize_stream, append_checkpointed],
-    code_version="1",
 )
 def sessions_live(landed: Pinned, into: Target, lake: Lake) -> WriteResult:
     """Add the visits landed since the last run to the sessions; a forced run starts over."""

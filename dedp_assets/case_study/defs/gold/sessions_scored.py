@@ -1,8 +1,7 @@
 """Sessions with the distance of their figures from the usual figures of the day: crawlers and torn sessions."""
 
 from dedp_assets.case_study.defs.gold.sessions import SESSIONS
-from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, lake_table, same
-from dedp_assets.graph.declare.partitions import DAILY
+from dedp_assets.graph.declare import About, Nightly, Pinned, Runs, lake_table
 from dedp_assets.graph.resources.environments import RETENTION_DAYS
 from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, overwrite_partition
 from dedp_assets.patterns.observability.anomaly_detection import flag_anomalies
@@ -36,33 +35,15 @@ AUDITS = (Audit(name="odd_sessions_are_few", of="odd", where="is_anomaly", per="
 
 @lake_table(
     SESSIONS_SCORED,
-    reads=Reads({SESSIONS: same("event_date")}),
-    runs=Runs(
-        DAILY,
-        Nightly(
-            "20 3 * * *",
-            lookback=RETENTION_DAYS,
-            description="At 03:20 UTC, yesterday's sessions, and those of days before it that changed since.",
-        ),
-        job=Job("score_sessions", description="Sessions of a day, held against the usual figures of the day."),
-    ),
-    gates=Gates(AUDITS, if_empty="Warns of a day in which no session was complete."),
+    reads=[SESSIONS],
+    runs=Runs(when=Nightly("20 3 * * *", lookback=RETENTION_DAYS), job="score_sessions"),
+    gates=AUDITS,
     about=About(
-        owner="team:web-analytics",
         used_by="analysts, who leave crawlers out of their averages",
         fresh_hours=28,
-        derived={
-            "duration_seconds": ["started_at", "ended_at"],
-            **dict.fromkeys(
-                ("is_anomaly", "anomaly_score", "anomaly_columns"), ("visits", "pages", "started_at", "ended_at")
-            ),
-        },
-        unchecked={
-            "completeness": "its schedule asks for the days of its lookback that are missing",
-        },
+        derived={"anomaly_columns": ["visits", "pages", "started_at", "ended_at"]},
     ),
     patterns=[flag_anomalies, overwrite_partition],
-    code_version="1",
 )
 def sessions_scored(sessions: Pinned, into: Target) -> WriteResult:
     """Score one day's sessions by visits, distinct pages and duration."""

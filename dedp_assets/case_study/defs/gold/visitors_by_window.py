@@ -1,8 +1,8 @@
 """Visitors of each ten minutes, counted as visits come in."""
 
-from dedp_assets.case_study.defs.bronze.visits import EVENT_TIME
+from dedp_assets.case_study.defs.bronze.visits import EVENT_TIME, FOLLOWS_A_TOPIC
 from dedp_assets.case_study.defs.bronze.visits import VISITS as LANDED
-from dedp_assets.graph.declare import About, Every, Figure, Job, Pinned, Reads, Runs, lake_table, whole
+from dedp_assets.graph.declare import About, Every, Pinned, Runs, lake_table
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, append_checkpointed
 
@@ -24,7 +24,7 @@ QUERY = """
 
 @lake_table(
     VISITORS_BY_WINDOW,
-    reads=Reads({LANDED: whole()}),
+    reads=[LANDED],
     runs=Runs(
         when=Every(
             "*/10 * * * *",
@@ -32,21 +32,15 @@ QUERY = """
             description="Every ten minutes; to be started where visits come by a topic.",
             running=False,
         ),
-        job=Job("count_visitors", description="The visits that landed since the last run, counted by ten minutes."),
+        job="count_visitors",
     ),
     about=About(
-        owner="team:web-analytics",
         used_by="whoever watches the website now",
         derived={"window_start": ["raw"], "visitors": ["raw"]},
-        figures={"dropped_by_watermark": Figure("late visits left out")},
-        unchecked={
-            "freshness": "as fresh as the topic is busy, whose lag is judged in every round",
-            "completeness": "runs follow the versions of bronze, one after the other",
-            "volume": "changes come when somebody changes something, in any number",
-        },
+        figures={"dropped_by_watermark": "late visits left out"},
+        unchecked=FOLLOWS_A_TOPIC,
     ),
     patterns=[append_checkpointed],
-    code_version="1",
 )
 def visitors_by_window(landed: Pinned, into: Target, lake: Lake) -> WriteResult:
     """Count the visits landed since the last run; a forced run counts all visits again."""

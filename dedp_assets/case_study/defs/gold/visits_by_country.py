@@ -1,11 +1,12 @@
 """Visits of each country, by day: the second step of the country report."""
 
+from functools import partial
+
 from dedp_assets.case_study.defs.bronze.ip_locations import IP_LOCATIONS
 from dedp_assets.case_study.defs.gold.country_sequence import COUNTRY_REPORT_STEPS
 from dedp_assets.case_study.defs.silver.visits import VISITS
-from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, lake_table, same
-from dedp_assets.graph.declare.partitions import DAILY
-from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, audit_write_audit_publish, plan_steps
+from dedp_assets.graph.declare import Runs, lake_query
+from dedp_assets.patterns import Audit, Column, TableSpec, audit_write_audit_publish, plan_steps
 
 VISITS_BY_COUNTRY = TableSpec(
     "gold/visits_by_country",
@@ -21,23 +22,20 @@ VISITS_BY_COUNTRY = TableSpec(
 )
 QUERY = """
     SELECT coalesce(country, 'unknown') AS country, count(*) AS visits, count(DISTINCT user_id) AS visitors, event_date
-    FROM {visits} LEFT JOIN (SELECT ip, country FROM {places}) USING (ip)
+    FROM {visits} LEFT JOIN (SELECT ip, country FROM {ip_locations}) USING (ip)
     GROUP BY coalesce(country, 'unknown'), event_date
 """
 COUNTED = Audit.all_read("every_visit_is_counted", "visits")
 
 
-@lake_table(
+@lake_query(
     VISITS_BY_COUNTRY,
-    reads=Reads({VISITS: same("event_date"), IP_LOCATIONS: same("event_date")}),
-    runs=Runs(DAILY, sequence=COUNTRY_REPORT_STEPS),
-    gates=Gates([COUNTED], if_empty="Warns of a date without visits."),
-    about=About(owner="team:web-analytics", derived={"visits": ["visit_id"], "visitors": ["user_id"]}),
+    reads=[VISITS, IP_LOCATIONS],
+    sql=QUERY,
+    write=partial(audit_write_audit_publish, allow_empty=True),
+    runs=Runs(sequence=COUNTRY_REPORT_STEPS),
+    gates=[COUNTED],
     patterns=[plan_steps, audit_write_audit_publish],
-    code_version="1",
 )
-def visits_by_country(visits: Pinned, places: Pinned, into: Target) -> WriteResult:
+def visits_by_country() -> None:
     """Count one day's visits by the country of the address."""
-    rows = into.table.session.sql(QUERY, visits=visits.rows(), places=places.rows())
-    counted = into.reading(figures={"read": visits.count()}, represented="visits")
-    return audit_write_audit_publish(rows, counted, allow_empty=True)

@@ -3,18 +3,13 @@
 from dedp_assets.case_study.defs.silver.visits import EDITION, VISITS
 from dedp_assets.graph.declare import (
     About,
-    Gates,
-    Job,
     Nightly,
     Pinned,
-    Reads,
     Runs,
-    Step,
     day_to_week,
     lake_table,
-    same,
 )
-from dedp_assets.graph.declare.partitions import DAILY, WEEKLY
+from dedp_assets.graph.declare.partitions import WEEKLY
 from dedp_assets.patterns import (
     Audit,
     Column,
@@ -37,6 +32,7 @@ MEASURES = {
     "last_visit_at": "max(event_time)",
     "visitor_ids": "distinct(user_id)",
 }
+VISITORS = "CAST(size(visitor_ids) AS BIGINT) AS visitors"
 LEVELS = {0: KEYS, 1: ("device",), 2: ("site",), 3: ()}
 """Value of the grouping column -> keys that the row is not a total over."""
 
@@ -96,68 +92,40 @@ AUDITS = (
     ),
 )
 _DERIVED = {
-    "visits": ["visit_id"],
     **dict.fromkeys(("sized", "bytes", "largest"), EDITION.origins("bytes")),
-    **dict.fromkeys(("first_visit_at", "last_visit_at"), ("event_time",)),
-    **dict.fromkeys(("visitor_ids", "visitors"), ("user_id",)),
     "device": EDITION.origins("device_type"),
-    "site": ["referrer"],
     GROUPING: EDITION.origins("device_type", "referrer"),
 }
-LOOKBACK_DAYS = 14
 
 
 @lake_table(
     VISITS_CUBE,
-    reads=Reads({VISITS: same("event_date")}),
-    runs=Runs(
-        DAILY,
-        Nightly(
-            "45 1 * * *",
-            lookback=LOOKBACK_DAYS,
-            description="At 01:45 UTC, yesterday's cube and those of the days before it whose visits changed since.",
-            follows_late=True,
-        ),
-        job=Job(
-            "daily_cube",
-            description="The cube of a day, and of the days before it that visits came late for; their weeks follow.",
-        ),
-    ),
-    gates=Gates(AUDITS, if_empty="Warns of a day without visits, which has no row."),
-    about=About(owner="team:web-analytics", fresh_hours=28, derived=_DERIVED),
+    reads=[VISITS],
+    runs=Runs(when=Nightly("45 1 * * *", lookback=14, follows_late=True), job="daily_cube"),
+    gates=AUDITS,
+    about=About(fresh_hours=28, derived=_DERIVED),
     patterns=[aggregate, overwrite_partition],
     code_version=EDITION.reader("1"),
 )
-def visits_cube(step: Step, visits: Pinned, into: Target) -> WriteResult:
+def visits_cube(visits: Pinned, into: Target) -> WriteResult:
     """Aggregate one day's visits by device and site, with totals over both, as mergeable states."""
-    rows = visits.rows()
-    placed = rows.sparkSession.sql(PLACED, visits=rows)
+    placed = into.table.session.sql(PLACED, visits=visits.rows())
     cube = aggregate(placed, keys=KEYS, measures=MEASURES, sets=[*LEVELS.values()])
-    return overwrite_partition(
-        cube.selectExpr(f"DATE '{step.key}' AS event_date", "*", "CAST(size(visitor_ids) AS BIGINT) AS visitors"),
-        into.reading(figures={"read": visits.count()}, represented="counted"),
-        allow_empty=True,
-    )
+    rows = cube.selectExpr(f"DATE '{into.partition['event_date']}' AS event_date", "*", VISITORS)
+    counted = into.reading(figures={"read": visits.count()}, represented="counted")
+    return overwrite_partition(rows, counted, allow_empty=True)
 
 
 @lake_table(
     WEEKLY_CUBE,
-    reads=Reads({VISITS_CUBE: day_to_week("event_date")}),
-    runs=Runs(WEEKLY),
-    gates=Gates((ALIKE,), if_empty="Warns of a week without visits, which has no row."),
-    about=About(
-        owner="team:web-analytics",
-        used_by="dashboards",
-        derived={"week": ["event_date"], "visitors": ["visitor_ids"]},
-    ),
+    reads={VISITS_CUBE: day_to_week("event_date")},
+    runs=WEEKLY,
+    gates=[ALIKE],
+    about=About(used_by="dashboards", derived={"visitors": ["visitor_ids"]}),
     patterns=[aggregate, overwrite_partition],
-    code_version="1",
 )
-def visits_cube_weekly(step: Step, days: Pinned, into: Target) -> WriteResult:
+def visits_cube_weekly(days: Pinned, into: Target) -> WriteResult:
     """Merge the cubes of a week's days: sums and sets of visitors, from which counts follow."""
     cube = merge_aggregates(days.rows(), keys=[*KEYS, GROUPING], measures=MEASURES)
-    return overwrite_partition(
-        cube.selectExpr(f"DATE '{step.key}' AS week", "*", "CAST(size(visitor_ids) AS BIGINT) AS visitors"),
-        into,
-        allow_empty=True,
-    )
+    rows = cube.selectExpr(f"DATE '{into.partition['week']}' AS week", "*", VISITORS)
+    return overwrite_partition(rows, into, allow_empty=True)

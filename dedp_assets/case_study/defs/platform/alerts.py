@@ -4,8 +4,7 @@ from dataclasses import replace
 
 from dedp_assets.case_study.defs.silver.visits import VISITS
 from dedp_assets.graph.checks.letters import taken
-from dedp_assets.graph.declare import About, Pinned, Reads, Runs, lake_table, same
-from dedp_assets.graph.declare.partitions import DAILY
+from dedp_assets.graph.declare import About, Pinned, Runs, lake_table
 from dedp_assets.graph.resources import kafka as broker
 from dedp_assets.graph.resources import registry
 from dedp_assets.graph.resources import services as inboxes
@@ -42,10 +41,9 @@ def lacking() -> str:
 
 @lake_table(
     ALERTS,
-    reads=Reads({VISITS: same("event_date")}),
-    runs=Runs(DAILY, needs=lacking),
+    reads=[VISITS],
+    runs=Runs(needs=lacking),
     about=About(
-        owner="team:web-analytics",
         used_by="whoever is on duty, by the topic alerts or the inbox of that name",
         derived={
             "destination": ["status"],
@@ -56,7 +54,6 @@ def lacking() -> str:
         },
     ),
     patterns=[deliver_in_order],
-    code_version="1",
 )
 def alerts(visits: Pinned, into: Target, kafka: Kafka, services: Services) -> WriteResult:
     """Forward one day's failed visits without a receipt, strictly in landing order."""

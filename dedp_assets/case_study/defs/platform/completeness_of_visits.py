@@ -5,7 +5,7 @@ from http import HTTPStatus
 from dedp_assets.case_study.defs.bronze.visits import VISITS as LANDED
 from dedp_assets.case_study.defs.silver.devices import DEVICES_CURRENT
 from dedp_assets.case_study.defs.silver.visits import BY_EVENT_DATE, EDITION, VISITS
-from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, lake_table, same
+from dedp_assets.graph.declare import About, Gates, Nightly, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, audit_write_audit_publish
 from dedp_assets.patterns.observability.completeness_check import SourceCount, check_completeness
@@ -31,39 +31,20 @@ NULL_SHARES = {
 }
 # 499 is nginx's word for a client that hung up.
 STATUSES = [*(str(each.value) for each in HTTPStatus), "499"]
+REPORTS = {
+    "rows_values_and_references_are_present": "Warns if visits are missing by the number of landed lines, if values "
+    "are missing or unknown, and of kinds of devices that are not delivered."
+}
+_COUNTED = ["visit_id", *NULL_SHARES, *EDITION.origins("device_type"), "raw", "type"]
+DERIVED = dict.fromkeys(("figure", "rows"), _COUNTED)
 
 
 @lake_table(
     COMPLETENESS,
     reads=Reads({VISITS: same("event_date"), LANDED: BY_EVENT_DATE}, references=[DEVICES_CURRENT]),
-    runs=Runs(
-        DAILY,
-        Nightly(
-            "50 2 * * *",
-            lookback=14,
-            description="At 02:50 UTC, yesterday's visits, and those of the days before it that changed since.",
-        ),
-        job=Job("check_completeness_of_visits", description="Completeness of a day's visits."),
-    ),
-    gates=Gates(
-        if_empty="Figures are there also for a day without visits.",
-        reports={
-            "rows_values_and_references_are_present": "Warns if visits are missing by the number of landed lines, if "
-            "values are missing or unknown, and of kinds of devices that are not delivered."
-        },
-    ),
-    about=About(
-        owner="team:web-analytics",
-        used_by="whoever looks after a source of visits",
-        fresh_hours=28,
-        derived={
-            name: ["visit_id", *NULL_SHARES, *EDITION.origins("device_type"), "raw", "type"]
-            for name in ("figure", "rows")
-        },
-        unchecked={
-            "completeness": "its schedule asks for the days of its lookback that are missing",
-        },
-    ),
+    runs=Runs(DAILY, Nightly("50 2 * * *", lookback=14), job="check_completeness_of_visits"),
+    gates=Gates(reports=REPORTS, if_empty="Figures are there also for a day without visits."),
+    about=About(used_by="whoever looks after a source of visits", fresh_hours=28, derived=DERIVED),
     patterns=[check_completeness, audit_write_audit_publish],
     code_version=EDITION.reader("1"),
 )

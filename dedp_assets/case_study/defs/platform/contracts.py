@@ -10,10 +10,8 @@ from dedp_assets.graph.checks.contract_states import ContractState, contract_sta
 from dedp_assets.graph.declare import (
     About,
     Every,
-    Figure,
     Gates,
     Inputs,
-    Job,
     Reads,
     Request,
     Runs,
@@ -58,6 +56,10 @@ CONTRACTS = TableSpec(
 )
 FOLDER = ContractFolder(Path(case_study.__path__[0]) / "contracts")
 REPORT = "contracts_are_current"
+REPORTS = {
+    REPORT: "Warns of tables whose newest rows were written under another version than the published one, and of "
+    "declarations that differ from the published contract."
+}
 _RETIRED = ", ".join("'retired' AS status" if name == "status" else name for name in CONTRACTS.columns)
 EARLIER = f"""
     SELECT * FROM {{published}} UNION ALL
@@ -80,28 +82,19 @@ def published(request: Request, lake: Lake) -> Inputs:
             name="contracts_every_night",
             description="At 04:40 UTC, after the nightly loads: the published contracts, held against the tables.",
         ),
-        job=Job("list_contracts", description="Versions of the published contracts, and what rows were written under."),
+        job="list_contracts",
     ),
-    gates=Gates(
-        if_empty="A project with this table has published contracts.",
-        reports={
-            REPORT: "Warns of tables whose newest rows were written under another version than the published one, and "
-            "of declarations that differ from the published contract."
-        },
-    ),
+    gates=Gates(reports=REPORTS, if_empty="A project with this table has published contracts."),
     about=About(
         owner="team:platform",
         used_by="whoever asks which promise rows were written under",
-        figures={"behind": Figure("tables written under another version"), "drifted": Figure("changed declarations")},
+        figures={"behind": "tables written under another version", "drifted": "changed declarations"},
         unchecked={
             "freshness": "written when a contract changes, or the version that rows are written under",
             "completeness": "each run lists all published contracts",
-            "volume": "as many rows as there are contracts and versions",
-            "null_shares": "a contract without a deadline or a difference has NULL there",
         },
     ),
     patterns=[audit_write_audit_publish],
-    code_version="1",
 )
 def contracts(step: Step, into: Target) -> WriteResult:
     """Write the states of the published contracts, and keep replaced versions as retired."""

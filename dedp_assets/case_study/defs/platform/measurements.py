@@ -14,10 +14,8 @@ from dedp_assets.graph.checks.lineage import judge_lineage
 from dedp_assets.graph.declare import (
     About,
     Every,
-    Figure,
     Gates,
     Inputs,
-    Job,
     Reads,
     Request,
     Runs,
@@ -102,6 +100,14 @@ class _Day:
     history: Sequence[Measurement]
 
 
+FIGURES = {
+    "age": f"age of {VISITS.name} [s]",
+    "lineage_completeness": "share of known lineage",
+    **{f"{each.name}_budget_left": f"error budget left: {each.name}" for each in OBJECTIVES},
+    **{f"{each.name}_good_share": f"share of good measurements: {each.name}" for each in OBJECTIVES},
+}
+
+
 def noted(request: Request, journal: Journal) -> Inputs:
     """Read the measurements of a day, and of the objectives' windows, from the journal."""
     day = date.fromisoformat(request.key)
@@ -139,7 +145,7 @@ def measurements_every_day(context: dg.ScheduleEvaluationContext, lake: Lake) ->
             ask=measurements_every_day,
             description="At 00:10 UTC, the days of the last week whose measurements are not in the table.",
         ),
-        job=Job("load_measurements", description="One day of measurements, and the service levels at its end."),
+        job="load_measurements",
     ),
     gates=Gates(
         if_empty="Warns of a day without a measurement: no detector ran, so nothing of it was observed.",
@@ -148,19 +154,13 @@ def measurements_every_day(context: dg.ScheduleEvaluationContext, lake: Lake) ->
     about=About(
         owner="team:platform",
         used_by="whoever agrees on service levels, or asks since when a figure is as it is",
-        figures={
-            "age": Figure(f"age of {VISITS.name} [s]"),
-            "lineage_completeness": Figure("share of known lineage"),
-            **{f"{each.name}_budget_left": Figure(f"error budget left: {each.name}") for each in OBJECTIVES},
-            **{f"{each.name}_good_share": Figure(f"share of good measurements: {each.name}") for each in OBJECTIVES},
-        },
+        figures=FIGURES,
         unchecked={
             "freshness": "a detector that does not run is told by the page and by the empty day",
             "completeness": "its schedule asks for the days of its lookback that are missing",
         },
     ),
     patterns=[audit_write_audit_publish, measure_objective, check_freshness, plan_windows],
-    code_version="1",
 )
 def measurements(step: Step, into: Target, lake: Lake) -> WriteResult:
     """Store a day's measurements with the service levels computed from the journal."""

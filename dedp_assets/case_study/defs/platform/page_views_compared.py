@@ -2,8 +2,7 @@
 
 from dedp_assets.case_study.defs.gold.daily_page_views import DAILY_PAGE_VIEWS
 from dedp_assets.case_study.defs.gold.legacy_page_views import LEGACY_PAGE_VIEWS
-from dedp_assets.graph.declare import About, Gates, Nightly, Pinned, Reads, Runs, lake_table, same
-from dedp_assets.graph.declare.partitions import DAILY
+from dedp_assets.graph.declare import About, Gates, Nightly, Pinned, lake_table
 from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, audit_write_audit_publish, compare_by_key
 
 PAGE_VIEWS_COMPARED = TableSpec(
@@ -21,25 +20,15 @@ PAGE_VIEWS_COMPARED = TableSpec(
 
 @lake_table(
     PAGE_VIEWS_COMPARED,
-    reads=Reads({LEGACY_PAGE_VIEWS: same("event_date"), DAILY_PAGE_VIEWS: same("event_date")}),
-    runs=Runs(
-        DAILY, Nightly("40 3 * * *", lookback=14, description="At 03:40 UTC, what both reports say of yesterday.")
-    ),
-    gates=Gates(
-        if_empty="A comparison has figures.",
-        reports={"legacy_and_new_agree": "Both reports hold the same pages, each with the same numbers."},
-    ),
+    reads=[LEGACY_PAGE_VIEWS, DAILY_PAGE_VIEWS],
+    runs=Nightly("40 3 * * *", lookback=14),
+    gates=Gates(reports={"legacy_and_new_agree": "Both reports hold the same pages, each with the same numbers."}),
     about=About(
-        owner="team:web-analytics",
         used_by="who decides on the end of the legacy report",
-        derived={"figure": ["page", "views", "visitors"], "pages": ["page", "views", "visitors"]},
-        unchecked={
-            "freshness": "whoever migrates asks for it, and reads it at once",
-            "completeness": "its schedule asks for the days of its lookback that are missing",
-        },
+        derived=dict.fromkeys(("figure", "pages"), ("page", "views", "visitors")),
+        unchecked={"freshness": "whoever migrates asks for it, and reads it at once"},
     ),
     patterns=[compare_by_key, audit_write_audit_publish],
-    code_version="1",
 )
 def page_views_compared(legacy: Pinned, new: Pinned, into: Target) -> WriteResult:
     """Compare one day of both reports page by page, and keep the figures."""

@@ -1,8 +1,7 @@
 """Visits of embedded pages, delivered to partners by the minute, and the receipts of the deliveries."""
 
 from dedp_assets.case_study.defs.silver.visits import VISITS
-from dedp_assets.graph.declare import About, Pinned, Reads, Runs, lake_table, same
-from dedp_assets.graph.declare.partitions import DAILY
+from dedp_assets.graph.declare import About, Pinned, Runs, lake_table
 from dedp_assets.graph.resources.services import Services, lacking
 from dedp_assets.patterns import Column, RecordColumns, TableSpec, Target, WriteResult, deliver_in_bins
 from dedp_assets.patterns.connectors.delivery.http_sink import HttpSink
@@ -28,8 +27,8 @@ CONTRACTS = {OTHERS: record_schema_of(VISITS, columns=SENT)}
 
 @lake_table(
     PARTNER_DELIVERY,
-    reads=Reads({VISITS: same("event_date")}),
-    runs=Runs(DAILY, needs=lacking),
+    reads=[VISITS],
+    runs=Runs(needs=lacking),
     about=About(
         owner="team:partners",
         used_by="partners, who read what they were sent in their inbox",
@@ -42,7 +41,6 @@ CONTRACTS = {OTHERS: record_schema_of(VISITS, columns=SENT)}
         },
     ),
     patterns=[deliver_in_bins],
-    code_version="1",
 )
 def partner_delivery(visits: Pinned, into: Target, services: Services) -> WriteResult:
     """Deliver one day's visits of embedded pages without a receipt, by minute and in order per page."""

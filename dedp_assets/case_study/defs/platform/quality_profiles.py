@@ -1,7 +1,7 @@
 """Profiles of each day of visits by column, judged by the days before."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -9,10 +9,8 @@ from dedp_assets.case_study.defs.silver.visits import EDITION, VISITS
 from dedp_assets.graph.declare import (
     About,
     Every,
-    Figure,
     Gates,
     Inputs,
-    Job,
     Pinned,
     Reads,
     Request,
@@ -53,6 +51,15 @@ _OF_VALUES = (
     "rows", "nulls", "nans", "infinities", "empties", "minimum", "maximum", "shortest", "longest", "sampled",
     "distinct", "quantiles", "values", "shapes",
 )  # fmt: skip
+REPORTS = {
+    REPORT: f"Warns if NULL, distinct values, categories, shares or the distribution of a column are not as in the "
+    f"{EARLIER} days before."
+}
+DERIVED: dict[str, Sequence[str]] = {
+    **dict.fromkeys(_OF_VALUES, EDITION.readable(VISITS.columns)),
+    "data_partition": ["event_date"],
+    "status": [],
+}
 _Observation = tuple[int, str]
 """Observed version of the table, and name of the observation."""
 
@@ -71,36 +78,21 @@ def judged_by(request: Request) -> Inputs:
             name="profiles_of_visits_every_night",
             description="At 04:20 UTC, the days of visits that changed since the last profile.",
         ),
-        job=Job("profile_visits", description="Profiles of the days of visits that changed, apart from their loads."),
+        job="profile_visits",
     ),
-    gates=Gates(
-        reports={
-            REPORT: f"Warns if NULL, distinct values, categories, shares or the distribution of a column are not as in "
-            f"the {EARLIER} days before."
-        }
-    ),
+    gates=Gates(reports=REPORTS),
     about=About(
-        owner="team:web-analytics",
         used_by="whoever asks since when a column is as it is",
         fresh_hours=28,
-        derived={
-            **dict.fromkeys(_OF_VALUES, EDITION.readable(VISITS.columns)),
-            "data_partition": ["event_date"],
-            "status": [],
-        },
+        derived=DERIVED,
         figures={
-            "greatest_drift": Figure("greatest drift [PSI]"),
-            "troubles": Figure("unusual figures"),
-            "judged_days": Figure("judged days"),
+            "greatest_drift": "greatest drift [PSI]",
+            "troubles": "unusual figures",
+            "judged_days": "judged days",
         },
-        unchecked={
-            "completeness": "each run observes whatever changed since the last one",
-            "volume": "as many rows as there are changed days and columns",
-            "null_shares": "a row has bounds or lengths by the type of its column",
-        },
+        unchecked={"completeness": "each run observes whatever changed since the last one"},
     ),
     patterns=[observe_offline, judge_profile],
-    code_version="1",
 )
 def quality_profiles(step: Step, visits: Pinned, into: Target) -> WriteResult:
     """Profile the changed days of visits, and judge each day by the days before."""

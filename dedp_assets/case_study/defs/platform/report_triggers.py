@@ -1,7 +1,7 @@
 """The trigger of another team's report: a step of its own after the data that the report is made of."""
 
 from dedp_assets.case_study.defs.gold.page_views_by_hour import PAGE_VIEWS_BY_HOUR
-from dedp_assets.graph.declare import About, Gates, OnMarkers, OnRequest, Pinned, Reads, Runs, Step, lake_table, same
+from dedp_assets.graph.declare import Gates, OnMarkers, OnRequest, Pinned, Runs, Step, lake_table
 from dedp_assets.graph.declare.isolated import MarkerLog
 from dedp_assets.graph.declare.partitions import HOURLY
 from dedp_assets.graph.resources.orchestrator import Orchestrator
@@ -27,19 +27,11 @@ AT_LAST_HOUR = OnMarkers(PAGE_VIEWS_BY_HOUR, period="day", start="last_marker")
 
 @lake_table(
     REPORT_TRIGGERS,
-    reads=Reads({PAGE_VIEWS_BY_HOUR: same("hour")}),
+    reads=[PAGE_VIEWS_BY_HOUR],
     runs=Runs(HOURLY, OnRequest()),
     gates=Gates(if_empty="An hour says whether its day was due."),
-    about=About(
-        owner="team:web-analytics",
-        used_by="whoever asks which run of a report an hour started",
-        unchecked={
-            "freshness": "written when an hour is asked for",
-            "completeness": "written when an hour is asked for",
-        },
-    ),
+    about="whoever asks which run of a report an hour started",
     patterns=[plan_by_markers, overwrite_partition],
-    code_version="1",
 )
 def report_triggers(step: Step, views: Pinned, into: Target, orchestrator: Orchestrator) -> WriteResult:
     """Start the report of a day after the commit of the day's last hour, and again after a change of an hour."""

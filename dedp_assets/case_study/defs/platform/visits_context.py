@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from dedp_assets.case_study.defs.silver.visits import VISITS
-from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, Step, lake_table, same
-from dedp_assets.graph.declare.partitions import DAILY
+from dedp_assets.graph.declare import About, Gates, Nightly, Pinned, Runs, lake_table
 from dedp_assets.graph.resources.environments import RETENTION_DAYS
 from dedp_assets.patterns import (
     Audit,
@@ -43,35 +42,17 @@ AUDITS = (Audit(name="one_load_is_current", sql="count_if(is_current)", fail_abo
 
 @lake_table(
     VISITS_CONTEXT,
-    reads=Reads({VISITS: same("event_date")}),
-    runs=Runs(
-        DAILY,
-        Nightly(
-            "30 2 * * *",
-            lookback=RETENTION_DAYS,
-            description="At 02:30 UTC, who loaded yesterday's visits, and those of days before it that changed since.",
-            follows_late=True,
-        ),
-        job=Job(
-            "daily_visits_context",
-            description=f"Loads of a day's visits, and of those {RETENTION_DAYS} days before it that were loaded "
-            "again.",
-        ),
-    ),
+    reads=[VISITS],
+    runs=Runs(when=Nightly("30 2 * * *", lookback=RETENTION_DAYS, follows_late=True), job="daily_visits_context"),
     gates=Gates(AUDITS, if_empty="Warns of a date that was never loaded with a visit."),
-    about=About(
-        owner="team:platform",
-        used_by="operators, who look for the rows of a release or a run",
-        derived={name: [] for name in VISITS_CONTEXT.columns if name != "event_date"},
-    ),
+    about=About(owner="team:platform", used_by="operators, who look for the rows of a release or a run"),
     patterns=[decorate, overwrite_partition, plan_lookback],
-    code_version="1",
 )
-def visits_context(step: Step, visits: Pinned, into: Target) -> WriteResult:
+def visits_context(visits: Pinned, into: Target) -> WriteResult:
     """List the loads of one date from the log of the visits; no visit is read."""
-    loads = contexts_of(visits.table, {"event_date": step.key}, until=visits.changed)
+    loads = contexts_of(visits.table, into.partition, until=visits.changed)
     written = overwrite_partition(
-        loads.selectExpr(f"DATE '{step.key}' AS event_date", "*"),
+        loads.selectExpr(f"DATE '{into.partition['event_date']}' AS event_date", "*"),
         into,
         allow_empty=True,
     )

@@ -2,8 +2,7 @@
 
 from dedp_assets.case_study.defs.gold.daily_page_views import DAILY_PAGE_VIEWS
 from dedp_assets.case_study.defs.gold.daily_visitors import DAILY_VISITORS
-from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, Step, lake_table, same
-from dedp_assets.graph.declare.partitions import DAILY
+from dedp_assets.graph.declare import About, Gates, Pinned, Runs, lake_table
 from dedp_assets.graph.resources.postgres import OperationalDatabase, lacking
 from dedp_assets.patterns import (
     Column,
@@ -39,21 +38,13 @@ SERVED = """
 
 @lake_table(
     DAILY_REPORT,
-    reads=Reads({DAILY_PAGE_VIEWS: same("event_date"), DAILY_VISITORS: same("event_date")}),
-    runs=Runs(DAILY, needs=lacking),
+    reads=[DAILY_PAGE_VIEWS, DAILY_VISITORS],
+    runs=Runs(needs=lacking),
     gates=Gates(if_empty="A receipt names both tables."),
-    about=About(
-        owner="team:applications",
-        used_by="the applications, which read schema serving of their database",
-        fresh_hours=28,
-        derived={"rows": ["event_date"]},
-    ),
+    about=About(used_by="the applications, which read schema serving of their database", fresh_hours=28),
     patterns=[write_transaction, overwrite_partition],
-    code_version="1",
 )
-def daily_report(
-    step: Step, views: Pinned, visitors: Pinned, into: Target, operational: OperationalDatabase
-) -> WriteResult:
+def daily_report(views: Pinned, visitors: Pinned, into: Target, operational: OperationalDatabase) -> WriteResult:
     """Write one day of gold to both tables of the applications' database, in one transaction."""
     day, generation = into.partition, into.table.ensure().generation(into.name)
     sets = [
@@ -64,7 +55,7 @@ def daily_report(
     served = DatabaseTarget(into.name, operational.connect, into.run, partition=day, generation=generation)
     write_transaction(sets, served)
     counts = {each.table: read.count() for each, read in zip(sets, (views, visitors), strict=True)}
-    listed = [(step.key, name, rows) for name, rows in counts.items()]
+    listed = [(day["event_date"], name, rows) for name, rows in counts.items()]
     receipt = into.table.session.createDataFrame(listed, "day STRING, served STRING, rows BIGINT")
     receipt = receipt.selectExpr("CAST(day AS DATE) AS event_date", "served", "rows")
     return overwrite_partition(receipt, into)

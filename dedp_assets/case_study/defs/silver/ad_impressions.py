@@ -20,11 +20,9 @@ from dedp_assets.graph.declare import (
     About,
     Every,
     Feed,
-    Gates,
     Job,
     Nightly,
     Pinned,
-    Reads,
     Runs,
     lake_job,
     lake_table,
@@ -103,22 +101,10 @@ SHOWN_BEFORE = Feed(
 
 @lake_table(
     IMPRESSIONS,
-    reads=Reads({VISITS: same("event_date"), ADS: SHOWN_BEFORE}),
-    runs=Runs(
-        DAILY,
-        # The stream writes a day until it is over.
-        Nightly(
-            "0 3 * * *",
-            lookback=14,
-            description="At 03:00 UTC, yesterday's impressions and those of the days before it whose visits or ads "
-            "changed.",
-            follows_late=True,
-        ),
-        job=Job(
-            "daily_ad_impressions", description="Impressions of a day, from the tables that its visits and ads are in."
-        ),
-    ),
-    gates=Gates(AUDITS, if_empty="Warns of a date without visits."),
+    reads={VISITS: same("event_date"), ADS: SHOWN_BEFORE},
+    # The stream writes a day until it is over.
+    runs=Runs(DAILY, Nightly("0 3 * * *", lookback=14, follows_late=True), job="daily_ad_impressions"),
+    gates=AUDITS,
     about=About(
         owner="team:advertising", used_by="advertisers, who want to know which ads bring visits", fresh_hours=28
     ),
@@ -128,11 +114,7 @@ SHOWN_BEFORE = Feed(
 def ad_impressions(visits: Pinned, ads: Pinned, into: Target) -> WriteResult:
     """Join one day's visits with ads, from the newest snapshots, including rows too late for the stream."""
     found = join_latest(visits.rows().select(*_VISIT), ads.rows().select(*_DISPLAY), times=TIMES, **JOIN)
-    return overwrite_partition(
-        found.select(*IMPRESSIONS.columns),
-        into,
-        allow_empty=True,
-    )
+    return overwrite_partition(found.select(*IMPRESSIONS.columns), into, allow_empty=True)
 
 
 STREAMED = Job(

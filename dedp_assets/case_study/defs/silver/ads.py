@@ -7,9 +7,7 @@ from dedp_assets.graph.declare import (
     Feed,
     Gates,
     Pinned,
-    Reads,
     Runs,
-    Step,
     Validation,
     lake_table,
     letters_of,
@@ -73,6 +71,7 @@ RECORDS = Validation(
     related="event_date",
     framed=True,
 )
+FROM_RAW = dict.fromkeys(_DISPLAY, ("raw",))
 BY_EVENT_DATE = Feed(
     # Bronze files an undated record under its landing day; before it did, such records had no partition.
     reads=lambda day: ({"event_date": day}, {"event_date": None}),
@@ -83,17 +82,13 @@ BY_EVENT_DATE = Feed(
 @lake_table(
     ADS,
     beside={DEAD_LETTER: [divert_unprocessable]},
-    reads=Reads({LANDED: BY_EVENT_DATE}),
+    reads={LANDED: BY_EVENT_DATE},
     runs=Runs(DAILY, replay=RECORDS.replay),
     gates=RECORDS.gates(Gates(if_empty="Warns of a date without a valid ad.")),
-    about=RECORDS.about(
-        About(owner="team:advertising", fresh_hours=28, derived=dict.fromkeys(_DISPLAY, ("raw",))),
-        dead=DEAD_LETTER.name,
-    ),
+    about=RECORDS.about(About(owner="team:advertising", fresh_hours=28, derived=FROM_RAW), dead=DEAD_LETTER.name),
     patterns=[divert_unprocessable],
-    code_version="1",
 )
-def ads(step: Step, landed: Pinned, into: Target, dead: Target) -> WriteResult:
+def ads(landed: Pinned, into: Target, dead: Target) -> WriteResult:
     """Type and validate one date's ads from the newest snapshot of bronze."""
-    of_day = f"coalesce(event_date, landed_on) = DATE {quoted(step.key)}"
+    of_day = f"coalesce(event_date, landed_on) = DATE {quoted(into.partition['event_date'])}"
     return RECORDS.compute(landed, into, dead, rows=taken(landed.rows(), rest=ADS, where=of_day))

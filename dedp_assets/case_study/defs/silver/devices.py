@@ -5,7 +5,7 @@ from functools import reduce
 from typing import Any
 
 from dedp_assets.case_study.defs.bronze.devices import DEVICES as DELIVERED
-from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Step, lake_table, whole
+from dedp_assets.graph.declare import About, Pinned, Step, lake_table
 from dedp_assets.graph.run.history import row_changes
 from dedp_assets.patterns import (
     Column,
@@ -59,19 +59,13 @@ LIVING = "SELECT type, version FROM {versions} WHERE is_current"
 
 @lake_table(
     DEVICES,
-    reads=Reads({DELIVERED: whole()}),
-    gates=Gates(AUDITS),
+    reads=[DELIVERED],
+    gates=AUDITS,
     about=About(
         owner="team:ingestion",
         derived={"current_full_name": ["full_name"], "previous_full_name": ["full_name"]},
-        unchecked={
-            "freshness": "nobody knows when the next change comes; every_partition_is_current judges what came",
-            "volume": "as many rows as there are devices",
-            "null_shares": "rows are changed in place: there is no partition to compare with",
-        },
     ),
     patterns=[keep_versions],
-    code_version="1",
 )
 def devices(step: Step, delivered: Pinned, into: Target) -> WriteResult:
     """Apply the deliveries since the last run, in order, to the versions of the devices."""
@@ -90,18 +84,9 @@ def devices(step: Step, delivered: Pinned, into: Target) -> WriteResult:
 
 @lake_table(
     DEVICES_CURRENT,
-    reads=Reads({DEVICES: whole()}),
-    about=About(
-        owner="team:ingestion",
-        used_by="analysts, who ask what a device was called before",
-        unchecked={
-            "freshness": "nobody knows when the next change comes; every_partition_is_current judges what came",
-            "volume": "as many rows as there are devices",
-            "null_shares": "rows are changed in place: there is no partition to compare with",
-        },
-    ),
+    reads=[DEVICES],
+    about=About(owner="team:ingestion", used_by="analysts, who ask what a device was called before"),
     patterns=[show_previous_values],
-    code_version="1",
 )
 def devices_current(versions: Pinned, into: Target) -> WriteResult:
     """Show the devices of the newest delivery, with current and previous names."""

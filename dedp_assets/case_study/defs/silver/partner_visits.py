@@ -3,7 +3,7 @@
 from dedp_assets.case_study.defs.bronze.partner_visits import EVENT_TIME, field
 from dedp_assets.case_study.defs.bronze.partner_visits import PARTNER_VISITS as LANDED
 from dedp_assets.case_study.defs.silver.visits import BY_EVENT_DATE
-from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, lake_table
+from dedp_assets.graph.declare import About, Pinned, lake_table
 from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, overwrite_partition, wrap_records
 from dedp_assets.patterns.core.rows import quoted
@@ -71,25 +71,25 @@ AUDITS = (
         approvable=True,
     ),
 )
+DERIVED = {
+    **dict.fromkeys((*SHAPES, "os_name", "device_type", "problem"), ("line",)),
+    "event_date": ("event_date", "landed_on"),
+    RAW: tuple(LANDED.columns),
+}
 
 
 @lake_table(
     PARTNER_VISITS,
-    reads=Reads({LANDED: BY_EVENT_DATE}),
-    runs=Runs(DAILY),
-    gates=Gates(AUDITS, if_empty="Warns of a date without a record."),
+    reads={LANDED: BY_EVENT_DATE},
+    runs=DAILY,
+    gates=AUDITS,
     about=About(
         owner="team:partners",
         used_by="who looks after partners; engineers, who find in `raw` what a partner sent",
         fresh_hours=26,
-        derived={
-            **dict.fromkeys((*SHAPES, "os_name", "device_type", "problem"), ("line",)),
-            "event_date": ("event_date", "landed_on"),
-            RAW: tuple(LANDED.columns),
-        },
+        derived=DERIVED,
     ),
     patterns=[wrap_records, overwrite_partition],
-    code_version="1",
 )
 def partner_visits(landed: Pinned, into: Target) -> WriteResult:
     """Convert the partner records of one event date to common columns, with the delivered record in a column."""
@@ -101,8 +101,4 @@ def partner_visits(landed: Pinned, into: Target) -> WriteResult:
         f"{PROBLEM} AS problem",
         "coalesce(raw.event_date, raw.landed_on) AS event_date",
     )
-    return overwrite_partition(
-        rows.select(*PARTNER_VISITS.columns),
-        into,
-        allow_empty=True,
-    )
+    return overwrite_partition(rows.select(*PARTNER_VISITS.columns), into, allow_empty=True)

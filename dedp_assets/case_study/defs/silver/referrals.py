@@ -1,8 +1,7 @@
 """Referrals: visits sent by another website, and counts of the conditions that drop the others."""
 
 from dedp_assets.case_study.defs.silver.visits import VISITS
-from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, lake_table, same
-from dedp_assets.graph.declare.partitions import DAILY
+from dedp_assets.graph.declare import About, Gates, Nightly, Pinned, Runs, lake_table
 from dedp_assets.patterns import (
     Column,
     TableSpec,
@@ -36,43 +35,20 @@ CONDITIONS = {
     "page_was_shown": "coalesce(status < 400, true)",
 }
 TOLERANCE = 0.25
-LOOKBACK_DAYS = 14
+CHECKS = {
+    f"{name}_drops_as_usual": f"Fails if the share of visits for which `{sql}` is not true is more than "
+    f"{TOLERANCE:.0%} of all visits away from the usual share; a named person may approve it."
+    for name, sql in CONDITIONS.items()
+}
 
 
 @lake_table(
     REFERRALS,
-    reads=Reads({VISITS: same("event_date")}),
-    runs=Runs(
-        DAILY,
-        Nightly(
-            "0 2 * * *",
-            lookback=LOOKBACK_DAYS,
-            description="At 02:00 UTC, yesterday's referrals and those of the days before it whose visits changed "
-            "since.",
-        ),
-        job=Job(
-            "daily_referrals",
-            description=f"Referrals of a day, and of the {LOOKBACK_DAYS} days before it that visits came late for.",
-        ),
-    ),
-    gates=Gates(
-        checks={
-            f"{name}_drops_as_usual": f"Fails if the share of visits for which `{sql}` is not true is more than "
-            f"{TOLERANCE:.0%} of all visits away from the usual share; a named person may approve it."
-            for name, sql in CONDITIONS.items()
-        },
-        if_empty="Warns of a date that no other website sent a visit on.",
-    ),
-    about=About(
-        owner="team:web-analytics",
-        used_by="marketing, who compare the websites that send visitors",
-        fresh_hours=28,
-        unchecked={
-            "completeness": "its schedule asks for the days of its lookback that are missing",
-        },
-    ),
+    reads=[VISITS],
+    runs=Runs(when=Nightly("0 2 * * *", lookback=14), job="daily_referrals"),
+    gates=Gates(checks=CHECKS, if_empty="Warns of a date that no other website sent a visit on."),
+    about=About(used_by="marketing, who compare the websites that send visitors", fresh_hours=28),
     patterns=[intercept_filters, overwrite_partition, plan_lookback],
-    code_version="1",
 )
 def referrals(visits: Pinned, into: Target) -> WriteResult:
     """Keep one date's referrals, and count dropped visits by condition."""

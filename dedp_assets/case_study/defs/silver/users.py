@@ -5,7 +5,7 @@ from typing import Any
 
 from dedp_assets.case_study.defs.bronze.users import HISTORY
 from dedp_assets.case_study.defs.bronze.users import USERS as BRONZE
-from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Step, lake_table, whole
+from dedp_assets.graph.declare import About, Pinned, Step, lake_table
 from dedp_assets.graph.run.history import last_note
 from dedp_assets.graph.run.revisions import TRUE_SINCE
 from dedp_assets.patterns import (
@@ -64,29 +64,24 @@ QUERY = """
 _ORIGIN: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("user_id", "login", "email", "credit", "active", "is_deleted"), ("before", "after")),
 }
+DERIVED = {
+    **_ORIGIN,
+    **dict.fromkeys(("valid_from", "valid_to"), ("committed_at",)),
+    "is_current": ("committed_at", "before", "after"),
+    "changes": ("committed_at", "commit_lsn"),
+}
 
 
 @lake_table(
     USERS,
-    reads=Reads({HISTORY: whole()}),
-    gates=Gates(versioned_dimension.AUDITS),
+    reads=[HISTORY],
+    gates=versioned_dimension.AUDITS,
     about=About(
         owner="team:applications",
         used_by="analysts and support, who ask how a user was when something happened",
-        derived={
-            **_ORIGIN,
-            **dict.fromkeys(("valid_from", "valid_to"), ("committed_at",)),
-            "is_current": ("committed_at", "before", "after"),
-            "changes": ("committed_at", "commit_lsn"),
-        },
-        unchecked={
-            "freshness": "nobody knows when the next change comes; every_partition_is_current judges what came",
-            "volume": "as many rows as there are users and changes",
-            "null_shares": "rows are changed in place: there is no partition to compare with",
-        },
+        derived=DERIVED,
     ),
     patterns=[keep_versions],
-    code_version="1",
 )
 def users(step: Step, history: Pinned, into: Target) -> WriteResult:
     """Apply the changes captured since the last run to the versions of the users."""
@@ -95,20 +90,14 @@ def users(step: Step, history: Pinned, into: Target) -> WriteResult:
 
 @lake_table(
     USERS_CURRENT,
-    reads=Reads({HISTORY: whole()}),
-    gates=Gates(current_dimension.AUDITS),
+    reads=[HISTORY],
+    gates=current_dimension.AUDITS,
     about=About(
         owner="team:applications",
         used_by="support, who ask how a user is now",
         derived={**_ORIGIN, "last_change": ["committed_at", "commit_lsn"]},
-        unchecked={
-            "freshness": "nobody knows when the next change comes; every_partition_is_current judges what came",
-            "volume": "as many rows as there are users and changes",
-            "null_shares": "rows are changed in place: there is no partition to compare with",
-        },
     ),
     patterns=[keep_newest],
-    code_version="1",
 )
 def users_current(step: Step, history: Pinned, into: Target) -> WriteResult:
     """Apply the changes captured since the last run to the current users."""

@@ -6,7 +6,6 @@ from dedp_assets.graph.declare import (
     About,
     Expects,
     Pinned,
-    Reads,
     Runs,
     Validation,
     by_event,
@@ -96,24 +95,21 @@ RECORDS = Validation(
     written=EDITION.written,
 )
 BY_EVENT_DATE = by_event("event_date", "landed_on")
+FACTS = About(
+    fresh_hours=26,
+    derived={**dict.fromkeys(EDITION.columns(EVENT), ("raw",)), "event_date": ("event_date",)},
+    # The reconciler asks within a minute: what waits for an hour waits for a person.
+    expects=Expects(volume=bronze.VOLUME, lag_minutes=60),
+)
 
 
 @lake_table(
     VISITS,
     beside={DEAD_LETTER: [divert_unprocessable]},
-    reads=Reads({bronze.VISITS: BY_EVENT_DATE}),
+    reads={bronze.VISITS: BY_EVENT_DATE},
     runs=Runs(DAILY, replay=RECORDS.replay),
     gates=RECORDS.gates(),
-    about=RECORDS.about(
-        About(
-            owner="team:web-analytics",
-            fresh_hours=26,
-            derived={**dict.fromkeys(EDITION.columns(EVENT), ("raw",)), "event_date": ("event_date",)},
-            # The reconciler asks within a minute: what waits for an hour waits for a person.
-            expects=Expects(volume=bronze.VOLUME, lag_minutes=60),
-        ),
-        dead=DEAD_LETTER.name,
-    ),
+    about=RECORDS.about(FACTS, dead=DEAD_LETTER.name),
     patterns=[deduplicate, divert_unprocessable, plan_late_partitions],
     code_version="2",
 )

@@ -1,8 +1,7 @@
 """Visits laid out by visitor: the visits of a visitor's day lie in one bucket."""
 
 from dedp_assets.case_study.defs.silver.visits import VISITS
-from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, lake_table, same
-from dedp_assets.graph.declare.partitions import DAILY
+from dedp_assets.graph.declare import About, Job, Nightly, Pinned, Runs, lake_table
 from dedp_assets.patterns import Audit, Layout, TableSpec, Target, WriteResult, lay_out, tally
 
 BY_VISITOR = Layout(by=("user_id",), buckets=4)
@@ -18,29 +17,20 @@ VISITS_BY_VISITOR = TableSpec(
     comment="One row per visit, all of one visitor's day in one bucket.",
 )
 EVERY_VISIT = Audit(name="every_visit_is_laid_out", of="written", per="read", fail_below=1, fail_above=1)
+JOB = Job(
+    "daily_layout",
+    "Visits of a day laid out by visitor, and the ways of its visits; and those of the days before it that visits came "
+    "late for.",
+    'key:"silver/visits_by_visitor"+',
+)
 
 
 @lake_table(
     VISITS_BY_VISITOR,
-    reads=Reads({VISITS: same("event_date")}),
-    runs=Runs(
-        DAILY,
-        Nightly(
-            "50 1 * * *",
-            lookback=14,
-            description="At 01:50 UTC, yesterday's visits by visitor, and those of the days before it that changed "
-            "since.",
-            follows_late=True,
-        ),
-        job=Job(
-            "daily_layout",
-            description="Visits of a day laid out by visitor, and the ways of its visits; and those of the days before "
-            "it that visits came late for.",
-            selection='key:"silver/visits_by_visitor"+',
-        ),
-    ),
-    gates=Gates((EVERY_VISIT,), if_empty="Warns of a day without visits."),
-    about=About(owner="team:web-analytics", fresh_hours=28, derived={"bucket": ["user_id"]}),
+    reads=[VISITS],
+    runs=Runs(when=Nightly("50 1 * * *", lookback=14, follows_late=True), job=JOB),
+    gates=[EVERY_VISIT],
+    about=About(fresh_hours=28),
     patterns=[lay_out],
     code_version=f"1 in {BY_VISITOR.buckets}",
 )
@@ -48,9 +38,4 @@ def visits_by_visitor(visits: Pinned, into: Target) -> WriteResult:
     """Lay out one day's visits in buckets of visitors; another number of buckets needs a new code version."""
     columns = [name for name in VISITS_BY_VISITOR.columns if name != BY_VISITOR.column]
     rows, seen = tally(visits.rows().select(*columns), identity=["visit_id"])
-    return lay_out(
-        rows,
-        into.reading(seen),
-        layout=BY_VISITOR,
-        allow_empty=True,
-    )
+    return lay_out(rows, into.reading(seen), layout=BY_VISITOR, allow_empty=True)

@@ -4,7 +4,7 @@ from dedp_assets.case_study.defs.bronze.ip_locations import IP_LOCATIONS
 from dedp_assets.case_study.defs.silver.devices import DEVICES_CURRENT
 from dedp_assets.case_study.defs.silver.users import USERS
 from dedp_assets.case_study.defs.silver.visits import EDITION, EVENT, VISITS
-from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, lake_table, same
+from dedp_assets.graph.declare import About, Gates, Pinned, Reads, lake_table, same
 from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.patterns import (
     Audit,
@@ -58,6 +58,13 @@ CHECKS = {
     "devices_are_there_once": "No device is there twice; otherwise nothing is joined.",
     "addresses_are_there_once": "No address of the day is there twice; otherwise nothing is joined.",
 }
+DERIVED = {
+    **{name: EDITION.origins(name) for name in ("device_type", "device_version")},
+    "user_known": ["user_id", "valid_from", "valid_to"],
+    "device_name": ["full_name"],
+    "device_known": ["type", "version"],
+    "address_known": ["ip"],
+}
 
 
 @lake_table(
@@ -67,20 +74,9 @@ CHECKS = {
         references=[USERS, DEVICES_CURRENT],
         revised_by=[USERS],
     ),
-    runs=Runs(DAILY),
-    gates=Gates(AUDITS, checks=CHECKS, if_empty="Warns of a date without visits."),
-    about=About(
-        owner="team:web-analytics",
-        used_by="analysts, who relate visits to users, devices and places",
-        fresh_hours=28,
-        derived={
-            **{name: EDITION.origins(name) for name in ("device_type", "device_version")},
-            "user_known": ["user_id", "valid_from", "valid_to"],
-            "device_name": ["full_name"],
-            "device_known": ["type", "version"],
-            "address_known": ["ip"],
-        },
-    ),
+    runs=DAILY,
+    gates=Gates(AUDITS, checks=CHECKS),
+    about=About(used_by="analysts, who relate visits to users, devices and places", fresh_hours=28, derived=DERIVED),
     patterns=[join_static, audit_write_audit_publish],
     code_version=EDITION.reader("1"),
 )

@@ -11,8 +11,6 @@ from dedp_assets.graph.declare import (
     Gates,
     Job,
     Pinned,
-    Reads,
-    Runs,
     Step,
     day_to_week,
     lake_job,
@@ -33,29 +31,16 @@ VISITS_BY_WEEK = TableSpec(
 )
 MAY_CHANGE_DAYS = 60
 """How long a day of staging may be pushed again before its week is frozen, in days."""
+CHECKS = {"rows_are_of_their_days": "A visit of a day that is not loaded with it would be doubled, or lost, later."}
 
 
 @lake_table(
     VISITS_BY_WEEK,
-    reads=Reads({REPLICA: day_to_week("event_date")}),
-    runs=Runs(WEEKLY),
-    gates=Gates(
-        (UNITS_LEAVE_ROOM,),
-        checks={
-            "rows_are_of_their_days": "A visit of a day that is not loaded with it would be doubled, or lost, later."
-        },
-        if_empty="A week without a visit is refused.",
-    ),
-    about=About(
-        owner="team:web-analytics",
-        used_by="tests of load, on real volumes",
-        derived={"week": ["event_date"]},
-        unchecked={
-            "freshness": "made when somebody asks for it",
-        },
-    ),
+    reads={REPLICA: day_to_week("event_date")},
+    runs=WEEKLY,
+    gates=Gates([UNITS_LEAVE_ROOM], checks=CHECKS, if_empty="A week without a visit is refused."),
+    about=About(used_by="tests of load, on real volumes", derived={"week": ["event_date"]}),
     patterns=[load_unit, plan_units],
-    code_version="1",
 )
 def visits_by_week(step: Step, visits: Pinned, into: Target) -> WriteResult:
     """Add new days to their week; after a change of a loaded day, empty and load the whole week."""
@@ -63,12 +48,7 @@ def visits_by_week(step: Step, visits: Pinned, into: Target) -> WriteResult:
     rebuild = step.applied(into.table) is None
     plan = plan_units(present, into.table.ledger, unit="week", asked=present if rebuild else ())
     days = plan.cursor or present
-    return load_unit(
-        visits.of("event_date", days).rows(),
-        into,
-        days=days,
-        by="event_date",
-    )
+    return load_unit(visits.of("event_date", days).rows(), into, days=days, by="event_date")
 
 
 @lake_job(

@@ -1,9 +1,9 @@
 """The busiest pages of each day, from all 24 hours of another team's table."""
 
 from dedp_assets.case_study.reporting.defs.contracts import EVERY_HOUR_OF_A_DAY, PRODUCER
-from dedp_assets.graph.declare import About, Gates, Job, Reads, Runs, Step, Target, finished, lake_table
+from dedp_assets.graph.declare import Reads, Runs, finished, lake_query
 from dedp_assets.graph.declare.partitions import DAILY
-from dedp_assets.patterns import Column, TableSpec, WriteResult, overwrite_partition, plan_by_markers
+from dedp_assets.patterns import Column, TableSpec, overwrite_partition, plan_by_markers
 
 BUSY_PAGES = TableSpec(
     "reporting/busy_pages",
@@ -15,23 +15,16 @@ BUSY_PAGES = TableSpec(
     partition_by=("day",),
     comment="One row per page and day, once the day's 24 hours are finished.",
 )
-QUERY = "SELECT page, sum(views) AS views, DATE {day} AS day FROM {views} GROUP BY page"
+QUERY = "SELECT page, sum(views) AS views, DATE {day} AS day FROM {found} GROUP BY page"
 
 
-@lake_table(
+@lake_query(
     BUSY_PAGES,
     reads=Reads(sources=[PRODUCER], inputs=finished(EVERY_HOUR_OF_A_DAY)),
-    runs=Runs(
-        DAILY,
-        EVERY_HOUR_OF_A_DAY,
-        job=Job("report_busy_pages", "The busiest pages of a day, once the day's 24 hours are finished."),
-    ),
-    gates=Gates(if_empty="A day without views is not reported."),
-    about=About(owner="team:reporting", used_by="the dashboard of the marketing team"),
+    sql=QUERY,
+    runs=Runs(DAILY, EVERY_HOUR_OF_A_DAY, job="report_busy_pages"),
+    about="the dashboard of the marketing team",
     patterns=[plan_by_markers, overwrite_partition],
-    code_version="1",
 )
-def busy_pages(step: Step, into: Target) -> WriteResult:
-    """Sum up one day's views by page."""
-    views = step.inputs.found.rows()
-    return overwrite_partition(into.table.session.sql(QUERY, views=views, day=step.key), into)
+def busy_pages() -> None:
+    """Sum up one day's views by page, once the day's 24 hours are finished."""
