@@ -37,8 +37,8 @@ from dedp_assets.case_study.sources.operational import USERS as SOURCE
 from dedp_assets.case_study.sources.operational import USERS_SLOT, work
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import settings
-from dedp_assets.graph.resources.postgres import OperationalDatabase
 from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.graph.systems.postgres import OperationalDatabase
 from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.rows import digest, row_hash

@@ -17,7 +17,7 @@ from benchmarks.data import FIRST_DAY
 from benchmarks.measure import tree_cpu
 from dedp_assets.case_study.sources.operational import create
 from dedp_assets.graph.resources.environments import settings
-from dedp_assets.graph.resources.postgres import OperationalDatabase
+from dedp_assets.graph.systems.postgres import OperationalDatabase
 from dedp_assets.laptop.servers import postgres as server
 
 __all__ = ["days", "land_visits", "running", "with_server"]

@@ -23,8 +23,8 @@ from benchmarks import data, database
 from benchmarks.measure import Counters, Row, compare, files_of, interleave
 from dedp_assets.case_study.defs.bronze.legacy_visits import LEGACY_VISITS, SOURCE
 from dedp_assets.graph.resources.environments import settings
-from dedp_assets.graph.resources.postgres import OperationalDatabase
 from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.graph.systems.postgres import OperationalDatabase
 from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult

@@ -27,7 +27,6 @@ from dedp_assets.graph.resources.environments import settings  # noqa: E402
 from dedp_assets.graph.resources.journal import Journal  # noqa: E402
 from dedp_assets.graph.resources.lake import Lake  # noqa: E402
 from dedp_assets.graph.resources.landing import Landing  # noqa: E402
-from dedp_assets.graph.resources.secrets import Secrets  # noqa: E402
 from dedp_assets.graph.resources.spark import SparkEngine  # noqa: E402
 from dedp_assets.graph.run.waiting import mend_waiting  # noqa: E402
 from dedp_assets.graph.sensors.alerts import alerts  # noqa: E402
@@ -36,6 +35,7 @@ from dedp_assets.graph.sensors.lineage import lineage  # noqa: E402
 from dedp_assets.graph.sensors.markers import markers_finished  # noqa: E402
 from dedp_assets.graph.sensors.reconciler import reconcilers  # noqa: E402
 from dedp_assets.graph.sensors.replay import dead_letters_fixed  # noqa: E402
+from dedp_assets.graph.systems.secrets import Secrets  # noqa: E402
 
 __all__ = [
     "lake_contracts", "lake_declarations", "lake_definitions", "lake_jobs", "lake_resources", "lake_sensors",

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dedp_assets.graph.resources.environments import settings
-from dedp_assets.graph.resources.kafka import Kafka
-from dedp_assets.graph.resources.orchestrator import Orchestrator
-from dedp_assets.graph.resources.postgres import OperationalDatabase
-from dedp_assets.graph.resources.services import Services
+from dedp_assets.graph.systems.kafka import Kafka
+from dedp_assets.graph.systems.orchestrator import Orchestrator
+from dedp_assets.graph.systems.postgres import OperationalDatabase
+from dedp_assets.graph.systems.services import Services
 
 __all__ = ["resources"]
 

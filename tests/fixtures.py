@@ -22,9 +22,9 @@ import uvicorn
 from sqlalchemy import Engine, event
 
 from dedp_assets.case_study.sources.services import application
-from dedp_assets.graph.resources import postgres
 from dedp_assets.graph.resources.environments import Settings, apply, settings
-from dedp_assets.graph.resources.kafka import Kafka
+from dedp_assets.graph.systems import postgres
+from dedp_assets.graph.systems.kafka import Kafka
 from dedp_assets.laptop.servers import engine
 from dedp_assets.laptop.servers import postgres as server
 from dedp_assets.laptop.servers.kafka import Broker

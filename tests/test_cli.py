@@ -20,6 +20,7 @@ from dedp_assets.case_study.defs.silver.visits import visits
 from dedp_assets.cli import main
 from dedp_assets.commands import setup
 from dedp_assets.graph.catalogue.table_names import tables_named
+from dedp_assets.graph.outcomes.refusals import Refusal, Refusals
 from dedp_assets.graph.resources.alerting import outbox_of
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.engine import EngineError
@@ -27,7 +28,6 @@ from dedp_assets.graph.resources.environments import CHECKOUT, child_environment
 from dedp_assets.graph.resources.home import Running, hold
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.spark import SparkEngine
-from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.laptop.servers import engine
 from dedp_assets.patterns.core.measuring.troubles import Trouble
 from tests.helpers import a_record, fill, write_log

@@ -7,10 +7,10 @@ import psycopg
 from dedp_assets.case_study.sources import operational, visits_topic
 from dedp_assets.case_study.sources.ads import ads_before
 from dedp_assets.case_study.sources.visits import visits_of
-from dedp_assets.graph.resources import kafka
-from dedp_assets.graph.resources import postgres as database
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import Settings
+from dedp_assets.graph.systems import kafka
+from dedp_assets.graph.systems import postgres as database
 from dedp_assets.laptop.processes import SourceSystems
 from dedp_assets.project import project
 

@@ -14,10 +14,10 @@ from rich.console import Console
 from dedp_assets.case_study.sources import visits
 from dedp_assets.commands._output import coloured, console
 from dedp_assets.commands._runs import print_ended
+from dedp_assets.graph.outcomes.run_tags import APPROVED_BECAUSE, APPROVED_BY
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import Settings, child_environment
 from dedp_assets.graph.resources.home import running
-from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY
 from dedp_assets.laptop.orchestration.instance import Platform
 from dedp_assets.patterns.delta import Ledger
 from dedp_assets.project import project

@@ -6,8 +6,8 @@ import argparse
 
 from dedp_assets.commands._arguments import add_table
 from dedp_assets.commands._runs import compute, require_computable
+from dedp_assets.graph.outcomes.run_tags import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY, CAUSE
 from dedp_assets.graph.resources.environments import Settings
-from dedp_assets.graph.run.run_tags import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY, CAUSE
 from dedp_assets.laptop.orchestration.instance import Platform
 from dedp_assets.patterns.core.records import Approval
 

@@ -77,7 +77,7 @@ def _compared(lake: Lake, table: str) -> bool:
     """Compare a captured table with the database table, and print the findings with the cost."""
     # Dagster and the graph are loaded only if a captured table was named.
     from dedp_assets.case_study.defs.bronze.users import compare_users  # noqa: PLC0415
-    from dedp_assets.graph.resources.postgres import OperationalDatabase  # noqa: PLC0415
+    from dedp_assets.graph.systems.postgres import OperationalDatabase  # noqa: PLC0415
 
     found = compare_users(lake, OperationalDatabase())
     figures = found.figures

@@ -8,7 +8,9 @@ The library knows nothing of Dagster. Here its table declarations become assets,
 records materialization metadata, and its errors failures that are retried or not.
 
 The packages, each on those before it: ``mail`` (alerts and lineage events, from durable outboxes), ``resources``
-(engine, lake, landing zone, databases), ``catalogue`` (specs, lineage, figures), ``run`` (one partition after the
-other), ``declare`` (the decorator and its records), ``reconcile`` (which partitions are stale), ``checks`` (of stored
-tables), ``observe`` (troubles, for page, status and alerts), ``sensors`` (which ask for runs).
+(engine, lake, landing zone, settings), ``systems`` (databases, brokers, services), ``catalogue`` (specs, lineage,
+figures), ``outcomes`` (of runs: tags, failures, refusals), ``inputs`` (partition mappings, pinned snapshots), ``run``
+(one partition after the other), ``declare`` (the decorator and its records), ``reconcile`` (which partitions are
+stale), ``checks`` (of stored tables), ``observe`` (troubles, for page, status and alerts), ``sensors`` (which ask for
+runs).
 """

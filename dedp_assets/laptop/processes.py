@@ -15,15 +15,15 @@ from urllib.request import urlopen
 import dagster as dg
 import psycopg
 
-from dedp_assets.graph.resources import kafka
-from dedp_assets.graph.resources import postgres as database
-from dedp_assets.graph.resources import services as http
 from dedp_assets.graph.resources.announced import listens
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.engine import EngineError, use_java
 from dedp_assets.graph.resources.environments import Settings, apply, child_path
 from dedp_assets.graph.resources.home import Running, hold
-from dedp_assets.graph.resources.registry import OWN as OWN_REGISTRY
+from dedp_assets.graph.systems import kafka
+from dedp_assets.graph.systems import postgres as database
+from dedp_assets.graph.systems import services as http
+from dedp_assets.graph.systems.registry import OWN as OWN_REGISTRY
 from dedp_assets.laptop import status_server
 from dedp_assets.laptop.orchestration import code_server
 from dedp_assets.laptop.orchestration.instance import close_abandoned, prepare_home

@@ -9,8 +9,8 @@ from typing import Any
 import dagster as dg
 
 from dedp_assets.graph.catalogue.table_names import tables_named
-from dedp_assets.graph.run.failures import failure_of
-from dedp_assets.graph.run.run_tags import cause_of, partitions_named, refusals
+from dedp_assets.graph.outcomes.failures import failure_of
+from dedp_assets.graph.outcomes.run_tags import cause_of, partitions_named, refusals
 
 __all__ = ["Say", "Telling"]
 

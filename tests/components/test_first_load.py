@@ -9,11 +9,11 @@ from decimal import Decimal
 import dagster as dg
 import pytest
 
+from dedp_assets.graph.outcomes.run_tags import keys_of
 from dedp_assets.graph.reconcile import backlogs
 from dedp_assets.graph.reconcile.reconciler import Reconciler
 from dedp_assets.graph.reconcile.requests import run_request
 from dedp_assets.graph.resources.clock import Clock
-from dedp_assets.graph.run.run_tags import keys_of
 from tests.components.landed_project import Project
 
 pytestmark = pytest.mark.spark

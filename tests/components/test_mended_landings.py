@@ -9,10 +9,10 @@ import dagster as dg
 import pytest
 
 from dedp_assets.commands.letters import letters
+from dedp_assets.graph.outcomes.refusals import Refusals
 from dedp_assets.graph.reconcile.reconciler import Reconciler
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import settings
-from dedp_assets.graph.run.refusals import Refusals
 from tests.components.landed_project import Project
 
 pytestmark = [pytest.mark.spark, pytest.mark.budget(30, "three days of a landing, refused and mended")]

@@ -23,7 +23,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.graph.resources import kafka as kafka_resource
+from dedp_assets.graph.systems import kafka as kafka_resource
 from dedp_assets.patterns.connectors import postgres
 from dedp_assets.patterns.connectors.delivery import topic_sink as topic_sinks
 from dedp_assets.patterns.connectors.delivery.http_sink import HttpSink

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from dedp_assets import cli
 from dedp_assets.commands import setup
 from dedp_assets.graph.mail.alert_outbox import AlertOutbox
+from dedp_assets.graph.outcomes import failures
+from dedp_assets.graph.outcomes.failures import cause_of, failure, sentence, unexpected
 from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.graph.resources.masking import shown
-from dedp_assets.graph.run import failures
-from dedp_assets.graph.run.failures import cause_of, failure, sentence, unexpected
 from dedp_assets.patterns.connectors.web import parts
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.measuring.troubles import Trouble

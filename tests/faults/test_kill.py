@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from dedp_assets.case_study.sources.visits import BROKEN
+from dedp_assets.graph.outcomes.run_tags import process_of
 from dedp_assets.graph.resources.environments import CHECKOUT, child_environment
-from dedp_assets.graph.run.run_tags import process_of
 from tests.case_study.assets.conftest import day, visits_of, world_in
 from tests.faults.processes import descendants, kill, living, wait_until
 

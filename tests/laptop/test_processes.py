@@ -23,10 +23,10 @@ from deltalake import DeltaTable
 
 from dedp_assets.case_study.sources import visits
 from dedp_assets.cli import main
+from dedp_assets.graph.outcomes.run_tags import ran_by
 from dedp_assets.graph.resources.announced import listens
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import child_environment, settings
-from dedp_assets.graph.run.run_tags import ran_by
 from dedp_assets.laptop import processes
 from dedp_assets.laptop.orchestration.instance import close_abandoned
 from dedp_assets.laptop.servers import engine, registry

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 import dagster as dg
 import pytest
 
-from dedp_assets.graph.run.run_tags import CAUSE, refusal
+from dedp_assets.graph.outcomes.run_tags import CAUSE, refusal
 from dedp_assets.laptop.telling import Telling
 
 REFUSED = "silver/visits 2026-01-05: nothing published. few_rows: below 10"

@@ -17,8 +17,8 @@ import pytest
 from dedp_assets.case_study.sources import devices, partner_visits, visits
 from dedp_assets.case_study.sources.ads import ads_before
 from dedp_assets.case_study.sources.visits_topic import publish
-from dedp_assets.graph.resources import kafka
 from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.systems import kafka
 from tests.ui.up import BAD, CHROMIUM, DAYS, DEDP, FIRST, GOLD, GOOD, open_platform, wait_until
 
 pytestmark = [

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from dedp_assets.graph.resources.kafka import Kafka, client
+from dedp_assets.graph.systems.kafka import Kafka, client
 from dedp_assets.patterns.core.errors import NotReady
 
 __all__ = ["publish"]

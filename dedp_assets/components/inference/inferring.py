@@ -21,9 +21,9 @@ from dedp_assets.components.yaml.documents import Document, Unreadable, document
 from dedp_assets.components.yaml.drafts import ROOT
 from dedp_assets.components.yaml.faults import Fault
 from dedp_assets.components.yaml.making import made
-from dedp_assets.graph.resources.databases import Database
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.landing import PARTITION
+from dedp_assets.graph.systems.databases import Database
 from dedp_assets.patterns.connectors.encoding.formats import Csv, Format, Json, JsonLines, header_of, records_in
 from dedp_assets.patterns.connectors.encoding.json_files import member_with_records
 from dedp_assets.patterns.connectors.kafka.framed_values import without_headers

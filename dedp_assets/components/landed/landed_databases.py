@@ -32,12 +32,12 @@ from dedp_assets.graph.declare import (
     Target,
     lake_table,
 )
+from dedp_assets.graph.inputs.history import last_code
+from dedp_assets.graph.inputs.landings import LANDING_FIGURES
+from dedp_assets.graph.outcomes.run_tags import range_request
 from dedp_assets.graph.reconcile.backlogs import spans
-from dedp_assets.graph.resources.databases import Database
 from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.run.history import last_code
-from dedp_assets.graph.run.landings import LANDING_FIGURES
-from dedp_assets.graph.run.run_tags import range_request
+from dedp_assets.graph.systems.databases import Database
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.results import WriteResult

@@ -27,9 +27,9 @@ from dedp_assets.graph.declare import (
     Target,
     lake_table,
 )
+from dedp_assets.graph.inputs.history import watermark_of_landings
+from dedp_assets.graph.inputs.landings import LANDING_FIGURES, measures_of_landing
 from dedp_assets.graph.resources import landing as zone
-from dedp_assets.graph.run.history import watermark_of_landings
-from dedp_assets.graph.run.landings import LANDING_FIGURES, measures_of_landing
 from dedp_assets.patterns.connectors.encoding.formats import Csv, Json, JsonLines
 from dedp_assets.patterns.connectors.encoding.record_texts import STATED, as_records
 from dedp_assets.patterns.connectors.landing.file_columns import FILE_COLUMNS, judge_file_columns

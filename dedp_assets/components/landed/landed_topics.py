@@ -34,12 +34,12 @@ from dedp_assets.graph.declare import (
     Target,
     lake_table,
 )
+from dedp_assets.graph.inputs.landings import LANDING_FIGURES, measures_of_landing
+from dedp_assets.graph.inputs.topics import ALL_OFFSETS, inputs_after, newest_by_input, result_of
 from dedp_assets.graph.reconcile.topics import requested
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.run.landings import LANDING_FIGURES, measures_of_landing
-from dedp_assets.graph.run.topics import ALL_OFFSETS, inputs_after, newest_by_input, result_of
 from dedp_assets.patterns.connectors.encoding.record_texts import as_records
 from dedp_assets.patterns.connectors.kafka.topics import append_available, position, read_topic, resume
 from dedp_assets.patterns.core.names import OUTCOME, identifier

@@ -12,7 +12,7 @@ import dagster as dg
 from dedp_assets.components.landed.landed_columns import LandedColumn
 from dedp_assets.components.landed.topic_source import TopicSource
 from dedp_assets.graph.declare import About, Expects, Gates
-from dedp_assets.graph.resources.databases import Database
+from dedp_assets.graph.systems.databases import Database
 from dedp_assets.patterns.connectors.encoding.formats import Avro, Csv, Json, JsonLines, Parquet
 from dedp_assets.patterns.connectors.encoding.record_texts import BROKEN, LAYOUT, RECORD, Naming
 from dedp_assets.patterns.connectors.kafka.framed_values import SCHEMA_ID

@@ -11,7 +11,7 @@ from dedp_assets.patterns.connectors.kafka.schema_registry import SchemaRegistry
 from dedp_assets.patterns.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from dedp_assets.graph.resources.kafka import Kafka
+    from dedp_assets.graph.systems.kafka import Kafka
 
 __all__ = ["TopicSource"]
 
@@ -49,7 +49,7 @@ class TopicSource:
     def kafka(self) -> Kafka:
         """Return the topic of the brokers that the variable names now."""
         # The client of Kafka is in an extra of its own.
-        from dedp_assets.graph.resources.kafka import Kafka  # noqa: PLC0415
+        from dedp_assets.graph.systems.kafka import Kafka  # noqa: PLC0415
 
         return Kafka(bootstrap=variable(self.brokers), topic=self.name, variable=self.brokers)
 

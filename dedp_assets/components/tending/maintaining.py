@@ -14,9 +14,9 @@ from dedp_assets.graph.catalogue.rendering import check_result
 from dedp_assets.graph.catalogue.specs import asset_key
 from dedp_assets.graph.declare.runs import Job, OnRequest
 from dedp_assets.graph.declare.starting import LakeJob, job_of, starting
+from dedp_assets.graph.outcomes.run_tags import provenance_of
 from dedp_assets.graph.reconcile.requests import decide, is_running
 from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.run.run_tags import provenance_of
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.results import Finding, Plan
 

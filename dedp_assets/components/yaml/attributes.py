@@ -26,7 +26,7 @@ from dedp_assets.components.yaml.model import (
     stands_for,
 )
 from dedp_assets.graph.declare import About, Feed, Gates, Reads, Runs, Span, lake_table, partitions
-from dedp_assets.graph.run import feeds
+from dedp_assets.graph.inputs import feeds
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.schema import TableSpec
 

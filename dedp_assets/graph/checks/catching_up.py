@@ -11,7 +11,7 @@ from dedp_assets.graph.catalogue.rendering import check_result
 from dedp_assets.graph.catalogue.selections import RUNS_ALONE
 from dedp_assets.graph.catalogue.specs import asset_key
 from dedp_assets.graph.declare.tables import LakeTable
-from dedp_assets.graph.run.durations import durations_of
+from dedp_assets.graph.outcomes.durations import durations_of
 from dedp_assets.patterns.flow.single_runner import judge_catch_up
 
 __all__ = ["catch_up_checks"]

@@ -14,16 +14,16 @@ import dagster as dg
 
 from dedp_assets.graph.checks.stored import judge_recency
 from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.inputs.upstream_runs import ATTEMPTS
+from dedp_assets.graph.outcomes.failures import failure_told, step_failures
+from dedp_assets.graph.outcomes.refusals import Refusals
+from dedp_assets.graph.outcomes.run_tags import refusals
 from dedp_assets.graph.reconcile.reconciler import Reconciler, judges_of
 from dedp_assets.graph.reconcile.reconciling import Gap
 from dedp_assets.graph.reconcile.table_errors import TableErrors
 from dedp_assets.graph.resources.alerting import command_for
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.landing import Landing
-from dedp_assets.graph.run.failures import failure_told, step_failures
-from dedp_assets.graph.run.refusals import Refusals
-from dedp_assets.graph.run.run_tags import refusals
-from dedp_assets.graph.run.upstream_runs import ATTEMPTS
 from dedp_assets.patterns.core.errors import error_line
 from dedp_assets.patterns.core.measuring.quantities import compared
 from dedp_assets.patterns.core.measuring.troubles import Severity, Trouble

@@ -10,9 +10,9 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from dedp_assets.graph.declare.validation import LETTER_STATUSES
+from dedp_assets.graph.outcomes.refusals import Refusal, Refusals
 from dedp_assets.graph.reconcile.table_errors import TableErrors
 from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import TableSpec

@@ -16,8 +16,8 @@ from dedp_assets.graph.catalogue.selections import RUNS_ALONE
 from dedp_assets.graph.catalogue.specs import asset_key
 from dedp_assets.graph.checks.null_shares import NullCounts, judge_null_shares
 from dedp_assets.graph.declare.defaults import USUAL_NULLS, USUAL_VOLUME, takes_null_shares, takes_volume
+from dedp_assets.graph.outcomes.run_tags import keys_of
 from dedp_assets.graph.run.batches import owned_by
-from dedp_assets.graph.run.run_tags import keys_of
 from dedp_assets.patterns.core.errors import PatternError, SchemaMismatch
 from dedp_assets.patterns.core.measuring.activity import Activity, PartitionSize
 from dedp_assets.patterns.core.results import Finding

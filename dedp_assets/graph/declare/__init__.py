@@ -26,9 +26,8 @@ from dedp_assets.graph.declare.sequencing import InSequence
 from dedp_assets.graph.declare.starting import LakeJob, job_of, lake_job, schedules_of, sensors_of, starting
 from dedp_assets.graph.declare.tables import LakeTable, lake_table
 from dedp_assets.graph.declare.validation import Validation, letters_of, rules_of_presence, rules_of_time
-from dedp_assets.graph.run.batches import Inputs, Step
-from dedp_assets.graph.run.fan_in import FanInAlert
-from dedp_assets.graph.run.feeds import (
+from dedp_assets.graph.inputs.fan_in import FanInAlert
+from dedp_assets.graph.inputs.feeds import (
     Feed,
     Pinned,
     Span,
@@ -42,6 +41,7 @@ from dedp_assets.graph.run.feeds import (
     unaligned,
     whole,
 )
+from dedp_assets.graph.run.batches import Inputs, Step
 from dedp_assets.patterns.delta import Target
 
 __all__ = [

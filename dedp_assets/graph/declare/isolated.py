@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dedp_assets.graph.declare.records import Request
+from dedp_assets.graph.inputs.feeds import Feed, hour_to_day, pin, same
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.run.batches import Inputs
-from dedp_assets.graph.run.feeds import Feed, hour_to_day, pin, same
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.results import Plan

@@ -17,7 +17,7 @@ from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.graph.declare.records import EMPTY, About, Gates, Reads
 from dedp_assets.graph.declare.rules import not_a
 from dedp_assets.graph.declare.runs import Nightly, OnRequest, Runs, Start
-from dedp_assets.graph.run.feeds import Feed, same, whole
+from dedp_assets.graph.inputs.feeds import Feed, same, whole
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult

@@ -9,11 +9,11 @@ import dagster as dg
 
 from dedp_assets.graph.declare.runs import Nightly
 from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.inputs.revisions import Revisions
+from dedp_assets.graph.inputs.staleness import needed_versions
+from dedp_assets.graph.outcomes.run_tags import range_request
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.run.batches import owned_by
-from dedp_assets.graph.run.revisions import Revisions
-from dedp_assets.graph.run.run_tags import range_request
-from dedp_assets.graph.run.staleness import needed_versions
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.error_management.static_late_data_integrator import judge_beyond_lookback, plan_lookback

@@ -10,8 +10,8 @@ from typing import Any
 from dedp_assets.graph.declare.layers import SaysAbout, SaysGates, SaysReads, SaysRuns, gates_of, reads_of, runs_of
 from dedp_assets.graph.declare.records import Gates
 from dedp_assets.graph.declare.tables import LakeTable, Patterns, lake_table
+from dedp_assets.graph.inputs.feeds import Pinned
 from dedp_assets.graph.run.batches import Step
-from dedp_assets.graph.run.feeds import Pinned
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.running.digests import as_plain, digest_of

@@ -8,8 +8,8 @@ from dedp_assets.graph.catalogue.figures import Figure
 from dedp_assets.graph.catalogue.sources import Source
 from dedp_assets.graph.declare.defaults import KINDS
 from dedp_assets.graph.declare.expects import Expects
+from dedp_assets.graph.inputs.feeds import Feed
 from dedp_assets.graph.run.batches import Inputs
-from dedp_assets.graph.run.feeds import Feed
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import TableSpec

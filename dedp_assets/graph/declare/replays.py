@@ -14,11 +14,11 @@ from dedp_assets.graph.catalogue.figures import Figure
 from dedp_assets.graph.catalogue.rendering import Did, materialized, metadata_of
 from dedp_assets.graph.catalogue.specs import asset_key, code_of
 from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.inputs.feeds import Feed, pin
+from dedp_assets.graph.outcomes.failures import failure
+from dedp_assets.graph.outcomes.run_tags import provenance_of
 from dedp_assets.graph.run.attempts import Attempts, partition_keys
 from dedp_assets.graph.run.batches import Inputs, Step, owned_by
-from dedp_assets.graph.run.failures import failure
-from dedp_assets.graph.run.feeds import Feed, pin
-from dedp_assets.graph.run.run_tags import provenance_of
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import Provenance

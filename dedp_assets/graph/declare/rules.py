@@ -21,7 +21,7 @@ from dedp_assets.graph.declare.runs import (
     Runs,
 )
 from dedp_assets.graph.declare.sequencing import faults_of_sequence
-from dedp_assets.graph.run.feeds import Feed, Span
+from dedp_assets.graph.inputs.feeds import Feed, Span
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.measuring.partition_times import TimeSpan, utc_span
 from dedp_assets.patterns.core.options import require_types

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from dedp_assets.graph.run.run_tags import DEGRADED
+from dedp_assets.graph.outcomes.run_tags import DEGRADED
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.flow.local_sequencer import SequenceStep, StepState, plan_steps
 

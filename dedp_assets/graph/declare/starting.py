@@ -13,7 +13,7 @@ from dedp_assets.graph.catalogue.specs import asset_key
 from dedp_assets.graph.declare.nightly import look_back, run_chain
 from dedp_assets.graph.declare.runs import Every, Job, Nightly, OnDelivery, OnEvent, OnMarkers, OnRequest, Polls
 from dedp_assets.graph.declare.tables import LakeTable
-from dedp_assets.graph.run.failures import hiding_secrets
+from dedp_assets.graph.outcomes.failures import hiding_secrets
 from dedp_assets.patterns.core.schema import TableSpec
 
 __all__ = ["LakeJob", "job_of", "lake_job", "schedules_of", "sensors_of", "starting"]

@@ -31,19 +31,19 @@ from dedp_assets.graph.declare.layers import (
 from dedp_assets.graph.declare.parameters import Given, arguments, resources_of
 from dedp_assets.graph.declare.records import About, Gates, Reads, Request
 from dedp_assets.graph.declare.runs import Job, OnDelivery, OnEvent, Runs
+from dedp_assets.graph.inputs.fan_in import NO_BRANCH, RunStates, alerting, handled, note_of, without_runs
+from dedp_assets.graph.inputs.feeds import Feed, Pinned, pin, whole
+from dedp_assets.graph.inputs.revisions import Revisions
+from dedp_assets.graph.inputs.staleness import is_computed_from
+from dedp_assets.graph.inputs.upstream_runs import repository_of, run_states
+from dedp_assets.graph.outcomes.failures import hiding_secrets
+from dedp_assets.graph.outcomes.refusals import Refusals
+from dedp_assets.graph.outcomes.run_tags import event_attributes
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.run.batches import Inputs, Step, Work, latest
 from dedp_assets.graph.run.column_traces import ColumnTraces, identity_of
-from dedp_assets.graph.run.failures import hiding_secrets
-from dedp_assets.graph.run.fan_in import NO_BRANCH, RunStates, alerting, handled, note_of, without_runs
-from dedp_assets.graph.run.feeds import Feed, Pinned, pin, whole
 from dedp_assets.graph.run.ordering import earlier_keys, fed_keys, handed_over, require_turn
-from dedp_assets.graph.run.refusals import Refusals
-from dedp_assets.graph.run.revisions import Revisions
-from dedp_assets.graph.run.run_tags import event_attributes
 from dedp_assets.graph.run.runner import run
-from dedp_assets.graph.run.staleness import is_computed_from
-from dedp_assets.graph.run.upstream_runs import repository_of, run_states
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.measuring.costs import Cost
 from dedp_assets.patterns.core.results import WriteResult

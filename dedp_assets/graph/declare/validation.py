@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from dedp_assets.graph.declare.records import About, Gates
-from dedp_assets.graph.run.feeds import Pinned
-from dedp_assets.graph.run.landings import FIELD_CHECKS, FIELD_FIGURES, LETTER_FIGURES
+from dedp_assets.graph.inputs.feeds import Pinned
+from dedp_assets.graph.inputs.landings import FIELD_CHECKS, FIELD_FIGURES, LETTER_FIGURES
 from dedp_assets.patterns.connectors.kafka.framed_values import name_unread
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.names import identifier

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from dedp_assets.graph.catalogue.calendars import window_seconds
-from dedp_assets.graph.run.run_tags import cause_of, keys_of
-from dedp_assets.graph.run.upstream_runs import ENDED_BADLY, assets_of
+from dedp_assets.graph.inputs.upstream_runs import ENDED_BADLY, assets_of
+from dedp_assets.graph.outcomes.run_tags import cause_of, keys_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.measuring.activity import Activity
 from dedp_assets.patterns.observability.sla_misses_detector import Due, TimedRun
 
 if TYPE_CHECKING:
     from dedp_assets.graph.declare.tables import LakeTable
-    from dedp_assets.graph.run.feeds import Feed
+    from dedp_assets.graph.inputs.feeds import Feed
 
 __all__ = ["Timings", "recent_records", "records_of", "timed_runs"]
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.inputs.fan_in import RunStates, without_runs
+from dedp_assets.graph.inputs.feeds import Feed
+from dedp_assets.graph.outcomes.refusals import Refusals
 from dedp_assets.graph.reconcile.edges import Edge
 from dedp_assets.graph.reconcile.overview import Overview
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.run.batches import owned_by
-from dedp_assets.graph.run.fan_in import RunStates, without_runs
-from dedp_assets.graph.run.feeds import Feed
-from dedp_assets.graph.run.refusals import Refusals
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Commit
 from dedp_assets.patterns.observability._lags.lag_of_tables import sample_table

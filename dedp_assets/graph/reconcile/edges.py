@@ -11,15 +11,15 @@ from typing import Any
 import dagster as dg
 
 from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.inputs.fan_in import NoBranch, RunStates, branches_of, without_runs
+from dedp_assets.graph.inputs.feeds import Feed
+from dedp_assets.graph.inputs.staleness import FannedIn, needed_versions
 from dedp_assets.graph.reconcile.backlogs import following
 from dedp_assets.graph.reconcile.ordering import Handover
 from dedp_assets.graph.reconcile.reconciling import Gap, Want
 from dedp_assets.graph.reconcile.watching import News, TableWatch
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.run.batches import owned_by
-from dedp_assets.graph.run.fan_in import NoBranch, RunStates, branches_of, without_runs
-from dedp_assets.graph.run.feeds import Feed
-from dedp_assets.graph.run.staleness import FannedIn, needed_versions
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import plan_late_partitions

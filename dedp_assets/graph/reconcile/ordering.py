@@ -10,7 +10,7 @@ from typing import Protocol, cast
 import dagster as dg
 
 from dedp_assets.graph.declare.tables import LakeTable
-from dedp_assets.graph.run.feeds import Feed
+from dedp_assets.graph.inputs.feeds import Feed
 from dedp_assets.graph.run.ordering import next_of
 from dedp_assets.patterns.delta import Ledger
 from dedp_assets.patterns.flow.single_runner import PartitionProgress, plan_in_order

@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from dedp_assets.graph.declare.runs import OnDelivery
 from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.inputs.fan_in import RunStates, without_runs
 from dedp_assets.graph.reconcile.arrivals import Arrivals
 from dedp_assets.graph.reconcile.backlogs import following
 from dedp_assets.graph.reconcile.edges import Edge, Group, fed_by, groups_of
@@ -21,7 +22,6 @@ from dedp_assets.graph.reconcile.table_errors import TableErrors
 from dedp_assets.graph.reconcile.watching import News, TableWatch
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.landing import Landing
-from dedp_assets.graph.run.fan_in import RunStates, without_runs
 
 __all__ = ["Overview"]
 

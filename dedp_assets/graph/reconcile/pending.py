@@ -8,9 +8,9 @@ import dagster as dg
 
 from dedp_assets.graph.catalogue.specs import asset_key
 from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.inputs.upstream_runs import assets_of
+from dedp_assets.graph.outcomes.run_tags import keys_of
 from dedp_assets.graph.run.batches import NOT_COMPUTED
-from dedp_assets.graph.run.run_tags import keys_of
-from dedp_assets.graph.run.upstream_runs import assets_of
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.flow.single_runner import require_place
 

@@ -12,6 +12,9 @@ import dagster as dg
 
 from dedp_assets.graph.catalogue.specs import asset_key
 from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.inputs.fan_in import without_runs
+from dedp_assets.graph.inputs.upstream_runs import run_states
+from dedp_assets.graph.outcomes.refusals import Refusal, Refusals, judged_by
 from dedp_assets.graph.reconcile.overview import Overview
 from dedp_assets.graph.reconcile.reconciling import Outcome, Tried, Want, plan_requests
 from dedp_assets.graph.reconcile.requests import in_flight, tried
@@ -19,9 +22,6 @@ from dedp_assets.graph.reconcile.slots import within_slots
 from dedp_assets.graph.reconcile.table_errors import TableErrors
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.landing import Landing
-from dedp_assets.graph.run.fan_in import without_runs
-from dedp_assets.graph.run.refusals import Refusal, Refusals, judged_by
-from dedp_assets.graph.run.upstream_runs import run_states
 
 __all__ = ["NAME", "Reconciler", "judges_of"]
 

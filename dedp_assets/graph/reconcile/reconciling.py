@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from dedp_assets.graph.inputs.upstream_runs import ATTEMPTS
+from dedp_assets.graph.outcomes.refusals import Refusal
+from dedp_assets.graph.outcomes.run_tags import request_of
 from dedp_assets.graph.reconcile.backlogs import Backlogs
-from dedp_assets.graph.run.refusals import Refusal
-from dedp_assets.graph.run.run_tags import request_of
-from dedp_assets.graph.run.upstream_runs import ATTEMPTS
 
 __all__ = ["Ask", "Gap", "Outcome", "Tried", "Want", "plan_requests"]
 

@@ -9,11 +9,11 @@ from functools import partial
 import dagster as dg
 
 from dedp_assets.graph.catalogue.selections import checks_of
+from dedp_assets.graph.inputs.upstream_runs import ENDED_BADLY, OPEN, assets_of, partitions_of
+from dedp_assets.graph.outcomes.failures import failure_of
+from dedp_assets.graph.outcomes.refusals import Refusal
+from dedp_assets.graph.outcomes.run_tags import CAUSE, CODE, REQUEST, keys_of, range_tags, refusal, refusals, request_of
 from dedp_assets.graph.reconcile.reconciling import Ask, Tried, Want, plan_requests
-from dedp_assets.graph.run.failures import failure_of
-from dedp_assets.graph.run.refusals import Refusal
-from dedp_assets.graph.run.run_tags import CAUSE, CODE, REQUEST, keys_of, range_tags, refusal, refusals, request_of
-from dedp_assets.graph.run.upstream_runs import ENDED_BADLY, OPEN, assets_of, partitions_of
 from dedp_assets.patterns.core.results import Plan
 
 __all__ = ["NOT_RETRIED", "RunRequests", "decide", "in_flight", "is_running", "run_request", "tried"]

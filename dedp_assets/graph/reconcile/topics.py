@@ -13,7 +13,7 @@ from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.delta import Ledger
 
 if TYPE_CHECKING:
-    from dedp_assets.graph.resources.kafka import Kafka
+    from dedp_assets.graph.systems.kafka import Kafka
 
 __all__ = ["requested"]
 

@@ -8,8 +8,8 @@ from itertools import repeat
 from urllib.parse import unquote
 
 from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.inputs.revisions import Revisions
 from dedp_assets.graph.run.batches import owned_by
-from dedp_assets.graph.run.revisions import Revisions
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Cursors, Glimpse, Ledger, LogFold, Partition
 from dedp_assets.patterns.idempotency._executions import Execution, ExecutionLog

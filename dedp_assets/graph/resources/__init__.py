@@ -1,1 +1,1 @@
-"""Resources of assets and sensors: Spark engine, lake, landing zone, databases, brokers, clock."""
+"""Resources of assets and sensors: Spark engine, lake, landing zone, clock, alerts, and settings."""

@@ -1,1 +1,1 @@
-"""Runs: choice of partitions, pinned inputs and reports to Dagster."""
+"""Runs: choice and order of partitions, one step after the other, and reports to Dagster."""

@@ -13,11 +13,11 @@ import dagster as dg
 from dedp_assets.graph.catalogue.figures import Figure
 from dedp_assets.graph.catalogue.rendering import metadata_of
 from dedp_assets.graph.catalogue.sources import Source
+from dedp_assets.graph.outcomes.failures import cause_of
+from dedp_assets.graph.outcomes.run_tags import provenance_of
 from dedp_assets.graph.resources.masking import shown
 from dedp_assets.graph.run.attempts import Attempts
-from dedp_assets.graph.run.failures import cause_of
 from dedp_assets.graph.run.observed import observed_append
-from dedp_assets.graph.run.run_tags import provenance_of
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.delta import Commit, Table
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import dagster as dg
 
-from dedp_assets.graph.run.failures import (
+from dedp_assets.graph.outcomes.failures import (
     LOST_ENGINE,
     RETRIES,
     cause_of,
@@ -18,7 +18,7 @@ from dedp_assets.graph.run.failures import (
     sentence,
     unexpected,
 )
-from dedp_assets.graph.run.run_tags import copied_results, refusal
+from dedp_assets.graph.outcomes.run_tags import copied_results, refusal
 from dedp_assets.patterns.core.errors import TRANSIENT, PatternError
 
 __all__ = ["Attempts", "partition_keys"]

@@ -16,13 +16,13 @@ from dedp_assets.graph.catalogue.contracts import CONTRACT
 from dedp_assets.graph.catalogue.figures import Figure
 from dedp_assets.graph.catalogue.rendering import Did
 from dedp_assets.graph.catalogue.sources import Source
+from dedp_assets.graph.inputs.feeds import Pinned
+from dedp_assets.graph.inputs.staleness import is_computed_from
+from dedp_assets.graph.outcomes.failures import sentence
+from dedp_assets.graph.outcomes.refusals import Refusal, Refusals, judged_by
+from dedp_assets.graph.outcomes.run_tags import CAUSE, event_attributes, goal_of, is_forced, provenance_of, unchanged
 from dedp_assets.graph.run.attempts import Attempts, partition_keys
 from dedp_assets.graph.run.column_traces import ColumnTraces
-from dedp_assets.graph.run.failures import sentence
-from dedp_assets.graph.run.feeds import Pinned
-from dedp_assets.graph.run.refusals import Refusal, Refusals, judged_by
-from dedp_assets.graph.run.run_tags import CAUSE, event_attributes, goal_of, is_forced, provenance_of, unchanged
-from dedp_assets.graph.run.staleness import is_computed_from
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ContractError, PatternError
 from dedp_assets.patterns.core.measuring.costs import total

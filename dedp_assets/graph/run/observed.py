@@ -17,6 +17,7 @@ import dagster as dg
 
 from dedp_assets.graph.catalogue.rendering import findings_of
 from dedp_assets.graph.catalogue.sources import Source
+from dedp_assets.graph.inputs.feeds import Pinned
 from dedp_assets.graph.mail.lineage_outbox import LineageOutbox
 from dedp_assets.graph.mail.openlineage import (
     Attempt,
@@ -29,7 +30,6 @@ from dedp_assets.graph.mail.openlineage import (
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.masking import shown
 from dedp_assets.graph.run.batches import BatchResult, Work
-from dedp_assets.graph.run.feeds import Pinned
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.running.lineage import LAKE, SOURCES, Dataset
 from dedp_assets.patterns.core.running.opening import Opened, noting_opened

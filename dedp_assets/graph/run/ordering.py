@@ -10,8 +10,8 @@ from datetime import datetime
 
 import dagster as dg
 
+from dedp_assets.graph.inputs.feeds import Feed, Pinned
 from dedp_assets.graph.run.batches import owned_by
-from dedp_assets.graph.run.feeds import Feed, Pinned
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Ledger, Table

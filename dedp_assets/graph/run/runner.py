@@ -11,12 +11,12 @@ import dagster as dg
 
 from dedp_assets.graph.catalogue.lineage import observed_columns
 from dedp_assets.graph.catalogue.rendering import Did, check_result, findings_of, materialized, metadata_of
+from dedp_assets.graph.outcomes.failures import failure
+from dedp_assets.graph.outcomes.run_tags import event_attributes
 from dedp_assets.graph.resources.masking import shown
 from dedp_assets.graph.run.batches import NOT_COMPUTED, BatchResult, Work, compute_all, contracts_of
 from dedp_assets.graph.run.choices import observe_skipped, path_taken, unjudged
-from dedp_assets.graph.run.failures import failure
 from dedp_assets.graph.run.observed import observed_step
-from dedp_assets.graph.run.run_tags import event_attributes
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.delta import Table
 

@@ -13,12 +13,12 @@ from typing import Any, Literal
 import dagster as dg
 
 from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.inputs.upstream_runs import ENDED_BADLY
+from dedp_assets.graph.outcomes.run_tags import CAUSE, REQUEST, TRIGGER, refusals
 from dedp_assets.graph.reconcile.reconciling import Tried
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.landing import Landing
-from dedp_assets.graph.run.run_tags import CAUSE, REQUEST, TRIGGER, refusals
-from dedp_assets.graph.run.upstream_runs import ENDED_BADLY
 from dedp_assets.patterns.connectors.web.events import Arrival, EventChannel, Inbox
 from dedp_assets.patterns.ingestion.external_trigger import Start, plan_triggers, starts_of
 

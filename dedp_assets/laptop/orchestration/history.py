@@ -33,7 +33,7 @@ from sqlalchemy import Table, insert, select
 from dedp_assets.graph.resources.announced import announced
 from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.graph.resources.home import running
-from dedp_assets.graph.resources.postgres import FOLDER, OWN, history_url
+from dedp_assets.graph.systems.postgres import FOLDER, OWN, history_url
 from dedp_assets.laptop.orchestration.instance import configuration
 from dedp_assets.laptop.servers import postgres
 

@@ -18,7 +18,7 @@ from dagster._core.remote_origin import (  # noqa: TID251
 )
 from dagster._core.snap import snapshot_from_execution_plan  # noqa: TID251
 
-from dedp_assets.graph.run.run_tags import ran_by
+from dedp_assets.graph.outcomes.run_tags import ran_by
 from dedp_assets.project import project
 
 __all__ = ["execute"]

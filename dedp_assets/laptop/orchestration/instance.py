@@ -16,6 +16,8 @@ import yaml
 
 from dedp_assets.graph.catalogue.selections import checks_of
 from dedp_assets.graph.checks.causes import published, refused_runs
+from dedp_assets.graph.outcomes.failures import BEYOND_APPROVAL, failure_told, step_failures
+from dedp_assets.graph.outcomes.run_tags import CAUSE, partitions_named, process_of, running_process_of
 from dedp_assets.graph.reconcile.reconciler import NAME, Reconciler
 from dedp_assets.graph.reconcile.reconciling import Outcome, Want
 from dedp_assets.graph.reconcile.requests import run_request
@@ -24,8 +26,6 @@ from dedp_assets.graph.resources.environments import Settings, apply, settings
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.landing import Landing
 from dedp_assets.graph.resources.spark import SparkEngine
-from dedp_assets.graph.run.failures import BEYOND_APPROVAL, failure_told, step_failures
-from dedp_assets.graph.run.run_tags import CAUSE, partitions_named, process_of, running_process_of
 from dedp_assets.laptop.orchestration.inprocess import execute
 from dedp_assets.patterns.delta import Ledger
 from dedp_assets.project import project
@@ -50,7 +50,7 @@ def prepare_home(settings: Settings) -> dict[str, str]:
     """Create Dagster's home with the configuration; return the variables of Dagster's processes.
 
     Raises:
-        ConfigError, NotReady: as :func:`~dedp_assets.graph.resources.postgres.history_url`.
+        ConfigError, NotReady: as :func:`~dedp_assets.graph.systems.postgres.history_url`.
     """
     url = _history_url(settings)
     settings.dagster_home.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ def configuration(settings: Settings, *, in_postgres: Mapping[str, str] | str | 
 def _history_url(settings: Settings) -> str:
     if not settings.history:
         return ""
-    from dedp_assets.graph.resources.postgres import history_url  # noqa: PLC0415 - the files need no package of an extra
+    from dedp_assets.graph.systems.postgres import history_url  # noqa: PLC0415 - the files need no package of an extra
 
     return history_url(settings)
 

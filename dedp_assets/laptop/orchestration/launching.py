@@ -23,8 +23,8 @@ import psutil
 from dagster._core.launcher import LaunchRunContext  # noqa: TID251
 from dagster._grpc.types import ExecuteRunArgs
 
+from dedp_assets.graph.outcomes.run_tags import process_of, ran_by, running_process_of
 from dedp_assets.graph.resources.environments import settings
-from dedp_assets.graph.run.run_tags import process_of, ran_by, running_process_of
 from dedp_assets.project import project
 
 __all__ = ["ForkingRunLauncher"]

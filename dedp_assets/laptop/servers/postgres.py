@@ -26,7 +26,7 @@ from psycopg import sql
 from dedp_assets.graph.resources.announced import announce, listens, withdraw
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import Settings
-from dedp_assets.graph.resources.postgres import FOLDER, HISTORY, OWN, Address
+from dedp_assets.graph.systems.postgres import FOLDER, HISTORY, OWN, Address
 from dedp_assets.laptop.servers import ports, postgres_tls
 from dedp_assets.laptop.servers.postgres_programs import PostgresError, programs
 

@@ -12,7 +12,7 @@ from filelock import FileLock
 from dedp_assets.graph.resources.announced import announce
 from dedp_assets.graph.resources.engine import class_path, java_home
 from dedp_assets.graph.resources.environments import Settings
-from dedp_assets.graph.resources.registry import FOLDER
+from dedp_assets.graph.systems.registry import FOLDER
 
 __all__ = ["command", "url"]
 

@@ -11,9 +11,9 @@ import dagster as dg
 import pytest
 
 from dedp_assets.case_study.sources.visits_topic import publish
+from dedp_assets.graph.outcomes.run_tags import APPROVED_BECAUSE, APPROVED_BY
 from dedp_assets.graph.resources.clock import Clock
-from dedp_assets.graph.resources.kafka import Kafka
-from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY
+from dedp_assets.graph.systems.kafka import Kafka
 from dedp_assets.patterns.connectors.kafka.schema_registry import framed
 from tests.case_study.assets.conftest import world_in
 from tests.case_study.assets.test_stream import streaming_world

@@ -12,9 +12,9 @@ import pytest
 from dedp_assets.case_study.defs.gold import country_report, visits_by_country, visits_by_region
 from dedp_assets.case_study.defs.gold.country_sequence import COUNTRY_REPORT_STEPS
 from dedp_assets.case_study.sources.ip_locations import location_of
+from dedp_assets.graph.outcomes.run_tags import DEGRADED, process_of
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.spark import SparkEngine
-from dedp_assets.graph.run.run_tags import DEGRADED, process_of
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.delta.versions import exposure, exposures
 from dedp_assets.patterns.delta.versions.version_tables import names

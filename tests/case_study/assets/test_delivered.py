@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from dedp_assets.case_study.defs.platform import alerts, partner_delivery
-from dedp_assets.graph.resources.kafka import client
-from dedp_assets.graph.run.run_tags import FORCE
+from dedp_assets.graph.outcomes.run_tags import FORCE
+from dedp_assets.graph.systems.kafka import client
 from tests.case_study.assets.conftest import day, visits_of, world_in
 from tests.faults.test_kill import killed_at
 

@@ -9,8 +9,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from dedp_assets.case_study.sources import devices, operational
-from dedp_assets.graph.resources import postgres
-from dedp_assets.graph.run.revisions import TRUE_SINCE
+from dedp_assets.graph.inputs.revisions import TRUE_SINCE
+from dedp_assets.graph.systems import postgres
 
 START = datetime(2026, 1, 5, 23, 59, 57, tzinfo=timezone.utc)
 NAMES = ("user_id", "login", "email", "credit", "active")

@@ -8,7 +8,7 @@ import pytest
 
 from dedp_assets.case_study.defs.silver.visits import VISITS
 from dedp_assets.case_study.sources import devices
-from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY
+from dedp_assets.graph.outcomes.run_tags import APPROVED_BECAUSE, APPROVED_BY
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.delta import Ledger, Table
 from tests.case_study.assets.conftest import BOTH_OF_GOLD, day, visits_of

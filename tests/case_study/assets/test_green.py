@@ -10,8 +10,8 @@ from dedp_assets.case_study.defs.silver.visits import RULES
 from dedp_assets.cli import main
 from dedp_assets.commands.verify import verify
 from dedp_assets.graph.declare import validation
+from dedp_assets.graph.outcomes.run_tags import FORCE
 from dedp_assets.graph.resources.landing import Landing
-from dedp_assets.graph.run.run_tags import FORCE
 from tests.case_study.assets.conftest import BOTH_OF_GOLD, SILVER_AND_GOLD, day, visits_of, world_in
 
 pytestmark = pytest.mark.budget(60, "lost files, forced runs, ranges and approvals on the platform")

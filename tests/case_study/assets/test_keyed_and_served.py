@@ -11,9 +11,9 @@ import pytest
 from dedp_assets.case_study.defs.gold.daily_sessions import daily_sessions
 from dedp_assets.case_study.defs.gold.referring_sites import REFERRED_PAGES, REFERRING_SITES
 from dedp_assets.graph.declare import schedules_of
-from dedp_assets.graph.resources import postgres
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.graph.systems import postgres
 from dedp_assets.patterns.idempotency.transactional_writer import read_group
 from tests.case_study.assets.conftest import day, visits_of
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from dedp_assets.graph.run.failures import failure_of
+from dedp_assets.graph.outcomes.failures import failure_of
 from tests.case_study.assets.conftest import day, world_in
 from tests.case_study.assets.test_daemon import daemon, skipped
 from tests.faults.processes import wait_until

@@ -11,7 +11,7 @@ import pytest
 from dedp_assets.case_study.defs.bronze import users
 from dedp_assets.case_study.sources import operational
 from dedp_assets.commands.verify import verify
-from dedp_assets.graph.resources import postgres
+from dedp_assets.graph.systems import postgres
 
 START = datetime(2026, 1, 5, 23, 59, 57, tzinfo=timezone.utc)
 COLUMNS = ("user_id", "login", "email", "biography", "credit", "active", "registered_at", "changed_at")

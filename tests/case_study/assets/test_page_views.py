@@ -11,13 +11,13 @@ import pytest
 from deltalake import DeltaTable
 
 from dedp_assets.case_study.defs.gold.daily_page_views import DAILY_PAGE_VIEWS
+from dedp_assets.graph.inputs.fan_in import NO_BRANCH
+from dedp_assets.graph.outcomes.refusals import Refusal, Refusals
+from dedp_assets.graph.outcomes.run_tags import APPROVED_BECAUSE, APPROVED_BY, FORCE
 from dedp_assets.graph.resources.alerting import outbox_of
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.spark import SparkEngine
-from dedp_assets.graph.run.fan_in import NO_BRANCH
-from dedp_assets.graph.run.refusals import Refusal, Refusals
-from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY, FORCE
 from dedp_assets.patterns.quality._profiles import observed_write as _observed_write
 from tests.case_study.assets.conftest import day, page_views, world_in
 from tests.helpers import a_run

@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta, timezone
 import pytest
 
 from dedp_assets.case_study.sources import partner_visits as partners
-from dedp_assets.graph.run.run_tags import FORCE
+from dedp_assets.graph.outcomes.run_tags import FORCE
 from tests.case_study.assets.conftest import MONDAY, day, world_in
 
 pytestmark = pytest.mark.spark

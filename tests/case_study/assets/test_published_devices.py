@@ -10,10 +10,10 @@ import pytest
 from dedp_assets.case_study.defs.gold.devices import DEVICES, devices
 from dedp_assets.case_study.sources import devices as deliveries
 from dedp_assets.graph.checks.stored import stored_checks
+from dedp_assets.graph.outcomes.run_tags import FORCE
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.spark import SparkEngine
-from dedp_assets.graph.run.run_tags import FORCE
 from dedp_assets.patterns.delta.versions import version_of
 from dedp_assets.patterns.delta.versions.exposure import exposures
 from dedp_assets.patterns.delta.versions.version_tables import names

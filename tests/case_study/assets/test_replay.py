@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from dedp_assets.case_study.defs.silver.visits import RULES
-from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY
+from dedp_assets.graph.outcomes.run_tags import APPROVED_BECAUSE, APPROVED_BY
 from tests.case_study.assets.conftest import BOTH_OF_GOLD, day, visits_of, world_in
 
 pytestmark = pytest.mark.budget(50, "a platform with letters that are replayed")

@@ -19,11 +19,11 @@ from dedp_assets.case_study.sources.ads import ads_before
 from dedp_assets.case_study.sources.visits import BROKEN
 from dedp_assets.case_study.sources.visits_topic import publish
 from dedp_assets.graph.declare import LakeTable, declared
-from dedp_assets.graph.resources import postgres
+from dedp_assets.graph.outcomes.run_tags import FORCE
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.journal import Journal
-from dedp_assets.graph.resources.orchestrator import Orchestrator
-from dedp_assets.graph.run.run_tags import FORCE
+from dedp_assets.graph.systems import postgres
+from dedp_assets.graph.systems.orchestrator import Orchestrator
 from dedp_assets.patterns.core.measuring.measurements import Measurement
 from tests.case_study.assets.conftest import MONDAY, day, visits_of
 from tests.faults.failpoints import dying

@@ -6,10 +6,10 @@ import dagster as dg
 import pytest
 
 from dedp_assets.graph.catalogue.specs import LAUNCHPAD, asset_spec, check_specs
-from dedp_assets.graph.run import failures
+from dedp_assets.graph.outcomes import failures
+from dedp_assets.graph.outcomes.refusals import Refusal, Refusals
+from dedp_assets.graph.outcomes.run_tags import FORCE, REQUEST, refusals
 from dedp_assets.graph.run.batches import Inputs, Work
-from dedp_assets.graph.run.refusals import Refusal, Refusals
-from dedp_assets.graph.run.run_tags import FORCE, REQUEST, refusals
 from dedp_assets.graph.run.runner import run
 from dedp_assets.patterns.core.errors import AuditFailed, Conflict, ContractError, NotReady
 from dedp_assets.patterns.core.results import Finding, WriteResult

@@ -8,9 +8,9 @@ import pytest
 
 from dedp_assets.case_study.defs.platform import alerts, partner_delivery
 from dedp_assets.graph.resources.environments import settings
-from dedp_assets.graph.resources.kafka import Kafka
-from dedp_assets.graph.resources.registry import lacking
-from dedp_assets.graph.resources.services import Services
+from dedp_assets.graph.systems.kafka import Kafka
+from dedp_assets.graph.systems.registry import lacking
+from dedp_assets.graph.systems.services import Services
 from dedp_assets.patterns.connectors.delivery import topic_sink
 from dedp_assets.patterns.connectors.delivery.sinks import Outgoing
 from dedp_assets.patterns.connectors.kafka.schema_registry import latest_schema

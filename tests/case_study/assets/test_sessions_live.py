@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from dedp_assets.graph.run.run_tags import FORCE
+from dedp_assets.graph.outcomes.run_tags import FORCE
 from tests.case_study.assets.conftest import day, visits_of
 from tests.case_study.assets.test_sessions import visit
 

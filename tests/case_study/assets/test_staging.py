@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from dedp_assets.case_study.sources import devices
-from dedp_assets.graph.run.run_tags import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY
+from dedp_assets.graph.outcomes.run_tags import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY
 from tests.case_study.assets.conftest import day, visits_of
 
 

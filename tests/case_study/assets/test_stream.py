@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient
 
 from dedp_assets.case_study.sources.visits import BROKEN, visits_of
 from dedp_assets.case_study.sources.visits_topic import publish
+from dedp_assets.graph.outcomes.run_tags import APPROVED_BECAUSE, APPROVED_BY, refusal
 from dedp_assets.graph.resources.clock import Clock
-from dedp_assets.graph.resources.kafka import client
-from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY, refusal
+from dedp_assets.graph.systems.kafka import client
 from dedp_assets.patterns.connectors.kafka.framed_values import UNREAD
 from dedp_assets.patterns.connectors.kafka.schema_registry import framed, register_schema
 from dedp_assets.patterns.delta import staged_writes

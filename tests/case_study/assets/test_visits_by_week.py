@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from dedp_assets.case_study.defs.staging.visits_by_week import VISITS_BY_WEEK
-from dedp_assets.graph.run.run_tags import FORCE
+from dedp_assets.graph.outcomes.run_tags import FORCE
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import freeze_units
 from tests.case_study.assets.conftest import MONDAY, day, visits_of

@@ -15,9 +15,9 @@ from dedp_assets.case_study.defs.gold.visits_cube import VISITS_CUBE, WEEKLY_CUB
 from dedp_assets.case_study.defs.silver.visits import VISITS
 from dedp_assets.case_study.defs.silver.visits_by_visitor import VISITS_BY_VISITOR, visits_by_visitor
 from dedp_assets.graph.declare import schedules_of
+from dedp_assets.graph.outcomes.run_tags import FORCE
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.spark import SparkEngine
-from dedp_assets.graph.run.run_tags import FORCE
 from dedp_assets.patterns.delta import Table
 from tests.case_study.assets.conftest import MONDAY, day, visits_of
 from tests.helpers import a_run

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dedp_assets.case_study.defs.bronze.visits import ALLOWED_LATENESS_SECONDS, VISITS, watermark_before
 from dedp_assets.case_study.defs.bronze.visits_stream import STALLED_AFTER
-from dedp_assets.graph.run import topics
+from dedp_assets.graph.inputs import topics
 from dedp_assets.patterns.delta import Ledger
 from tests.helpers import a_record, write_log
 

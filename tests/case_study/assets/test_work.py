@@ -8,7 +8,7 @@ import pytest
 
 from dedp_assets.case_study.sources import operational
 from dedp_assets.case_study.workload import work
-from dedp_assets.graph.resources import postgres
+from dedp_assets.graph.systems import postgres
 from tests.case_study.assets.conftest import SILVER_AND_GOLD
 from tests.case_study.assets.test_stream import streaming_world, today, visits
 

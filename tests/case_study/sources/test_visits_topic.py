@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from dedp_assets.case_study.sources import visits_topic
 from dedp_assets.case_study.sources.visits import BROKEN, visits_of
 from dedp_assets.case_study.sources.visits_topic import publish
-from dedp_assets.graph.resources.kafka import client
+from dedp_assets.graph.systems.kafka import client
 from dedp_assets.patterns.core.errors import NotReady
 
 LINES = visits_of(date(2026, 1, 5), count=60)

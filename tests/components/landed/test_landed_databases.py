@@ -10,7 +10,7 @@ import pytest
 from dedp_assets.components.checking import checked
 from dedp_assets.components.inference.inferring import infer
 from dedp_assets.graph.declare import Every
-from dedp_assets.graph.resources.databases import Database
+from dedp_assets.graph.systems.databases import Database
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta import transaction_id
 from tests.components.declarations import faults_in

@@ -15,7 +15,7 @@ from dedp_assets.case_study.sources.visits_topic import publish
 from dedp_assets.components.inference.inferring import infer
 from dedp_assets.graph.declare import sensors_of
 from dedp_assets.graph.resources.clock import Clock
-from dedp_assets.graph.resources.kafka import Kafka
+from dedp_assets.graph.systems.kafka import Kafka
 from dedp_assets.patterns.connectors.kafka.framed_values import UNREAD
 from dedp_assets.patterns.connectors.kafka.schema_registry import framed, register_schema
 from tests.components.landed_project import Project

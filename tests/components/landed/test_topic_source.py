@@ -11,7 +11,7 @@ from dedp_assets.components.landed.landings import LandingSpec
 from dedp_assets.components.landed.topic_source import TopicSource
 from dedp_assets.components.yaml.model import model_of
 from dedp_assets.graph.declare import Polls, sensors_of
-from dedp_assets.graph.resources.kafka import Kafka
+from dedp_assets.graph.systems.kafka import Kafka
 from dedp_assets.patterns.connectors.kafka.schema_registry import SchemaRegistry
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from tests.components.declarations import faults_in

@@ -7,7 +7,7 @@ import json
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from dedp_assets.graph.resources.kafka import client
+from dedp_assets.graph.systems.kafka import client
 from dedp_assets.patterns.connectors.delivery.sinks import Outgoing, send
 from dedp_assets.patterns.connectors.delivery.topic_sink import TopicSink
 from dedp_assets.patterns.core.running.backoff import Backoff

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from dedp_assets.graph.resources.kafka import Kafka, client
+from dedp_assets.graph.systems.kafka import Kafka, client
 from dedp_assets.patterns.connectors.kafka import mirroring
 from dedp_assets.patterns.connectors.kafka.mirroring import Place, copy_topic
 from dedp_assets.patterns.connectors.kafka.topics import Topic

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.errors import PySparkException
 
 from dedp_assets.case_study.sources.visits_topic import publish
-from dedp_assets.graph.resources.kafka import client
+from dedp_assets.graph.systems.kafka import client
 from dedp_assets.patterns.connectors.kafka.schema_registry import SchemaRegistry, framed, register_schema
 from dedp_assets.patterns.connectors.kafka.topics import Position, Topic, append_available, position, read_topic, resume
 from dedp_assets.patterns.core.audits import Audit

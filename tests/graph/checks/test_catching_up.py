@@ -10,9 +10,9 @@ import pytest
 
 from dedp_assets.graph.checks.catching_up import catch_up_checks
 from dedp_assets.graph.declare import Follow, InOrder
+from dedp_assets.graph.outcomes.durations import durations_of
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.spark import SparkEngine
-from dedp_assets.graph.run.durations import durations_of
 from dedp_assets.patterns.delta import transaction_id
 from tests.hand_written import declare
 from tests.helpers import a_record, write_log

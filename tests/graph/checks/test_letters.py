@@ -11,12 +11,12 @@ import pytest
 from dedp_assets.case_study.defs.platform.dead_letters import KEY, dead_letters
 from dedp_assets.commands.letters import letters
 from dedp_assets.graph.checks.letters import LetterCount, count_letters
+from dedp_assets.graph.outcomes.refusals import Refusal, Refusals
 from dedp_assets.graph.reconcile.table_errors import TableErrors
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.spark import SparkEngine
-from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.patterns.core.results import LetterReason
 from dedp_assets.patterns.error_management.dead_letter import LETTER
 from tests.helpers import a_record, write_log

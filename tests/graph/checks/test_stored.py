@@ -10,11 +10,11 @@ import pytest
 
 from dedp_assets.graph.checks.stored import STORED, stored_checks
 from dedp_assets.graph.declare import About, Reads, Runs, lake_table
+from dedp_assets.graph.inputs.feeds import Pinned, same
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.graph.run.batches import Step
-from dedp_assets.graph.run.feeds import Pinned, same
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, Target

@@ -9,10 +9,10 @@ import dagster as dg
 import pytest
 
 from dedp_assets.graph.declare import About, InSequence, Pinned, Reads, Runs, Target, lake_table, same
+from dedp_assets.graph.outcomes.run_tags import DEGRADED, refusals
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.spark import SparkEngine
-from dedp_assets.graph.run.run_tags import DEGRADED, refusals
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.delta import Table

@@ -10,9 +10,9 @@ import dagster as dg
 import pytest
 
 from dedp_assets.graph.declare import About, Branch, Follow, Pinned, Reads, Runs, lake_table, same
+from dedp_assets.graph.inputs.feeds import aligned, hour_to_day
 from dedp_assets.graph.observe.deadlines import recent_records, records_of, timed_runs
 from dedp_assets.graph.resources.clock import Clock
-from dedp_assets.graph.run.feeds import aligned, hour_to_day
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.measuring.activity import Activity, DataArrival, PartitionSize
 from dedp_assets.patterns.core.results import WriteResult

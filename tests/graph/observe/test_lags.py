@@ -8,10 +8,10 @@ import pytest
 
 from dedp_assets.graph.declare import About, Follow, OnRequest, Reads, Runs, Step, lake_table, same
 from dedp_assets.graph.observe.lags import LagCache, lags
+from dedp_assets.graph.outcomes.refusals import Refusal, Refusals
 from dedp_assets.graph.reconcile.overview import Overview
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.spark import SparkEngine
-from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Table, Target
 from dedp_assets.patterns.observability.lag_detector import detect_lag

@@ -27,6 +27,7 @@ from dedp_assets.graph.declare import (
     Step,
     lake_table,
 )
+from dedp_assets.graph.inputs.feeds import Feed, day_to_week, pin, same, whole
 from dedp_assets.graph.reconcile import backlogs
 from dedp_assets.graph.reconcile.overview import Overview
 from dedp_assets.graph.reconcile.reconciling import Tried, plan_requests
@@ -34,7 +35,6 @@ from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.landing import Landing
 from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.graph.run.batches import owned_by
-from dedp_assets.graph.run.feeds import Feed, day_to_week, pin, same, whole
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec

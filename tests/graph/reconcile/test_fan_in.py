@@ -23,11 +23,11 @@ from dedp_assets.graph.declare import (
     lake_table,
     unaligned,
 )
+from dedp_assets.graph.outcomes.refusals import Refusal, Refusals
 from dedp_assets.graph.reconcile.reconciler import Reconciler
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.landing import Landing
 from dedp_assets.graph.resources.spark import SparkEngine
-from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec

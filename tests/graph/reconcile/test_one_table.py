@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dedp_assets.graph.checks.causes import CauseWatch
 from dedp_assets.graph.declare import About, Follow, LakeTable, OnDelivery, Reads, Runs, lake_table, whole
+from dedp_assets.graph.outcomes.run_tags import keys_of
 from dedp_assets.graph.reconcile.arrivals import Arrivals
 from dedp_assets.graph.reconcile.edges import Edge, Group
 from dedp_assets.graph.reconcile.reconciler import Reconciler
@@ -20,7 +21,6 @@ from dedp_assets.graph.reconcile.watching import TableWatch
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.landing import Landing
 from dedp_assets.graph.resources.spark import SparkEngine
-from dedp_assets.graph.run.run_tags import keys_of
 from dedp_assets.graph.sensors.replay import OpenLetters
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.core.schema import Column, TableSpec

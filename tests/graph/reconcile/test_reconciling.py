@@ -8,9 +8,9 @@ from datetime import datetime, timezone
 import dagster as dg
 import pytest
 
+from dedp_assets.graph.outcomes.refusals import Refusal
 from dedp_assets.graph.reconcile.backlogs import spans
 from dedp_assets.graph.reconcile.reconciling import Tried, Want, plan_requests
-from dedp_assets.graph.run.refusals import Refusal
 
 NOTE = Refusal(("8",), "1", "run-1", "too many dead letters")
 

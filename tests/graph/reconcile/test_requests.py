@@ -5,8 +5,8 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
+from dedp_assets.graph.outcomes.run_tags import CODE, REQUEST, range_request, refusal, request_of
 from dedp_assets.graph.reconcile.requests import decide, tried
-from dedp_assets.graph.run.run_tags import CODE, REQUEST, range_request, refusal, request_of
 from dedp_assets.patterns.core.results import Plan
 
 TABLE = "bronze/x"

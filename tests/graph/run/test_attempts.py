@@ -5,8 +5,8 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
+from dedp_assets.graph.outcomes.run_tags import refusal
 from dedp_assets.graph.run.attempts import Attempts
-from dedp_assets.graph.run.run_tags import refusal
 from dedp_assets.patterns.core.errors import Conflict, ContractError, NotReady
 
 

@@ -22,13 +22,13 @@ from dedp_assets.graph.declare import (
     same,
     schedules_of,
 )
+from dedp_assets.graph.inputs.feeds import pin
 from dedp_assets.graph.reconcile.overview import Overview
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.graph.run.batches import NOT_COMPUTED
 from dedp_assets.graph.run.choices import SKIPPED
-from dedp_assets.graph.run.feeds import pin
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Table

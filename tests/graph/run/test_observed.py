@@ -11,14 +11,14 @@ import pytest
 from dedp_assets.graph.catalogue.sources import Source
 from dedp_assets.graph.checks.lineage import declared_lineage, judge_lineage
 from dedp_assets.graph.declare import About, Every, Job, Reads, Runs, lake_job, lake_table
+from dedp_assets.graph.inputs.feeds import Pinned, same, whole
 from dedp_assets.graph.mail.lineage_outbox import LineageOutbox
+from dedp_assets.graph.outcomes import failures
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.spark import SparkEngine
-from dedp_assets.graph.run import failures
 from dedp_assets.graph.run.appending import appending
 from dedp_assets.graph.run.batches import Inputs, Step
-from dedp_assets.graph.run.feeds import Pinned, same, whole
 from dedp_assets.patterns.core.errors import Conflict, ContractError
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
 from dedp_assets.patterns.core.running.backoff import Backoff

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedp_assets.graph.declare import About, InOrder, Pinned, Reads, Runs, Step, lake_table, same
+from dedp_assets.graph.outcomes.run_tags import keys_of
 from dedp_assets.graph.reconcile import backlogs
 from dedp_assets.graph.reconcile.reconciler import Reconciler
 from dedp_assets.graph.reconcile.requests import run_request
@@ -22,7 +23,6 @@ from dedp_assets.graph.resources.landing import Landing
 from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.graph.run.batches import NOT_COMPUTED
 from dedp_assets.graph.run.ordering import fed_keys, require_turn
-from dedp_assets.graph.run.run_tags import keys_of
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Table, Target

@@ -9,12 +9,12 @@ from pyspark.errors.exceptions.connect import SparkConnectException, SparkConnec
 from dedp_assets.graph.catalogue.contracts import ContractFolder, with_contracts
 from dedp_assets.graph.checks.contracts import declared_contract
 from dedp_assets.graph.declare import About, Gates, Reads, Runs, lake_table
+from dedp_assets.graph.inputs.feeds import Pinned, same
 from dedp_assets.graph.reconcile.requests import NOT_RETRIED
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.graph.run.batches import Step
-from dedp_assets.graph.run.feeds import Pinned, same
 from dedp_assets.patterns.core.errors import AuditFailed
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec

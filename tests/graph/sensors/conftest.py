@@ -13,11 +13,11 @@ import pytest
 from dedp_assets.definitions import defs
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.journal import Journal
-from dedp_assets.graph.resources.kafka import Kafka
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.landing import Landing
-from dedp_assets.graph.resources.postgres import OperationalDatabase
 from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.graph.systems.kafka import Kafka
+from dedp_assets.graph.systems.postgres import OperationalDatabase
 from tests.helpers import write_log
 
 

@@ -14,10 +14,10 @@ from dedp_assets.case_study.defs.staging.visits import visits as staged_visits
 from dedp_assets.graph.checks.causes import CauseWatch
 from dedp_assets.graph.declare import Expects
 from dedp_assets.graph.observe import observing
+from dedp_assets.graph.outcomes.refusals import Refusal, Refusals
 from dedp_assets.graph.resources.alerting import Alerting, outbox_of
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.graph.sensors.alerts import alerts
 from dedp_assets.graph.sensors.reconciler import reconciler
 from dedp_assets.location import lake_sensors

@@ -6,8 +6,8 @@ import pytest
 
 from dedp_assets.case_study.defs.bronze.users import users
 from dedp_assets.graph.declare import sensors_of
-from dedp_assets.graph.resources.postgres import OperationalDatabase
-from dedp_assets.graph.run.run_tags import refusal
+from dedp_assets.graph.outcomes.run_tags import refusal
+from dedp_assets.graph.systems.postgres import OperationalDatabase
 from dedp_assets.patterns.core.errors import Conflict, ContractError, NotReady
 from tests.helpers import a_record
 

@@ -19,7 +19,7 @@ from dagster._daemon.sensor import execute_sensor_iteration
 
 from dedp_assets.case_study.defs.bronze.devices import devices
 from dedp_assets.graph.declare import job_of
-from dedp_assets.graph.run.run_tags import refusal
+from dedp_assets.graph.outcomes.run_tags import refusal
 from dedp_assets.graph.sensors.external_trigger import events_arrived as over
 from dedp_assets.graph.sensors.external_trigger import trigger
 from dedp_assets.laptop.orchestration.instance import CONFIGURATION

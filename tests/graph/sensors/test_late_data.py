@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 from dedp_assets.case_study.defs.gold.daily_page_views import daily_page_views
 from dedp_assets.case_study.defs.gold.daily_visitors import daily_visitors
 from dedp_assets.case_study.defs.silver.visits import visits
-from dedp_assets.graph.run.refusals import Refusal, Refusals
-from dedp_assets.graph.run.run_tags import REQUEST
+from dedp_assets.graph.outcomes.refusals import Refusal, Refusals
+from dedp_assets.graph.outcomes.run_tags import REQUEST
 from dedp_assets.graph.sensors.reconciler import reconciler
 from dedp_assets.patterns.delta import transaction_id
 from tests.helpers import a_record

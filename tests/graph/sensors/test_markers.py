@@ -21,10 +21,10 @@ from dedp_assets.graph.declare import (
     lake_table,
 )
 from dedp_assets.graph.declare.partitions import DAILY
+from dedp_assets.graph.outcomes.run_tags import CAUSE, REQUEST
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.graph.run.batches import NOT_COMPUTED
-from dedp_assets.graph.run.run_tags import CAUSE, REQUEST
 from dedp_assets.graph.sensors.markers import markers_finished
 from dedp_assets.patterns import overwrite_partition
 from dedp_assets.patterns.core.errors import ContractError

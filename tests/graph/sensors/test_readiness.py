@@ -16,10 +16,10 @@ from dedp_assets.case_study.defs.bronze.partner_visits import partner_visits as 
 from dedp_assets.case_study.sources import devices as devices_source
 from dedp_assets.graph.declare import job_of
 from dedp_assets.graph.declare.partitions import DAILY
+from dedp_assets.graph.outcomes.refusals import Refusal, Refusals
+from dedp_assets.graph.outcomes.run_tags import goal_of, keys_of
 from dedp_assets.graph.reconcile import arrivals, backlogs
 from dedp_assets.graph.resources.landing import Landing
-from dedp_assets.graph.run.refusals import Refusal, Refusals
-from dedp_assets.graph.run.run_tags import goal_of, keys_of
 from dedp_assets.graph.sensors.reconciler import reconciler
 from dedp_assets.patterns.connectors.landing.deliveries import delivery_at
 from dedp_assets.patterns.delta import transaction_id

@@ -9,7 +9,7 @@ import pytest
 from dedp_assets.case_study.defs.bronze.legacy_visits import legacy_visits
 from dedp_assets.case_study.defs.silver.ad_impressions import join_ads
 from dedp_assets.graph.declare import schedules_of
-from dedp_assets.graph.resources.postgres import OperationalDatabase
+from dedp_assets.graph.systems.postgres import OperationalDatabase
 from dedp_assets.patterns.delta import transaction_id
 from tests.helpers import a_record
 

@@ -9,8 +9,8 @@ import pytest
 
 from dedp_assets.case_study.defs.bronze import visits_stream
 from dedp_assets.graph.declare import sensors_of
-from dedp_assets.graph.resources.kafka import Kafka
-from dedp_assets.graph.run.run_tags import CAUSE, refusal
+from dedp_assets.graph.outcomes.run_tags import CAUSE, refusal
+from dedp_assets.graph.systems.kafka import Kafka
 from dedp_assets.patterns.connectors.kafka.topics import Topic
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.delta import transaction_id

@@ -8,7 +8,7 @@ import psutil
 import pytest
 from dagster._core.launcher import LaunchRunContext  # noqa: TID251 - what the daemon hands to a launcher
 
-from dedp_assets.graph.run.run_tags import process_of, ran_by
+from dedp_assets.graph.outcomes.run_tags import process_of, ran_by
 from dedp_assets.laptop.orchestration import launching
 from tests.faults.processes import wait_until
 

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 
 from dedp_assets.graph.resources.announced import listens
 from dedp_assets.graph.resources.engine import EngineError
-from dedp_assets.graph.resources.kafka import Kafka, client
+from dedp_assets.graph.systems.kafka import Kafka, client
 from dedp_assets.laptop.servers.kafka import Broker
 from dedp_assets.laptop.servers.ports import free as free_port
 from tests.faults.processes import living

@@ -14,8 +14,8 @@ import psutil
 import psycopg
 import pytest
 
-from dedp_assets.graph.resources import postgres
 from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.systems import postgres
 from dedp_assets.laptop.servers import postgres as server
 from dedp_assets.laptop.servers.ports import free as free_port
 from dedp_assets.patterns.core.errors import NotReady

@@ -16,9 +16,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dedp_assets.graph.resources import postgres
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.systems import postgres
 from dedp_assets.laptop.servers import postgres as server
 from dedp_assets.laptop.servers.certificates import Authority
 from dedp_assets.laptop.servers.ports import free as free_port

@@ -13,7 +13,7 @@ from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegis
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from dedp_assets.graph.resources.registry import address, client
+from dedp_assets.graph.systems.registry import address, client
 from dedp_assets.laptop.servers import registry
 from dedp_assets.laptop.servers.ports import free as free_port
 from dedp_assets.patterns.connectors.delivery.sinks import Outgoing

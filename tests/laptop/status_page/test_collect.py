@@ -14,11 +14,11 @@ import pytest
 from dedp_assets.graph.declare import Follow, Reads, same
 from dedp_assets.graph.mail.episodes import Episode
 from dedp_assets.graph.observe.rounds import RoundResult, Rounds
+from dedp_assets.graph.outcomes.refusals import Refusal, Refusals
 from dedp_assets.graph.resources.journal import Journal
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.landing import Landing
 from dedp_assets.graph.resources.spark import SparkEngine
-from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.laptop.status_page.collect import Collector, Observed, catalogue_of
 from dedp_assets.patterns.core.measuring.costs import Cost
 from dedp_assets.patterns.core.measuring.measurements import Measured, Measurement

@@ -19,6 +19,7 @@ from dedp_assets.graph.mail.alert_outbox import AlertOutbox
 from dedp_assets.graph.observe import rounds
 from dedp_assets.graph.observe.observing import Observer
 from dedp_assets.graph.observe.rounds import Rounds
+from dedp_assets.graph.outcomes.refusals import Refusal, Refusals
 from dedp_assets.graph.reconcile.arrivals import Arrivals
 from dedp_assets.graph.reconcile.edges import Edge
 from dedp_assets.graph.reconcile.reconciler import Reconciler
@@ -28,7 +29,6 @@ from dedp_assets.graph.resources.journal import Journal
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.landing import Landing
 from dedp_assets.graph.resources.spark import SparkEngine
-from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.laptop.status_page.history import History
 from dedp_assets.laptop.status_page.making import Maker
 from dedp_assets.laptop.status_page.model import as_json, summary

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.graph.resources.kafka import client
+from dedp_assets.graph.systems.kafka import client
 from dedp_assets.patterns.connectors.postgres import PostgresTable, advance, connected
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.delta import Ledger, transaction_id

@@ -7,7 +7,7 @@ import json
 import pytest
 from confluent_kafka import Consumer
 
-from dedp_assets.graph.resources.kafka import client
+from dedp_assets.graph.systems.kafka import client
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table

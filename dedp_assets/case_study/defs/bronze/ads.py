@@ -4,13 +4,13 @@ import dagster as dg
 
 from dedp_assets.case_study.defs.bronze.visits import ALLOWED_LATENESS_SECONDS
 from dedp_assets.graph.declare import About, Figure, Inputs, Job, Polls, Reads, Request, Runs, Source, lake_table
+from dedp_assets.graph.inputs.topics import ALL_OFFSETS, inputs_after, newest_by_input, result_of
 from dedp_assets.graph.reconcile.topics import requested
-from dedp_assets.graph.resources import registry
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import RETENTION_DAYS, settings
-from dedp_assets.graph.resources.kafka import Kafka
 from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.run.topics import ALL_OFFSETS, inputs_after, newest_by_input, result_of
+from dedp_assets.graph.systems import registry
+from dedp_assets.graph.systems.kafka import Kafka
 from dedp_assets.patterns import (
     Audit,
     Column,

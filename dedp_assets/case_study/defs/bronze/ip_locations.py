@@ -7,7 +7,7 @@ from dedp_assets.case_study.defs.silver.visits import VISITS
 from dedp_assets.case_study.sources.ip_locations import MOST
 from dedp_assets.graph.declare import About, Pinned, Reads, Runs, Source, lake_table, same
 from dedp_assets.graph.declare.partitions import DAILY
-from dedp_assets.graph.resources.services import Services, lacking
+from dedp_assets.graph.systems.services import Services, lacking
 from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, join_static, keep_answers
 from dedp_assets.patterns.connectors.web.http import ask_in_bulk
 from dedp_assets.patterns.value.static_joiner import ANSWER

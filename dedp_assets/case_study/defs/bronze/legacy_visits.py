@@ -7,7 +7,7 @@ import dagster as dg
 from dedp_assets.graph.declare import About, Every, Inputs, Reads, Request, Runs, Source, Step, lake_table
 from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.resources.postgres import OperationalDatabase
+from dedp_assets.graph.systems.postgres import OperationalDatabase
 from dedp_assets.patterns import (
     Audit,
     Column,

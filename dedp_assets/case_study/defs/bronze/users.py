@@ -12,7 +12,7 @@ from dedp_assets.graph.declare import About, Gates, Inputs, Job, Polls, Reads, R
 from dedp_assets.graph.reconcile.requests import decide
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.resources.postgres import OperationalDatabase
+from dedp_assets.graph.systems.postgres import OperationalDatabase
 from dedp_assets.patterns import (
     Column,
     Conflict,

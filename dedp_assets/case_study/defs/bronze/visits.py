@@ -19,10 +19,10 @@ from dedp_assets.graph.declare import (
     lake_table,
 )
 from dedp_assets.graph.declare.partitions import DAILY
+from dedp_assets.graph.inputs.history import watermark_of_landings
+from dedp_assets.graph.inputs.landings import LANDING_FIGURES, measures_of_landing
 from dedp_assets.graph.resources.environments import RETENTION_DAYS
 from dedp_assets.graph.resources.landing import Landing
-from dedp_assets.graph.run.history import watermark_of_landings
-from dedp_assets.graph.run.landings import LANDING_FIGURES, measures_of_landing
 from dedp_assets.patterns import (
     Audit,
     Column,

@@ -18,15 +18,15 @@ from dedp_assets.graph.catalogue.rendering import check_result
 from dedp_assets.graph.catalogue.selections import RUNS_ALONE
 from dedp_assets.graph.catalogue.specs import asset_key
 from dedp_assets.graph.declare import Job, Polls, lake_job
+from dedp_assets.graph.inputs.landings import measures_of_landing
+from dedp_assets.graph.inputs.topics import ALL_OFFSETS, inputs_after, newest_by_input
 from dedp_assets.graph.reconcile.topics import requested
-from dedp_assets.graph.resources import registry
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import RETENTION_DAYS, settings
-from dedp_assets.graph.resources.kafka import Kafka
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.run.appending import appending
-from dedp_assets.graph.run.landings import measures_of_landing
-from dedp_assets.graph.run.topics import ALL_OFFSETS, inputs_after, newest_by_input
+from dedp_assets.graph.systems import registry
+from dedp_assets.graph.systems.kafka import Kafka
 from dedp_assets.patterns import Progress, Split, detect_late_data
 from dedp_assets.patterns.connectors.kafka.framed_values import SCHEMA_ID
 from dedp_assets.patterns.connectors.kafka.topics import append_available, position, read_topic, resume

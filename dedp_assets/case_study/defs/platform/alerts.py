@@ -5,12 +5,12 @@ from dataclasses import replace
 from dedp_assets.case_study.defs.silver.visits import VISITS
 from dedp_assets.graph.checks.letters import taken
 from dedp_assets.graph.declare import About, Pinned, Runs, lake_table
-from dedp_assets.graph.resources import kafka as broker
-from dedp_assets.graph.resources import registry
-from dedp_assets.graph.resources import services as inboxes
 from dedp_assets.graph.resources.environments import settings
-from dedp_assets.graph.resources.kafka import Kafka
-from dedp_assets.graph.resources.services import Services
+from dedp_assets.graph.systems import kafka as broker
+from dedp_assets.graph.systems import registry
+from dedp_assets.graph.systems import services as inboxes
+from dedp_assets.graph.systems.kafka import Kafka
+from dedp_assets.graph.systems.services import Services
 from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, deliver_in_order
 from dedp_assets.patterns.connectors.delivery.http_sink import HttpSink
 from dedp_assets.patterns.connectors.delivery.receipts import RECEIPT

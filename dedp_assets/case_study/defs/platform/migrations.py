@@ -13,10 +13,10 @@ import dedp_assets.case_study.defs as case_study
 from dedp_assets.graph.catalogue.figures import labelled
 from dedp_assets.graph.checks.lineage import column_readers
 from dedp_assets.graph.declare import declared
+from dedp_assets.graph.outcomes.run_tags import provenance_of
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.run.column_traces import traced_last
-from dedp_assets.graph.run.run_tags import provenance_of
 from dedp_assets.patterns.core.errors import ConfigError, PatternError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec

@@ -2,7 +2,7 @@
 
 from dedp_assets.case_study.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import About, Pinned, Runs, lake_table
-from dedp_assets.graph.resources.services import Services, lacking
+from dedp_assets.graph.systems.services import Services, lacking
 from dedp_assets.patterns import Column, RecordColumns, TableSpec, Target, WriteResult, deliver_in_bins
 from dedp_assets.patterns.connectors.delivery.http_sink import HttpSink
 from dedp_assets.patterns.connectors.delivery.receipts import RECEIPT

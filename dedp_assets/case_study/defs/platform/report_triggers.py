@@ -4,8 +4,8 @@ from dedp_assets.case_study.defs.gold.page_views_by_hour import PAGE_VIEWS_BY_HO
 from dedp_assets.graph.declare import Gates, OnMarkers, OnRequest, Pinned, Runs, Step, lake_table
 from dedp_assets.graph.declare.isolated import MarkerLog
 from dedp_assets.graph.declare.partitions import HOURLY
-from dedp_assets.graph.resources.orchestrator import Orchestrator
-from dedp_assets.graph.run.run_tags import CAUSE, REQUEST, request_of
+from dedp_assets.graph.outcomes.run_tags import CAUSE, REQUEST, request_of
+from dedp_assets.graph.systems.orchestrator import Orchestrator
 from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, overwrite_partition, plan_by_markers
 
 REPORT_TRIGGERS = TableSpec(

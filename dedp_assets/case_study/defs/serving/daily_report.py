@@ -3,7 +3,7 @@
 from dedp_assets.case_study.defs.gold.daily_page_views import DAILY_PAGE_VIEWS
 from dedp_assets.case_study.defs.gold.daily_visitors import DAILY_VISITORS
 from dedp_assets.graph.declare import About, Gates, Pinned, Runs, lake_table
-from dedp_assets.graph.resources.postgres import OperationalDatabase, lacking
+from dedp_assets.graph.systems.postgres import OperationalDatabase, lacking
 from dedp_assets.patterns import (
     Column,
     DatabaseTarget,

@@ -29,11 +29,11 @@ from dedp_assets.graph.declare import (
     same,
 )
 from dedp_assets.graph.declare.partitions import DAILY
+from dedp_assets.graph.outcomes.run_tags import CAUSE
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.run.appending import appending
-from dedp_assets.graph.run.run_tags import CAUSE
 from dedp_assets.patterns import (
     Audit,
     Column,

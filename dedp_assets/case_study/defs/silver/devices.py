@@ -6,7 +6,7 @@ from typing import Any
 
 from dedp_assets.case_study.defs.bronze.devices import DEVICES as DELIVERED
 from dedp_assets.graph.declare import About, Pinned, Step, lake_table
-from dedp_assets.graph.run.history import row_changes
+from dedp_assets.graph.inputs.history import row_changes
 from dedp_assets.patterns import (
     Column,
     ConfigError,

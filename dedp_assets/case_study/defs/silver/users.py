@@ -6,8 +6,8 @@ from typing import Any
 from dedp_assets.case_study.defs.bronze.users import HISTORY
 from dedp_assets.case_study.defs.bronze.users import USERS as BRONZE
 from dedp_assets.graph.declare import About, Pinned, Step, lake_table
-from dedp_assets.graph.run.history import last_note
-from dedp_assets.graph.run.revisions import TRUE_SINCE
+from dedp_assets.graph.inputs.history import last_note
+from dedp_assets.graph.inputs.revisions import TRUE_SINCE
 from dedp_assets.patterns import (
     Column,
     SchemaMismatch,

@@ -2,7 +2,7 @@
 
 from dedp_assets.case_study.defs.silver.visits import EDITION, VISITS
 from dedp_assets.graph.declare import About, OnRequest, Pinned, lake_table
-from dedp_assets.graph.resources.secrets import Secrets
+from dedp_assets.graph.systems.secrets import Secrets
 from dedp_assets.patterns import Target, WriteResult, declare_transformed, replicate_transformed
 from dedp_assets.patterns.ingestion.transformation_replicator import NOTHING_CROSSED
 

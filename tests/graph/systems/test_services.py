@@ -8,7 +8,7 @@ import pytest
 
 from dedp_assets.graph.resources.announced import announce
 from dedp_assets.graph.resources.environments import settings
-from dedp_assets.graph.resources.services import FOLDER, Services, lacking
+from dedp_assets.graph.systems.services import FOLDER, Services, lacking
 from dedp_assets.laptop.servers.ports import free as free_port
 from dedp_assets.patterns.core.errors import NotReady
 

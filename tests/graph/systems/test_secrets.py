@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dedp_assets.graph.resources.environments import settings
-from dedp_assets.graph.resources.secrets import Secrets
+from dedp_assets.graph.systems.secrets import Secrets
 from dedp_assets.patterns.core.errors import ConfigError
 
 

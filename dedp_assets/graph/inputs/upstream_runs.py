@@ -9,9 +9,9 @@ from functools import cache
 import dagster as dg
 from dagster_shared.check import CheckError
 
-from dedp_assets.graph.run.fan_in import RunStates
-from dedp_assets.graph.run.refusals import Refusals
-from dedp_assets.graph.run.run_tags import REQUEST, is_backlog, keys_of
+from dedp_assets.graph.inputs.fan_in import RunStates
+from dedp_assets.graph.outcomes.refusals import Refusals
+from dedp_assets.graph.outcomes.run_tags import REQUEST, is_backlog, keys_of
 from dedp_assets.patterns.delta import Store
 from dedp_assets.patterns.flow._branches import State
 

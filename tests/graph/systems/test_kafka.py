@@ -6,8 +6,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from dedp_assets.graph.resources import kafka as resource
-from dedp_assets.graph.resources.kafka import Kafka, client, lacking
+from dedp_assets.graph.systems import kafka as resource
+from dedp_assets.graph.systems.kafka import Kafka, client, lacking
 from dedp_assets.laptop.servers.ports import free as free_port
 from dedp_assets.patterns.connectors.kafka.topics import Topic
 from dedp_assets.patterns.core.errors import ConfigError, NotReady

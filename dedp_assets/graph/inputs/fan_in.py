@@ -1,7 +1,7 @@
 """Fan-in of a feed: the branches that a partition waits for, by the upstream table's log.
 
 A branch has succeeded if the upstream's log has a commit about it, with or without rows. The log does not tell of a run
-that goes on or has failed: :mod:`dedp_assets.graph.run.upstream_runs` does.
+that goes on or has failed: :mod:`dedp_assets.graph.inputs.upstream_runs` does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import dagster as dg
 
-from dedp_assets.graph.run.durations import durations_of
+from dedp_assets.graph.outcomes.durations import durations_of
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.delta import Commit, Ledger
 from dedp_assets.patterns.flow._branches import BranchState, State, without_success

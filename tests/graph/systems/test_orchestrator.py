@@ -9,7 +9,7 @@ import pytest
 
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.home import Running, hold
-from dedp_assets.graph.resources.orchestrator import Orchestrator
+from dedp_assets.graph.systems.orchestrator import Orchestrator
 from dedp_assets.laptop.orchestration.instance import CONFIGURATION
 from dedp_assets.patterns.connectors.web.http import Service
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady

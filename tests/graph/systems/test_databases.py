@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from dedp_assets.graph.resources.databases import Database, TableColumn
+from dedp_assets.graph.systems.databases import Database, TableColumn
 from dedp_assets.patterns.core.errors import ConfigError, PatternError
 
 pytestmark = pytest.mark.budget(30, "a PostgreSQL is started for it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timezone
 
-from dedp_assets.graph.run.history import newest_batches
+from dedp_assets.graph.inputs.history import newest_batches
 from dedp_assets.patterns.connectors.kafka.topics import Position
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import RowCounts, WriteResult

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dedp_assets.graph.run.feeds import same
-from dedp_assets.graph.run.revisions import TRUE_SINCE, Revisions
-from dedp_assets.graph.run.staleness import is_computed_from, needed_versions
+from dedp_assets.graph.inputs.feeds import same
+from dedp_assets.graph.inputs.revisions import TRUE_SINCE, Revisions
+from dedp_assets.graph.inputs.staleness import is_computed_from, needed_versions
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from tests.helpers import a_record, write_log

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.graph.run.revisions import TRUE_SINCE, Revisions
+from dedp_assets.graph.inputs.revisions import TRUE_SINCE, Revisions
 from dedp_assets.patterns.delta import Glimpse
 
 DAYS = [f"2026-01-0{number}" for number in range(1, 6)]

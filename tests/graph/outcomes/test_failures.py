@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import pytest
 
-from dedp_assets.graph.run.failures import failure, sentence, unexpected
+from dedp_assets.graph.outcomes.failures import failure, sentence, unexpected
 from dedp_assets.patterns.core.errors import AuditFailed, NotReady, TransactionReused
 from dedp_assets.patterns.core.results import BY_NAME, Finding, LetterReason
 

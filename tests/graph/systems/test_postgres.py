@@ -10,9 +10,9 @@ from urllib.parse import unquote
 import dagster as dg
 import pytest
 
-from dedp_assets.graph.resources import postgres
 from dedp_assets.graph.resources.environments import settings
-from dedp_assets.graph.resources.postgres import Address, OperationalDatabase
+from dedp_assets.graph.systems import postgres
+from dedp_assets.graph.systems.postgres import Address, OperationalDatabase
 from dedp_assets.patterns.connectors.postgres import READING
 from dedp_assets.patterns.core.errors import ConfigError
 

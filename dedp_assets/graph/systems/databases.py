@@ -10,8 +10,8 @@ from datetime import datetime, timezone
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from dedp_assets.graph.resources import postgres
 from dedp_assets.graph.resources.environments import is_variable, variable
+from dedp_assets.graph.systems import postgres
 from dedp_assets.patterns.connectors.postgres import READING, naming_read_errors, schema_and_table, table_identifier
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.extras import optional

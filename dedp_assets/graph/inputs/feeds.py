@@ -12,7 +12,7 @@ from functools import cache, cached_property
 
 from pyspark.sql import DataFrame
 
-from dedp_assets.graph.run.fan_in import FanIn, FanInAlert, RunStates, read_branches, without_runs
+from dedp_assets.graph.inputs.fan_in import FanIn, FanInAlert, RunStates, read_branches, without_runs
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.measuring.costs import Cost
 from dedp_assets.patterns.core.names import identifier

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.graph.run.refusals import Refusal, Refusals, judged_by
+from dedp_assets.graph.outcomes.refusals import Refusal, Refusals, judged_by
 from dedp_assets.patterns.core.results import LetterReason
 from dedp_assets.patterns.delta import Ledger, store_at
 from tests.helpers import write_log

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache, partial
 from typing import Any
 
-from dedp_assets.graph.run.feeds import Feed, pin
-from dedp_assets.graph.run.revisions import Revisions
+from dedp_assets.graph.inputs.feeds import Feed, pin
+from dedp_assets.graph.inputs.revisions import Revisions
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Commit, Table

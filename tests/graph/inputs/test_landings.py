@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dedp_assets.case_study.defs.bronze.visits import FIGURES
-from dedp_assets.graph.run.landings import LANDING_FIGURES, LETTER_FIGURES, measures_of_landing
+from dedp_assets.graph.inputs.landings import LANDING_FIGURES, LETTER_FIGURES, measures_of_landing
 from dedp_assets.patterns.error_management._letters import MEASURES
 
 

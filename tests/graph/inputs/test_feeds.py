@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dedp_assets.case_study.defs.silver.visits import BY_EVENT_DATE
-from dedp_assets.graph.run.feeds import Pinned, day_to_week, hour_to_day, pin, same, whole
+from dedp_assets.graph.inputs.feeds import Pinned, day_to_week, hour_to_day, pin, same, whole
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.core.measuring.costs import Cost
 from dedp_assets.patterns.core.schema import Column, TableSpec

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from dedp_assets.graph.run.fan_in import FanInAlert, NoBranch, handled, note_of
-from dedp_assets.graph.run.feeds import aligned, day_to_hour, hour_to_day, pin, unaligned
+from dedp_assets.graph.inputs.fan_in import FanInAlert, NoBranch, handled, note_of
+from dedp_assets.graph.inputs.feeds import aligned, day_to_hour, hour_to_day, pin, unaligned
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table

@@ -1,0 +1,1 @@
+"""Systems beside the lake, as Dagster resources: databases, brokers, registry, HTTP services, secrets."""
