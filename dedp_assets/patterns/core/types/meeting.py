@@ -47,7 +47,7 @@ Alike = Callable[[T.DataType, T.DataType], bool]
 
 
 def fits(given: T.DataType, held: T.DataType, *, in_range: bool = False) -> bool:
-    """Return whether type ``given`` widens to type ``held`` without loss; ``in_range``, decimals if their values do."""
+    """Return whether type ``given`` widens to type ``held`` without loss, a decimal in range if asked."""
     if isinstance(given, T.NullType) or nullable(given) == nullable(held):
         return True
     if (inner := _inner(given, held)) is not None:

@@ -1,4 +1,4 @@
-"""Nested types: the fold by which a result about a type follows from the results about its parts.
+"""Fold over nested types: a result for a type from the results for the parts.
 
 A type is Spark's ``DataType``, or the same in the form of the Delta log: a text, or an object of JSON.
 """
@@ -25,7 +25,7 @@ def fold(
     array: Callable[[Kind, _Result], _Result],
     map: Callable[[Kind, _Result, _Result], _Result],  # noqa: A002 - as the type is called
 ) -> _Result:
-    """Return the result about a type, made from the results about its parts.
+    """Return the result for a type, made from the results for the parts.
 
     Args:
         kind: the type.
@@ -58,7 +58,7 @@ def outer(kind: Kind) -> str:
 
 
 def inside(kind: Kind) -> list[Kind]:
-    """List a type and every nested type, the outer ones first."""
+    """List a type and every nested type, the outer types first."""
     return fold(
         kind,
         scalar=lambda kind: [kind],

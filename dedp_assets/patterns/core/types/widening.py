@@ -1,4 +1,4 @@
-"""Widening of scalar types: one table of the wider types of a type, each with its uses."""
+"""Widening of scalar types: one table of types, wider types and uses."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _ENDLESS = 1 << 32
 
 
 def is_widening(before: Kind, after: Kind, use: Widening) -> bool:
-    """Return whether a scalar type widens to another one; every type does to itself, a nested one to no other.
+    """Return whether a scalar type widens to another one, or two types are equal.
 
     Args:
         before: the type, in the form of the log.
@@ -71,13 +71,13 @@ def is_widening(before: Kind, after: Kind, use: Widening) -> bool:
 
 
 def digits(kind: DataType) -> tuple[int, int]:
-    """Return how many digits exact numbers of a type have before and after the point; endless many of another type."""
+    """Count the digits before and after the point in exact numbers of a type; other types have no limit."""
     name, whole, places = _measured(str(kind.jsonValue()))
     return (whole, places) if name == "decimal" or name in WHOLE else (_ENDLESS, _ENDLESS)
 
 
 def _measured(kind: str) -> tuple[str, int, int]:
-    """Return a type's name without a size, and its digits before and after the point, or its characters."""
+    """Return a type's name without a size, and the digits before and after the point, or the characters."""
     if sized := _SIZED.fullmatch(kind):
         places = int(sized[3] or 0)
         return sized[1], int(sized[2]) - places, places
