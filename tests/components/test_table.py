@@ -20,7 +20,7 @@ def test_the_schema_for_tools_is_strict():
     """As `dg check yaml` and editors read it, with the options of steps."""
     schema = TableComponent.get_model_cls().model_json_schema()
     assert schema["additionalProperties"] is False
-    assert set(schema["required"]) == {"table", "reads", "about", "code_version", "steps"}
+    assert set(schema["required"]) == {"table", "reads", "steps"}
     step = schema["$defs"]["Step"]["properties"]
     merge = schema["$defs"][step["idempotency.merger"]["$ref"].rpartition("/")[2]]
     assert (merge["required"], merge["additionalProperties"]) == (["keys"], False)

@@ -18,7 +18,7 @@ from dedp_assets.components.yaml.faults import Fault, Misfit
 from dedp_assets.components.yaml.making import made
 from dedp_assets.components.yaml.model import Options, create
 from dedp_assets.graph.declare import Gates, LakeTable, Reads, Runs, lake_table
-from dedp_assets.graph.declare.layers import about_of, gates_of, module_of, reads_of, runs_of
+from dedp_assets.graph.declare.layers import about_of, gates_of, module_of
 from dedp_assets.graph.declare.queries import names_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.running.digests import as_plain, digest_of
@@ -87,25 +87,9 @@ def _records(found: Draft, specs: Mapping[str, TableSpec | None]) -> tuple[dict[
                 records[name] = made(getattr(found.attributes, name), (*ROOT, name), specs)
             except Misfit as misfit:
                 faults.append(misfit.fault(found.document))
-    try:
-        return _written_out(records, found), faults
-    except ConfigError as error:
-        return {}, [*faults, fault_of_rule(error, found.document)]
-
-
-def _written_out(records: dict[str, Any], found: Draft) -> dict[str, Any]:
-    """Return the records in place of their short forms, with the facts of the layer.
-
-    Raises:
-        ConfigError: for an upstream table that is only named, and has other partitions.
-    """
-    spec, reads = found.tables[0], records.get("reads", ())
-    runs = runs_of(records.get("runs"), spec, reads)
-    about = about_of(records.get("about"), spec, module_of(found.document.file))
-    gates, tables = gates_of(records.get("gates", ()), spec), reads_of(reads, spec, runs)
-    made = {"reads": tables, "runs": runs, "gates": gates, "about": about}
-    stated = found.attributes.model_fields_set
-    return {**records, **{name: each for name, each in made.items() if name in records or name not in stated}}
+    if "about" in records or "about" not in found.attributes.model_fields_set:
+        records["about"] = about_of(records.get("about"), found.tables[0].name, module_of(found.document.file))
+    return records, faults
 
 
 @cache
@@ -247,10 +231,8 @@ def _pattern(name: PatternName, path: Path) -> Any:  # noqa: ANN401 - a function
 
 def _columns_of_feeds(found: Draft, reads: Reads) -> list[Fault]:
     """Return the faults of feeds by a column that the upstream table is not partitioned by."""
-    stated = found.document.value["attributes"]["reads"]
-    if not isinstance(stated, dict):  # tables alone, which are judged by the partitions of both sides
-        return []
-    raw, faults = stated.get("tables", {}), []
+    raw = found.document.value["attributes"]["reads"].get("tables", {})
+    faults = []
     for spec in reads.tables:
         for path, column in _columns_in(raw[spec.name], (*ROOT, "reads", "tables", spec.name)):
             if column not in spec.partition_by:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path as File
 from typing import Any
@@ -23,6 +23,7 @@ from dedp_assets.components.yaml.faults import Fault, Misfit
 from dedp_assets.components.yaml.making import made
 from dedp_assets.components.yaml.model import Options, create, model_of
 from dedp_assets.graph.declare import LakeTable
+from dedp_assets.graph.declare.layers import about_of, module_of
 from dedp_assets.graph.resources.landing import PARTITION
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import TableSpec
@@ -97,7 +98,8 @@ def draft(document: Document) -> LandingDraft:
     wrong = [each.fault(document) for each in misfits(stated, ROOT, found.attributes.model_fields_set)]
     found.faults += wrong
     if columns is not None and not wrong:
-        found.landed = Landed(stated, columns)
+        about = about_of(stated.about, stated.table, module_of(found.document.file))
+        found.landed = Landed(replace(stated, about=about), columns)
         _add_tables(found, found.landed)
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
@@ -27,7 +27,6 @@ from dedp_assets.components.yaml.model import (
 )
 from dedp_assets.graph.declare import About, Feed, Gates, Reads, Runs, Span, lake_table, partitions
 from dedp_assets.graph.inputs import feeds
-from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.schema import TableSpec
 
 __all__ = ["RECORDS", "ListInSchema", "PatternName", "attributes", "step_model"]
@@ -36,8 +35,8 @@ RECORDS = ("reads", "runs", "gates", "about", "code_version")
 """Parts of a table's declaration in Python that a file says in the same words."""
 
 
-_NARROWED = {"reads": Reads | Sequence[TableSpec], "runs": Runs, "gates": Gates | Sequence[Audit], "about": About | str}
-"""Types of records, and of what may stand in place of one: a mapping is always the record."""
+_NARROWED = {"reads": Reads, "runs": Runs, "gates": Gates, "about": About}
+"""Types of options that a file says as records alone: an editor and `dg` then show what is in each."""
 
 
 class PatternName(Name):

@@ -98,19 +98,19 @@ def gates_of(stated: SaysGates, spec: TableSpec, writes: Sequence[Callable[..., 
     return gates
 
 
-def about_of(stated: SaysAbout, spec: TableSpec, module: str) -> About:
+def about_of(stated: SaysAbout, table: str, module: str) -> About:
     """Return the facts of a table, completed by the facts of the layer.
 
     The layer's are the record ``ABOUT`` of the nearest package around the module. Mappings hold what both state.
 
     Args:
         stated: facts of the table.
-        spec: the table.
+        table: name of the table.
         module: name of the module that declares the table.
     """
     own = About(used_by=stated) if isinstance(stated, str) else stated or About()
     if not isinstance(own, About):
-        raise not_a(About, spec.name, own)
+        raise not_a(About, table, own)
     layer, default, taken = _layer(module), About(), dict[str, Any]()
     for name in (each.name for each in fields(About)):
         mine, theirs = getattr(own, name), getattr(layer, name)

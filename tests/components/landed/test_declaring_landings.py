@@ -63,7 +63,7 @@ FREE = ("columns", "rules")
 ALL = [(path, value) for path, value in parts(VALUE) if path[0] == "attributes" and len(path) > 1]
 OPTIONS = [path for path, _ in ALL if isinstance(path[-1], str) and path[-2] not in FREE]
 IDS = [".".join(map(str, path[1:])) for path in OPTIONS]
-REQUIRED = ("table", "folder", "format", "about", "about.owner", "columns.fare.type", "gates.audits.0.name")
+REQUIRED = ("table", "folder", "format", "about", "columns.fare.type", "gates.audits.0.name")
 
 
 def changed(path, change):
@@ -114,6 +114,13 @@ def test_an_empty_value_is_one_fault_with_its_line(path):
     text = changed(path, lambda above, key: above.__setitem__(key, None))
     (fault,) = faults_in(text)
     assert fault.line == line_of(text, r"[: ] ?null$"), fault
+
+
+def test_a_landing_without_an_owner_is_one_fault():
+    """Where the folder has no layer that states one."""
+    (path,) = [path for path, _ in ALL if path[1:] == ("about", "owner")]
+    (fault,) = faults_in(changed(path, lambda above, key: above.pop(key)))
+    assert "about.owner must be the team or person that answers for the table" in fault.message
 
 
 @pytest.mark.parametrize("name", REQUIRED)
