@@ -23,6 +23,9 @@ from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.laptop.orchestration.instance import Platform
 from tests.helpers import connect_server
 
+APART = "starts a server of Spark Connect, and processes with an engine each"
+"""Why the suite does not execute it."""
+
 __all__ = ["cold_run", "run"]
 
 _GOAL = 0.1

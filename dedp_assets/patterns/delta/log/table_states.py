@@ -34,12 +34,13 @@ class TableStates:
 
     def __init__(self, files: LogFiles) -> None:
         self.files = files
-        self._declared: tuple[int, Naming] | None = None
+        self.declared: tuple[int, Naming] | None = None
+        """The newest version that was looked at for the naming of partition columns, and the naming."""
         self._opened: tuple[object, TableState] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the location without cached log content; the other process reads the log again."""
-        return {"files": self.files, "_declared": None, "_opened": None}
+        return {"files": self.files, "declared": None, "_opened": None}
 
     def state(self, version: int | None = None) -> TableState:
         """Return the table state at ``version`` (the newest if ``None``); the last state read is cached.
@@ -152,14 +153,22 @@ class TableStates:
         the checkpoint or in a commit after it, and each commit is looked at once.
         """
         head = self.files.version()
-        if self._declared is None or self._declared[0] > head:
-            self._declared = self._checkpointed_naming(head)
-        seen, naming = self._declared
-        for version, raw, _ in self.files.raws(seen):
-            if b'"metaData"' in raw:
-                naming = self.files.read(version, partial(declared_in, raw, naming))
-        self._declared = (head, naming)
-        return naming
+        if self.declared is None or self.declared[0] > head:
+            self.declared = self._checkpointed_naming(head)
+        for version, raw, _ in self.files.raws(self.declared[0]):
+            self._look_at(version, raw)
+        return self.declared[1]
+
+    def look_at(self, version: int, raw: bytes) -> None:
+        """Look for a naming in the commit after the newest one looked at: who reads a log need not read it twice."""
+        if self.declared is not None and self.declared[0] == version - 1:
+            self._look_at(version, raw)
+
+    def _look_at(self, version: int, raw: bytes) -> None:
+        naming = self.declared[1] if self.declared else {}
+        if b'"metaData"' in raw:
+            naming = self.files.read(version, partial(declared_in, raw, naming))
+        self.declared = version, naming
 
     def _checkpointed_naming(self, head: int) -> tuple[int, Naming]:
         """Return a version to read the log from, and the partition naming at that version."""
