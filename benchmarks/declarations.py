@@ -34,7 +34,10 @@ from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 
-__all__ = ["load_once", "run", "write_project"]
+APART = "takes 13 s of one core on tiny data: a process for each side loads a project"
+"""Why the suite does not execute it."""
+
+__all__ = ["APART", "load_once", "run", "write_project"]
 
 _GOAL, _GOAL_OF_A_PARTITION = 2.0, 1.02
 _VISITS = 2_000
@@ -304,7 +307,7 @@ def _commit(lake: Lake, day: str) -> Any:  # noqa: ANN401 - to compare
     assert record is not None
     of_day = [("event_date", "=", date.fromisoformat(day))]
     rows = lake.delta("gold/pages_0").to_pyarrow_table(filters=of_day).to_pylist()
-    said = [
-        getattr(record, name) for name in ("asset", "partition", "pattern", "code_version", "verdict", "rows", "inputs")
-    ]
+    said = [getattr(record, name) for name in ("asset", "partition", "pattern", "verdict", "rows", "inputs")]
+    # The version of a table in YAML goes on with a digest of what decides its rows.
+    said.append(record.code_version.partition("-")[0])
     return said, sorted(map(str, rows))

@@ -35,7 +35,7 @@ from dedp_assets.patterns.delta import Ledger
 APART = "starts `dedp up`, a platform of processes, for minutes"
 """Why the suite does not execute it."""
 
-__all__ = ["run"]
+__all__ = ["APART", "run"]
 
 _GOLD, _BRONZE = "gold/daily_visitors", "bronze/visits"
 _VISITS_A_DAY = 200

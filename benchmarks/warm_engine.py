@@ -26,7 +26,7 @@ from tests.helpers import connect_server
 APART = "starts a server of Spark Connect, and processes with an engine each"
 """Why the suite does not execute it."""
 
-__all__ = ["cold_run", "run"]
+__all__ = ["APART", "cold_run", "run"]
 
 _GOAL = 0.1
 _VISITS = 1_000
