@@ -65,7 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the named benchmarks, all if none is named."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Speed as ratios, both sides in one run.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(NAMES)} (default: all)")
-    parser.add_argument("--quick", action="store_true", help="each side once on tiny data, to see that it works")
+    once = "each side once on tiny data, to see that it works; no goal counts"
+    parser.add_argument("--quick", action="store_true", help=once)
     parser.add_argument("--date", default="", help="day to put into the report")
     parser.add_argument("--report", type=Path, help="where it goes (default: REPORT.md if all run, else nowhere)")
     parser.add_argument("--result", type=Path, help=argparse.SUPPRESS)
