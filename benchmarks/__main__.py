@@ -13,12 +13,14 @@ import tempfile
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from benchmarks import report
+from benchmarks.measure import Row, each_side_once
 from dedp_assets.graph.resources.environments import CHECKOUT, child_environment, settings
 
 NAMES = (
@@ -63,7 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the named benchmarks, all if none is named."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Speed as ratios, both sides in one run.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(NAMES)} (default: all)")
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it works; no goal counts")
+    once = "each side once on tiny data, to see that it works; no goal counts"
+    parser.add_argument("--quick", action="store_true", help=once)
     parser.add_argument("--date", default="", help="day to put into the report")
     parser.add_argument("--report", type=Path, help="where it goes (default: REPORT.md if all run, else nowhere)")
     parser.add_argument("--result", type=Path, help=argparse.SUPPRESS)
@@ -72,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; choose of {', '.join(NAMES)}")
     if chosen.result:
         warnings.simplefilter("ignore")  # previews of Dagster, said by the platform where they are used
-        rows = import_module(f"benchmarks.{chosen.names[0]}").run(quick=chosen.quick)
+        rows = measured(chosen.names[0], quick=chosen.quick)
         chosen.result.write_text(json.dumps([asdict(row) for row in rows]))
         return 0
     results = {name: found for name in chosen.names or NAMES if (found := _in_process(name, quick=chosen.quick))}
@@ -81,6 +84,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if place and not chosen.quick:
         place.write_text(report.markdown(results, on=chosen.date))
     return 0 if len(results) == len(chosen.names or NAMES) else 1
+
+
+def measured(name: str, *, quick: bool) -> list[Row]:
+    """Run a benchmark in this process; each side once on tiny data with ``quick``."""
+    with each_side_once() if quick else nullcontext():
+        found: list[Row] = import_module(f"benchmarks.{name}").run(quick=quick)
+    return found
 
 
 def _in_process(name: str, *, quick: bool) -> dict[str, Any]:

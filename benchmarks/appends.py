@@ -45,7 +45,7 @@ _SHORT = 10
 
 def run(*, quick: bool) -> list[Row]:
     """Measure the whole append, then what of it is reading and writing the log."""
-    session, lengths, numbers = SparkEngine().session, (500 if quick else 10_000, _SHORT), count(20_000)
+    session, lengths, numbers = SparkEngine().session, (50 if quick else 10_000, _SHORT), count(20_000)
     rows = []
     for kind, compacted in (("compacted", True), ("never compacted", False)):
         home = settings().home / kind.replace(" ", "-")

@@ -31,7 +31,7 @@ _DIGEST = ("count(1)", "bit_xor(xxhash64(id, user_id, event_time, login))", "cou
 def run(*, quick: bool) -> list[Row]:
     """Measure a history, and one of ten times its length."""
     session, home = SparkEngine().session, settings().home
-    facts, users = (2_000, 200) if quick else (500_000, 20_000)
+    facts, users = (200, 20) if quick else (500_000, 20_000)
     path = str(home / "facts")
     _facts(session, facts, users).write.parquet(path)
     return [_measure(session, home, path, users, times) for times in (1, 10)]

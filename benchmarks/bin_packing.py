@@ -46,7 +46,7 @@ _NOW = datetime(2026, 1, 5, tzinfo=timezone.utc)
 def run(*, quick: bool) -> list[Row]:
     """Measure few and many records for each entity."""
     session, home = SparkEngine().session, settings().home
-    sizes = ((200, 50),) if quick else ((5_000, 500), (5_000, 50))
+    sizes = ((20, 5),) if quick else ((5_000, 500), (5_000, 50))
     url = _served()
     return [_measure(session, home, url, count, entities) for count, entities in sizes]
 

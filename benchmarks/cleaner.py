@@ -24,7 +24,10 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import load_unit
 
-__all__ = ["run"]
+APART = "takes 7 s of one core on tiny data: two statements of Spark's DELETE"
+"""Why the suite does not execute it."""
+
+__all__ = ["APART", "run"]
 
 _SPEC = TableSpec(
     "staging/visits_by_week",
@@ -52,15 +55,15 @@ _DIGEST = ("count(1)", "bit_xor(xxhash64(visit_id, page, bytes, day))")
 def run(*, quick: bool) -> list[Row]:
     """Measure a table, and one with ten times its rows."""
     session, home = SparkEngine().session, settings().home
-    counts = (10_000, 100_000) if quick else (300_000, 3_000_000)
+    counts = (200,) if quick else (300_000, 3_000_000)
     measured = {count: _measure(session, home, count) for count in counts}
     rows = []
     for count, (metadata, condition, partition) in measured.items():
         goal = 0.1 if count >= 1_000_000 else None
         rows.append(compare(f"{count:,} rows, files rewritten", metadata, condition, at_most=goal))
         rows.append(compare(f"{count:,} rows, files dropped", metadata, partition, at_most=1.0))
-    for one, ten in zip(*measured.values(), strict=True):
-        rows.append(compare(f"ten times the rows, {one.name}", ten, one))
+    for one, *more in zip(*measured.values(), strict=True):
+        rows += [compare(f"ten times the rows, {one.name}", ten, one) for ten in more]
     return rows
 
 

@@ -47,15 +47,15 @@ _SPEC = TableSpec(
 def run(*, quick: bool) -> list[Row]:
     """Measure both: first the compaction, then reading what it left."""
     session, home = SparkEngine().session, settings().home
-    rows, days, files_a_day = (20_000, 5, 12) if quick else (1_000_000, 10, 200)
+    rows, days, files_a_day = (240, 2, 12) if quick else (1_000_000, 10, 200)
     small = _scattered(session, home / "small", rows, days, files_a_day)
     case = f"{rows:,} rows, {days * files_a_day:,} files in {days} partitions"
-    compactions = _compactions(small, rounds=1 if quick else 2)
-    large = Table(_SPEC, home / "compact-1", session)
+    compactions = _compactions(small, rounds=2)
+    large = Table(_SPEC, home / "compact-0", session)
     reads = interleave(
         {"compacted": lambda _: _read(large, rows), "in small files": lambda _: _read(small, rows)},
-        rounds=2 if quick else 5,
-        warm_up=1 if quick else 2,
+        rounds=5,
+        warm_up=2,
         counters=Counters(session),
     )
     saved = {what: reads[1].middle(what) - reads[0].middle(what) for what in ("cpu", "wall")}

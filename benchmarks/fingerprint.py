@@ -44,15 +44,15 @@ _NESTED = (
 
 def run(*, quick: bool) -> list[Row]:
     """Measure both shapes: the hash alone, then within the write that it is observed in."""
-    session, count = SparkEngine().session, 20_000 if quick else 1_000_000
+    session, count = SparkEngine().session, 200 if quick else 1_000_000
     return [
         row
         for shape, columns in {"flat": _FLAT, "nested": _NESTED}.items()
-        for row in _measure(session, shape, columns, count, rounds=2 if quick else 5)
+        for row in _measure(session, shape, columns, count)
     ]
 
 
-def _measure(session: SparkSession, shape: str, columns: tuple[str, ...], count: int, *, rounds: int) -> list[Row]:
+def _measure(session: SparkSession, shape: str, columns: tuple[str, ...], count: int) -> list[Row]:
     home, counters = settings().home / shape, Counters(session)
     session.range(count).selectExpr(*columns).write.parquet(str(home / "rows"))
     rows = session.read.parquet(str(home / "rows"))
@@ -60,13 +60,13 @@ def _measure(session: SparkSession, shape: str, columns: tuple[str, ...], count:
     exact, loose = digest(row_hash(plain.schema)), digest(f"xxhash64({_named(plain)})")
     hashes = interleave(
         {"exact": partial(_aggregated, plain, exact), "xxhash64": partial(_aggregated, plain, loose)},
-        rounds=rounds,
+        rounds=5,
         counters=counters,
     )
     observed = {"observed": digest(row_hash(rows.schema)), "not observed": ""}
     writes = interleave(
         {name: partial(_written, rows, home / "written", sql) for name, sql in observed.items()},
-        rounds=rounds,
+        rounds=5,
         counters=counters,
     )
     case = f"{count:,} {shape} rows"

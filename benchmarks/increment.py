@@ -36,7 +36,6 @@ from dedp_assets.patterns.ingestion.incremental_loader import load_increment
 
 __all__ = ["run"]
 
-_LOADED_DAYS = 10
 _NEW_OF = 200
 _WHOLE = TableSpec(
     "bronze/legacy_visits_whole", {name: c for name, c in LEGACY_VISITS.columns.items() if name != "ingested_on"}
@@ -47,12 +46,11 @@ _IDS = "count(1), sum(visit_id), sum(visit_id % 1009 * visit_id)"
 def run(*, quick: bool) -> list[Row]:
     """Measure one size."""
     with database.running() as operational, operational.connect(autocommit=True) as connection:
-        loads = _Loads(SparkEngine().session, operational, connection, 20_000 if quick else 1_000_000)
-        warm_up, rounds = (1, 2) if quick else (2, 5)
+        loads = _Loads(SparkEngine().session, operational, connection, *((400, 2) if quick else (1_000_000, 10)))
         sides = interleave(
             {"incremental load": loads.increment, "full load": loads.full},
-            rounds=rounds,
-            warm_up=warm_up,
+            rounds=5,
+            warm_up=2,
             before=loads.prepare,
             counters=Counters(loads.session),
         )
@@ -69,12 +67,13 @@ class _Loads:
         operational: OperationalDatabase,
         connection: psycopg.Connection[Any],
         count: int,
+        days: int,
     ) -> None:
         self.session, self.operational, self.connection, self.count = session, operational, connection, count
-        self.days, self.rows = 0, 0
+        self.days, self.rows, self.loaded_days = 0, 0, days
         self.by_day, self.whole = (Table(s, settings().lakehouse / s.name, session) for s in (LEGACY_VISITS, _WHOLE))
-        for _ in range(_LOADED_DAYS):
-            self._grow(count // _LOADED_DAYS)
+        for _ in range(days):
+            self._grow(count // days)
             self._load_newest()
 
     def prepare(self, number: int) -> None:
@@ -119,7 +118,7 @@ class _Loads:
             )
 
     def _load_all(self) -> WriteResult:
-        day, window = data.day(self.days - 1), database.days(0, _LOADED_DAYS)
+        day, window = data.day(self.days - 1), database.days(0, self.loaded_days)
         run = Provenance(asset=self.whole.name, run_id=day, inputs={SOURCE: day})
         with self.operational.rows(self.session, SOURCE, column="ingestion_time", window=window) as rows:
             return load_full(rows, self.whole.target(run))

@@ -32,7 +32,7 @@ _DAYS = 10
 
 def run(*, quick: bool) -> list[Row]:
     """Measure two and four connections."""
-    count, session = 20_000 if quick else 1_000_000, SparkEngine().session
+    count, session = 1_000 if quick else 1_000_000, SparkEngine().session
     answers: dict[int, set[tuple[Any, ...]]] = {}
 
     def aggregated(number: int, rows: DataFrame) -> dict[str, float]:
@@ -67,8 +67,8 @@ def run(*, quick: bool) -> list[Row]:
                 "two connections, all at once": lambda number: database.with_server(lambda: at_once(number)),
                 "one connection": lambda number: database.with_server(lambda: single(number)),
             },
-            rounds=2 if quick else 5,
-            warm_up=1 if quick else 2,
+            rounds=5,
+            warm_up=2,
             counters=Counters(session),
         )
     assert all(len(found) == 1 for found in answers.values()), answers

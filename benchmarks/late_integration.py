@@ -13,7 +13,7 @@ and the more days there are, the more the other two read; what is older than 15 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date, timedelta
 from itertools import count
 
@@ -33,9 +33,6 @@ from dedp_assets.patterns.error_management.static_late_data_integrator import pl
 __all__ = ["run"]
 
 _FIRST = date(2026, 1, 1)
-_LOOKBACK = 15
-_LATE = (2, 5, 11)
-"""How many days before the current one the late rows of each round belong to."""
 _VISITS = TableSpec(
     "silver/visits",
     {"visit_id": Column("BIGINT"), "page": Column("STRING"), "bytes": Column("BIGINT"), "event_date": Column("DATE")},
@@ -53,7 +50,8 @@ _QUERY = "SELECT page, count(1) AS views, sum(bytes) AS bytes, event_date FROM {
 class _World:
     """Days of visits, the tables that three ways of integration keep from them, and what they read for it."""
 
-    def __init__(self, session: SparkSession, days: int, rows: int) -> None:
+    def __init__(self, session: SparkSession, days: int, rows: int, late: Sequence[int], lookback: int) -> None:
+        self.late, self.lookback = late, lookback
         home = settings().home / f"late-{days}-{rows}"
         self.visits = Table(_VISITS, home / "visits", session)
         self.tables = {name: Table(_VIEWS, home / name, session) for name in ("dynamic", "look-back", "rebuild")}
@@ -68,9 +66,9 @@ class _World:
         return self.days[-1].isoformat()
 
     def land(self) -> None:
-        """Bring in the next day, and late rows of three days before it."""
+        """Bring in the next day, and late rows of some days before it."""
         self.days.append(self.days[-1] + timedelta(days=1))
-        late = {self.days[-1 - ago]: self.rows // 100 for ago in _LATE}
+        late = {self.days[-1 - ago]: self.rows // 100 for ago in self.late}
         self._land({self.days[-1]: self.rows, **late})
 
     def dynamic(self, _: int) -> Mapping[str, float]:
@@ -80,14 +78,14 @@ class _World:
         return self._process(table, [*late, self.today])
 
     def look_back(self, _: int) -> Mapping[str, float]:
-        """Process the current day and the fifteen before it."""
+        """Process the current day and the ones of the look-back before it."""
         table, keys = self.tables["look-back"], [day.isoformat() for day in self.days]
         plan = plan_lookback(
             self._changed(),
             self._applied(table),
             current=[self.today],
             partitions=keys,
-            lookback=_LOOKBACK,
+            lookback=self.lookback,
             only_changed=False,
         )
         return self._process(table, plan.partitions)
@@ -149,22 +147,24 @@ class _World:
 def run(*, quick: bool) -> list[Row]:
     """Measure a month, and a quarter."""
     session = SparkEngine().session
-    sizes = ((20, 1_000),) if quick else ((30, 50_000), (90, 20_000))
-    return [row for days, rows in sizes for row in _measure(session, days, rows)]
+    if quick:
+        return _measure(_World(session, 3, 200, late=(1, 2), lookback=2))
+    sizes = ((30, 50_000), (90, 20_000))
+    return [row for days, rows in sizes for row in _measure(_World(session, days, rows, late=(2, 5, 11), lookback=15))]
 
 
-def _measure(session: SparkSession, days: int, rows: int) -> list[Row]:
-    world = _World(session, days, rows)
+def _measure(world: _World) -> list[Row]:
+    days = len(world.days)
     sides: dict[str, Callable[[int], Mapping[str, float]]] = {
         "dynamic": world.dynamic,
-        "look-back of 15": world.look_back,
+        f"look-back of {world.lookback}": world.look_back,
         "full rebuild": world.rebuild,
     }
     dynamic, fixed, rebuilt = interleave(
-        sides, rounds=3, warm_up=1, before=lambda _: world.land(), counters=Counters(session)
+        sides, rounds=3, warm_up=1, before=lambda _: world.land(), counters=Counters(world.visits.session)
     )
     assert len(world.digests()) == 1
-    case = f"{days} days of {rows:,} rows, 3 late"
+    case = f"{days} days of {world.rows:,} rows, {len(world.late)} late"
     return [
         compare(f"{case}, against the look-back", dynamic, fixed),
         compare(f"{case}, against all", dynamic, rebuilt),

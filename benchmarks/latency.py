@@ -32,7 +32,10 @@ from dedp_assets.graph.resources.environments import CHECKOUT, Settings, child_e
 from dedp_assets.laptop.servers.ports import free
 from dedp_assets.patterns.delta import Ledger
 
-__all__ = ["run"]
+APART = "starts `dedp up`, a platform of processes, for minutes"
+"""Why the suite does not execute it."""
+
+__all__ = ["APART", "run"]
 
 _GOLD, _BRONZE = "gold/daily_visitors", "bronze/visits"
 _VISITS_A_DAY = 200

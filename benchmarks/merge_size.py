@@ -12,6 +12,7 @@ the table. What merge and overwrite leave is compared in the end.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -41,16 +42,16 @@ _SCATTERED, _NEIGHBOURS = "all over it", "in one file"
 
 
 def run(*, quick: bool) -> list[Row]:
-    """Measure tables of 1, 10 and 100 files, then a change of 1 % against an overwrite."""
+    """Measure tables of growing numbers of files, then a change of 1 % against an overwrite."""
     session, home = SparkEngine().session, settings().home
-    rows = 1_000 if quick else 20_000
-    against = [_against_overwrite(session, home, rows, where) for where in (_NEIGHBOURS, _SCATTERED)]
-    return [*_sizes(session, home, rows), *against]
+    rows, sizes, files = (100, (1, 2, 4), 4) if quick else (20_000, (1, 10, 100), 50)
+    against = [_against_overwrite(session, home, files, rows, where) for where in (_NEIGHBOURS, _SCATTERED)]
+    return [*_sizes(session, home, rows, sizes), *against]
 
 
-def _sizes(session: SparkSession, home: Path, rows: int) -> list[Row]:
+def _sizes(session: SparkSession, home: Path, rows: int, sizes: Sequence[int]) -> list[Row]:
     changes, counters = rows // 20, Counters(session)
-    tables = {files: _table(session, home / f"{files}", files, rows) for files in (1, 10, 100)}
+    tables = {files: _table(session, home / f"{files}", files, rows) for files in sizes}
 
     def side(files: int, number: int) -> dict[str, float]:
         found = session.range(0, rows, rows // changes, 1)
@@ -59,16 +60,12 @@ def _sizes(session: SparkSession, home: Path, rows: int) -> list[Row]:
     sides = interleave(
         {f"{files} files": partial(side, files) for files in tables}, rounds=9, warm_up=6, counters=counters
     )
-    one, ten, hundred = sides
+    one, *more = sides
     case = f"{changes:,} changes, table of {rows:,} rows a file"
-    return [
-        compare(f"{case}: 10 files against 1", ten, one, at_most=1.05),
-        compare(f"{case}: 100 files against 1", hundred, one, at_most=1.05),
-    ]
+    return [compare(f"{case}: {side.name} against 1", side, one, at_most=1.05) for side in more]
 
 
-def _against_overwrite(session: SparkSession, home: Path, rows: int, where: str) -> Row:
-    files = 50
+def _against_overwrite(session: SparkSession, home: Path, files: int, rows: int, where: str) -> Row:
     count = files * rows
     merged, replaced = (_table(session, home / f"{where}-{name}", files, rows) for name in ("merged", "replaced"))
     changed = "id % 100 = 0" if where == _SCATTERED else f"id < {count // 100}"

@@ -28,7 +28,10 @@ from dedp_assets.patterns.error_management.dead_letter import route
 from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
 
-__all__ = ["run"]
+APART = "takes 11 s of one core on tiny data: three times validation, with two tables each"
+"""Why the suite does not execute it."""
+
+__all__ = ["APART", "run"]
 
 _DATE = "2026-01-05"
 _DAY, _FILED = {"event_date": _DATE}, {"filed_under": _DATE}
@@ -52,7 +55,7 @@ _SOURCE = (
 def run(*, quick: bool) -> list[Row]:
     """Measure partitions of growing size."""
     session, home = SparkEngine().session, settings().home
-    return [_measure(session, home, count) for count in ((2_000, 20_000) if quick else (200_000, 1_000_000))]
+    return [_measure(session, home, count) for count in ((200,) if quick else (200_000, 1_000_000))]
 
 
 def _measure(session: SparkSession, home: Path, count: int) -> Row:

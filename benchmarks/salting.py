@@ -38,7 +38,7 @@ def run(*, quick: bool) -> list[Row]:
     session = SparkEngine().session
     session.conf.set("spark.sql.shuffle.partitions", _TASKS)
     session.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")
-    count = 100_000 if quick else 4_000_000
+    count = 1_000 if quick else 4_000_000
     source = str(settings().home / "source")
     session.range(0, count, 1, _TASKS).selectExpr(*_SOURCE).write.parquet(source)
     return [_measure(session, source, f"{count:,} rows, {case}", measures) for case, measures in _CASES.items()]
@@ -50,9 +50,9 @@ def _measure(session: SparkSession, source: str, case: str, measures: Mapping[st
 
     def work(salt: int) -> Callable[[int], Mapping[str, float]]:
         def once(_: int) -> Mapping[str, float]:
-            before = _stages(session)
+            before = session.sparkContext._jsc.sc().dagScheduler().nextStageId()
             states(salt).write.format("noop").mode("overwrite").save()
-            return {"largest task MB": max(map(_largest, _stages(session)[len(before) :]))}
+            return {"largest task MB": max(map(_largest, _stages(session, since=before)))}
 
         return once
 
@@ -61,12 +61,12 @@ def _measure(session: SparkSession, source: str, case: str, measures: Mapping[st
     return compare(case, *sides)
 
 
-def _stages(session: Any) -> list[Any]:  # noqa: ANN401 - a classic session
-    """List the stages that ran so far, oldest first; waits until the listeners have seen every event."""
+def _stages(session: Any, *, since: int) -> list[Any]:  # noqa: ANN401 - a classic session
+    """List the stages from number ``since`` on, oldest first; waits until the listeners have seen every event."""
     context = session.sparkContext._jsc.sc()
     context.listenerBus().waitUntilEmpty()
     store, number, found = context.statusStore(), context.dagScheduler().nextStageId(), list[Any]()
-    for stage in range(number):
+    for stage in range(since, number):
         tasks = store.taskList(stage, 0, 1_000)
         metrics = [tasks.apply(n).taskMetrics() for n in range(tasks.size())]
         found.append([each.get().shuffleReadMetrics() for each in metrics if each.isDefined()])

@@ -55,7 +55,7 @@ _RULE = SessionRule(entity=["user_id"], event_time="event_time", event_id="visit
 def run(*, quick: bool) -> list[Row]:
     """Measure small and large days."""
     session, home = SparkEngine().session, settings().home
-    return [_measure(session, home, count) for count in ((1_000,) if quick else (10_000, 100_000))]
+    return [_measure(session, home, count) for count in ((200,) if quick else (10_000, 100_000))]
 
 
 def _measure(session: SparkSession, home: Path, per_day: int) -> Row:

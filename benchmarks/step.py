@@ -81,7 +81,7 @@ def run(*, quick: bool) -> list[Row]:
     """Measure all sizes."""
     session, platform = SparkEngine().session, Platform(settings())
     bronze = Bronze(session)
-    sizes = {1_000: 3} if quick else _SIZES
+    sizes = {200: 1} if quick else _SIZES
     rows = []
     for number, (count, rounds) in enumerate(sizes.items()):
         on = data.day(number)
@@ -116,8 +116,8 @@ def _measure(platform: Platform, bronze: Bronze, on: str, count: int, rounds: in
         counters=counters,
     )
     assert all(first == second for first, second in counts.values()), counts
-    row = compare(f"{count:,} rows", found[0], found[1], at_most=_GOAL)
-    if not row.met:
+    row = compare(f"{count:,} rows", found[0], found[1], at_most=_GOAL if count in _SIZES else None)
+    if row.met is False:
         bronze.touch(on, 10_000)
         row.why = explain(
             lambda: ours(-1), ["_compute", "reads", "clean", "route", "stage", "stage_rows", "_staged_files", "publish"]

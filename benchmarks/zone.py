@@ -30,11 +30,12 @@ class Zone:
         root: folder for it.
         landing: folder of the landing zone.
         days: how many.
+        last: the last of them.
     """
 
-    def __init__(self, root: Path, landing: Path, days: int) -> None:
+    def __init__(self, root: Path, landing: Path, days: int, *, last: date = LAST_DAY) -> None:
         self.lake, self.landing = root / "lake", landing
-        self.days = [(LAST_DAY - timedelta(days=back)).isoformat() for back in range(days - 1, -1, -1)]
+        self.days = [(last - timedelta(days=back)).isoformat() for back in range(days - 1, -1, -1)]
         for number, day in enumerate(self.days):
             self._land(day, _FIRST_NS + number * _MINUTE_NS)
         self.bronze(*[self._loaded(day) for day in self.days])

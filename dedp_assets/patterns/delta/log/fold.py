@@ -8,6 +8,7 @@ from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from dedp_assets.patterns.delta.log.ledger import Ledger
+from dedp_assets.patterns.delta.log.partition_values import Naming
 
 __all__ = ["LogFold"]
 
@@ -38,6 +39,7 @@ class LogFold(Generic[E]):
         begin: returns the version after which a log is read for the first time, and may note what was before.
         version: the newest version that was read; -1 before the first commit.
         identity: identity of that version's commit; ``None`` before the first commit.
+        naming: what the log's partition columns are called, so that the next poll reads new commits only.
     """
 
     read: Callable[[Ledger, int], Iterable[E]]
@@ -46,6 +48,7 @@ class LogFold(Generic[E]):
     begin: Callable[[Ledger], int] = _from_the_beginning
     version: int = field(default=-1, init=False)
     identity: object = field(default=None, init=False)
+    naming: tuple[int, Naming] | None = field(default=None, init=False)
 
     def poll(self, ledger: Ledger) -> bool:
         """Take in the commits since the last poll; return whether the reader began again.
@@ -58,6 +61,7 @@ class LogFold(Generic[E]):
             self.begin_again()
         if self.version < 0 and not ledger.exists():
             return again
+        before, ledger.states.declared = self.version, self.naming
         try:
             if self.version < 0:
                 self.version = self.begin(ledger)
@@ -67,10 +71,11 @@ class LogFold(Generic[E]):
         except Exception:
             self.begin_again()
             raise
-        self.identity = ledger.identity(self.version)
+        if self.version != before:
+            self.identity, self.naming = ledger.identity(self.version), ledger.states.declared
         return again
 
     def begin_again(self) -> None:
         """Forget the log, so that the next poll reads all commits."""
-        self.version, self.identity = -1, None
+        self.version, self.identity, self.naming = -1, None, None
         self.forget()

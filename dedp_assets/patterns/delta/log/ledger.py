@@ -109,7 +109,9 @@ class Ledger(Located):
         """Read the retained commits after version ``since``, oldest first."""
         naming = cache(self.states.naming)
         for version in self.files.since(since):
-            yield self.states.commit(version, self.files.raw(version), naming)
+            raw = self.files.raw(version)
+            self.states.look_at(version, raw)
+            yield self.states.commit(version, raw, naming)
 
     def glimpses(self, *, since: int = -1, records: bool = False) -> Iterator[Glimpse]:
         """Read summaries of the retained commits after version ``since``, oldest first.
@@ -120,6 +122,7 @@ class Ledger(Located):
         """
         naming = cache(self.states.naming)
         for version, raw, follows in self.files.raws(since):
+            self.states.look_at(version, raw)
             if not follows:
                 yield Glimpse(version, frozenset(self.state(version).statistics()), forgotten=True)
             yield self.files.read(version, partial(parse_glimpse, version, raw, naming, records=records))

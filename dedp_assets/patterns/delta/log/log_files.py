@@ -41,6 +41,8 @@ class LogFiles(Located):
         self.name = name or self.store.name
         self._log = self.store.within("_delta_log")
         self._newest: tuple[int, object] = (-1, None)
+        self.restarts = 0
+        """How often the newest commit that was seen was gone: another table lay in the folder."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the location; the other process looks for the newest version itself."""
@@ -67,16 +69,24 @@ class LogFiles(Located):
         """
         seen, tag = self._newest
         known = tag is not None and self.identity(seen) == tag
-        found = max(self.since(seen), default=seen) if known else self._find_newest()
+        found = self._last_from(seen) if known else self._find_newest()
+        self.restarts += tag is not None and not known
         if not known or found != seen:
             self._newest = (found, self.identity(found))
         return found
+
+    def _last_from(self, version: int) -> int:
+        """Return the newest version from one on that is there; refuse a log with a gap."""
+        while self.holds(version + 1):
+            version += 1
+        self._require_end(version + 1)
+        return version
 
     def _find_newest(self) -> int:
         """Find the newest version from the last checkpoint on, or by a listing of the folder."""
         hint = self.last_checkpoint().get("version")
         if isinstance(hint, int) and self.holds(hint):
-            return max(self.since(hint), default=hint)
+            return self._last_from(hint)
         names = self._log.list()
         versions = _versions(names)
         if not versions:
@@ -183,13 +193,15 @@ class LogFiles(Located):
 
     def back(self, until: int | None = None) -> Iterator[int]:
         """List the versions from the newest (up to ``until``) back to the oldest, without listing the folder."""
-        version = -1 if until is None else until
-        if until is None or not self.holds(until):
+        version = until
+        if version is None or not self.holds(version):
             newest = self.version() if self.exists() else -1
-            version = newest if until is None else min(newest, until)
-        while version >= 0 and self.holds(version):
+            if version is not None and version < newest:
+                return  # cleaned up
+            version = newest
+        while version >= 0:
             yield version
-            version -= 1
+            version = version - 1 if version and self.holds(version - 1) else -1
 
     def identity(self, version: int) -> object:
         """Return the identity of a commit file: version and file tag; ``None`` if missing."""

@@ -34,7 +34,9 @@ class TableStates:
 
     def __init__(self, files: LogFiles) -> None:
         self.files = files
-        self._declared: tuple[int, object, Naming] | None = None
+        self.declared: tuple[int, Naming] | None = None
+        """The newest version that was looked at for the naming of partition columns, and the naming."""
+        self._restarts = 0
         self._opened: tuple[object, TableState] | None = None
         self._read: tuple[int, object, Sequence[tuple[str, Mapping[str, Any]]]] = (-1, None, ())
 
@@ -167,17 +169,25 @@ class TableStates:
         Names of columns change in the schema and not in the files, so one answer holds for the whole log. It stands in
         the checkpoint or in a commit after it, and each commit is looked at once.
         """
-        seen, tag, naming = self._declared or (-1, None, {})
-        if tag is None or self.files.identity(seen) != tag:
-            seen, naming = self._checkpointed_naming()
-        for version, raw, _ in self.files.raws(seen):
-            if b'"metaData"' in raw:
-                naming = self.files.read(version, partial(declared_in, raw, naming))
-            seen = version
-        self._declared = (seen, self.files.identity(seen), naming)
-        return naming
+        head = self.files.version()
+        if self.declared is None or self.declared[0] > head or self._restarts != self.files.restarts:
+            self.declared, self._restarts = self._checkpointed_naming(head), self.files.restarts
+        for version, raw, _ in self.files.raws(self.declared[0]) if self.declared[0] < head else ():
+            self._look_at(version, raw)
+        return self.declared[1]
 
-    def _checkpointed_naming(self) -> tuple[int, Naming]:
+    def look_at(self, version: int, raw: bytes) -> None:
+        """Look for a naming in the commit after the newest one looked at: who reads a log need not read it twice."""
+        if self.declared is not None and self.declared[0] == version - 1:
+            self._look_at(version, raw)
+
+    def _look_at(self, version: int, raw: bytes) -> None:
+        naming = self.declared[1] if self.declared else {}
+        if b'"metaData"' in raw:
+            naming = self.files.read(version, partial(declared_in, raw, naming))
+        self.declared = version, naming
+
+    def _checkpointed_naming(self, head: int) -> tuple[int, Naming]:
         """Return a version to read the log from, and the partition naming at that version."""
         checkpoint = self.files.last_checkpoint()
         for file in self.files.checkpoint_files(checkpoint):
@@ -188,8 +198,8 @@ class TableStates:
                     )
         if self.files.holds(0):
             return -1, {}
-        state = self.state()
-        return state.version, naming_of_schema(state.snapshot.schema().to_json(), state.partition_columns)
+        state = self.state(head)
+        return head, naming_of_schema(state.snapshot.schema().to_json(), state.partition_columns)
 
     def commit(self, version: int, raw: bytes, naming: Callable[[], Naming]) -> Commit:
         """Parse the bytes of a commit."""
