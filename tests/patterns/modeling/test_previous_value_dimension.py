@@ -8,6 +8,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.modeling.previous_value_dimension import show_previous_values
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION, ChangeStream, keep_versions
+from tests.contracts.known_calls import known_calls
 from tests.helpers import a_run
 from tests.patterns.modeling.changes import moment
 
@@ -79,3 +80,9 @@ def test_a_map_has_a_previous_value_like_any_other(spark, make_table):
     keep_versions(changes, table.target(a_run()), stream=ChangeStream(keys=["id"], event_time="at"))
     (row,) = show_previous_values(table.read(), keys=["id"], previous=["tags"]).collect()
     assert (row["tags"], row["previous_tags"]) == ({"x": 1, "y": 2}, {"a": 1})
+
+
+@known_calls
+def calls_that_work(known):
+    history = known.table("gold/previous", {"id": Column("INT", required=True), "name": Column("STRING"), **VERSION})
+    return {"show_previous_values": {"versions": history.read(), "keys": ["id"], "previous": ["name"]}}
