@@ -25,7 +25,7 @@ from dedp_assets.graph.resources.engine import EngineError
 from dedp_assets.graph.resources.environments import Settings, apply, settings
 from dedp_assets.graph.resources.home import running
 from dedp_assets.graph.resources.masking import shown
-from dedp_assets.patterns.core.errors import PatternError
+from dedp_assets.patterns.core.errors import ConfigError, PatternError
 from dedp_assets.patterns.core.extras import extra_of, needs
 from dedp_assets.patterns.core.running.disks import refused_write
 
@@ -87,6 +87,8 @@ def _run(name: str, words: Sequence[str]) -> int:
     if command is None:
         parser.print_help()
         return 0
+    if unfit := settings().unfit_home:
+        raise ConfigError(unfit)
     if getattr(command, "BESIDE", False):
         _join(settings(), computes=hasattr(command, "computes") and command.computes(chosen))
     return int(command.run(settings(), chosen))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,12 +15,13 @@ warnings.filterwarnings("ignore", category=dg.BetaWarning)
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 
 from dedp_assets.components.checking import checked, files_below  # noqa: E402
-from dedp_assets.components.defining import definitions_of  # noqa: E402
+from dedp_assets.components.defining import definitions_of, refused  # noqa: E402
 from dedp_assets.components.loading import load  # noqa: E402
+from dedp_assets.components.modules import in_modules, tree_of  # noqa: E402
 from dedp_assets.graph.catalogue.contracts import ContractFolder, with_contracts  # noqa: E402
 from dedp_assets.graph.checks.catching_up import catch_up_checks  # noqa: E402
 from dedp_assets.graph.checks.completeness import completeness_checks  # noqa: E402
-from dedp_assets.graph.declare import LakeJob, LakeTable, OnMarkers, declared, declared_jobs, sources, starting  # noqa: E402
+from dedp_assets.graph.declare import LakeJob, LakeTable, OnMarkers, sources, starting  # noqa: E402
 from dedp_assets.graph.resources.alerting import Alerting  # noqa: E402
 from dedp_assets.graph.resources.clock import Clock  # noqa: E402
 from dedp_assets.graph.resources.environments import settings  # noqa: E402
@@ -106,9 +107,9 @@ def lake_definitions(
         def defs() -> dg.Definitions:
             return lake_definitions(Path(__file__).parent)
     """
-    package = dg.ComponentTree.for_project(path_within_project).defs_module
-    loaded = load(path_within_project)
-    in_python, jobs = declared(package), declared_jobs(package)
+    resources = {**lake_resources(), **(resources or {})}
+    loaded = load(path_within_project, resources)
+    in_python, jobs = loaded.in_python.tables, loaded.in_python.jobs
     tables = [*in_python, *loaded.tables]
     # Of a table in YAML, the job as Dagster loaded it: it notes there where the table is declared.
     asked = [*(loaded.definitions.jobs or ()), *(starting([*in_python, *jobs]).jobs or ())]
@@ -127,24 +128,27 @@ def package_definitions(
         resources: as :func:`lake_definitions`.
         sensors: as :func:`lake_definitions`.
     """
-    tables, jobs = declared(package), declared_jobs(package)
+    resources = {**lake_resources(), **(resources or {})}
+    found = in_modules(package, resources)
+    tables, jobs = found.tables, found.jobs
     started = starting([*tables, *jobs])
     wired = _wiring(tables, sensors(tables, [*(started.jobs or ())]), resources)
     folder = ContractFolder(Path(package.__path__[0]) / _CONTRACTS)
-    return with_contracts(dg.Definitions.merge(definitions_of(tables), starting(jobs), wired), folder)
+    faulty = [refused(*each) for each in found.refused.values()]
+    return with_contracts(dg.Definitions.merge(definitions_of(tables), starting(jobs), *faulty, wired), folder)
 
 
 def _wiring(
     tables: Sequence[LakeTable[...]],
     sensors: Sequence[dg.SensorDefinition],
-    resources: Mapping[str, object] | None,
+    resources: Mapping[str, object],
 ) -> dg.Definitions:
     """Make the definitions of sources, checks, sensors, resources, loggers and the executor."""
     return dg.Definitions(
         assets=[source.spec() for source in sources(tables)],
         asset_checks=[completeness_checks(tables), *catch_up_checks(tables)],
         sensors=sensors,
-        resources={**lake_resources(), **(resources or {})},
+        resources=resources,
         loggers={"console": CONSOLE},
         # One process per run: Spark is the parallel part, and a process per step costs more than most steps.
         executor=dg.in_process_executor,
@@ -153,12 +157,12 @@ def _wiring(
 
 def lake_contracts(path_within_project: Path) -> ContractFolder:
     """Return the folder with the published contracts of a project: ``contracts``, among the definitions."""
-    return ContractFolder(dg.ComponentTree.for_project(path_within_project).defs_module_path / _CONTRACTS)
+    return ContractFolder(tree_of(path_within_project).defs_module_path / _CONTRACTS)
 
 
 def lake_jobs(path_within_project: Path) -> list[LakeJob]:
-    """List the jobs that a project declares in Python."""
-    return declared_jobs(dg.ComponentTree.for_project(path_within_project).defs_module)
+    """List the jobs that a project declares in Python, without jobs of modules with a fault."""
+    return [*in_modules(tree_of(path_within_project).defs_module).jobs]
 
 
 def lake_tables(path_within_project: Path) -> list[LakeTable[...]]:
@@ -166,12 +170,18 @@ def lake_tables(path_within_project: Path) -> list[LakeTable[...]]:
     return lake_declarations(path_within_project)[0]
 
 
-def lake_declarations(path_within_project: Path) -> tuple[list[LakeTable[...]], list[str]]:
-    """Return the declared tables of a project, and the faults of declarations in YAML.
+def lake_declarations(
+    path_within_project: Path, resources: Collection[str] | None = None
+) -> tuple[list[LakeTable[...]], list[str]]:
+    """Return the declared tables of a project, and the faults of declarations in YAML and Python.
 
     A declaration with a fault is left out.
+
+    Args:
+        path_within_project: a path in the project.
+        resources: names of the project's resources; ``None`` if nobody knows them.
     """
-    tree = dg.ComponentTree.for_project(path_within_project)
-    in_python = declared(tree.defs_module)
-    found = checked(files_below(tree.defs_module_path), in_python)
-    return [*in_python, *found.tables], [str(fault) for fault in found.faults]
+    tree = tree_of(path_within_project)
+    python = in_modules(tree.defs_module, resources)
+    found = checked(files_below(tree.defs_module_path), python.tables, python.refused)
+    return [*python.tables, *found.tables], [str(fault) for fault in found.faults]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import tomli
 import yaml
 
 from dedp_assets.graph.resources.environments import CHECKOUT, project_root
+from dedp_assets.patterns.core.extras import extra_of
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -91,21 +93,46 @@ class Project:
         """Load the definitions.
 
         Raises:
-            ValueError: if the module holds none under the name ``defs``.
+            ValueError: if the module holds none under the name ``defs``, or cannot be imported: file, line and reason.
+        """
+        found: Any = getattr(self.entry(), "defs", None)
+        if found is None:
+            raise ValueError(f"{self.module} must have definitions under the name defs, as `dedp new` writes it")
+        try:
+            loaded: dg.Definitions = found() if callable(found) else found
+        except Exception as error:
+            self._raise_fault(error, itself=True)
+        return loaded
+
+    def entry(self) -> ModuleType:
+        """Import the module with the definitions.
+
+        Raises:
+            ValueError: if there is none, or it cannot be imported: file, line and reason.
         """
         self.be_importable()
         try:
-            module = importlib.import_module(self.module)
+            return importlib.import_module(self.module)
         except ModuleNotFoundError as error:
             if error.name and f"{self.module}.".startswith(f"{error.name}."):
                 file = self.root / "pyproject.toml"
                 raise ValueError(f"{file} must name a module that is there, not {self.module}") from None
-            raise
-        found: Any = getattr(module, "defs", None)
-        if found is None:
-            raise ValueError(f"{self.module} must have definitions under the name defs, as `dedp new` writes it")
-        loaded: dg.Definitions = found() if callable(found) else found
-        return loaded
+            if extra_of(error.name):
+                raise
+            self._raise_fault(error)
+        except Exception as error:
+            self._raise_fault(error)
+
+    def _raise_fault(self, error: Exception, *, itself: bool = False) -> NoReturn:
+        """Raise the fault of the project's code that an error stands for, or the error of other code.
+
+        With ``itself``, code that the project calls is other code: where in it an error was raised may have to be read.
+        """
+        from dedp_assets.components.modules import Unloadable, fault_of_import  # noqa: PLC0415 - as below
+
+        if fault := fault_of_import(error, self.root, itself=itself):
+            raise Unloadable(fault) from error
+        raise error
 
     def tables(self) -> list[LakeTable[...]]:
         """List the declared tables, in Python and YAML."""
@@ -114,20 +141,25 @@ class Project:
         self.be_importable()
         return lake_tables(self.root)
 
-    def declarations(self) -> tuple[list[LakeTable[...]], list[str]]:
-        """Return the tables of all code locations, and the faults of declarations in YAML.
+    def declarations(self, resources: Collection[str] | None = None) -> tuple[list[LakeTable[...]], list[str]]:
+        """Return the tables of all code locations, and the faults of declarations.
 
         The table of a declaration with a fault is left out.
 
         Of a further code location those in Python count, below the package of its definitions.
+
+        Args:
+            resources: names of the resources in the definitions; ``None`` if nobody knows them.
         """
-        from dedp_assets.graph.declare import declared  # noqa: PLC0415 - as above
+        from dedp_assets.components.modules import in_modules  # noqa: PLC0415 - as above
         from dedp_assets.location import lake_declarations  # noqa: PLC0415 - as above
 
         self.be_importable()
-        tables, faults = lake_declarations(self.root)
+        tables, faults = lake_declarations(self.root, resources)
         for location in self.locations[1:]:
-            tables += declared(importlib.import_module(location.module.rpartition(".")[0]))
+            found = in_modules(importlib.import_module(location.module.rpartition(".")[0]))
+            tables += found.tables
+            faults += [str(fault) for _, wrong in found.refused.values() for fault in wrong]
         return tables, faults
 
     def jobs(self) -> list[LakeJob]:

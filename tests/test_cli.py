@@ -148,9 +148,22 @@ def test_a_closed_stream_is_no_error(tmp_path, closed):
 def test_a_home_that_is_a_file_is_told(dedp, tmp_path):
     """By the setting that names the home, in one sentence of every command that reads there."""
     (tmp_path / "home").write_text("")
-    for command in ("status", "letters"):
+    for command in ("status", "letters", "history"):
         code, _, err = dedp(command)
         assert (code, err) == (2, f"dedp {command}: DEDP_HOME must be a folder, not the file {tmp_path / 'home'}\n")
+
+
+def test_a_home_that_is_a_project_is_told(dedp, tmp_path):
+    """Nothing is written among its code, and its lack of tables is not called right."""
+    stated = tmp_path / "home" / "pyproject.toml"
+    stated.parent.mkdir()
+    stated.write_text('[tool.dg.project]\nroot_module = "lake"\n')
+    for command in (("status",), ("run", "gold/a"), ("history",), ("alerts",)):
+        code, out, err = dedp(*command)
+        home = stated.parent
+        told = f"DEDP_HOME must be a folder of its own, such as {home}/.dedp, not the project {home}"
+        assert (code, out, err) == (2, "", f"dedp {command[0]}: {told}\n")
+    assert [*stated.parent.iterdir()] == [stated]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping
 from rich.console import Console
 
 from dedp_assets.commands._output import coloured, console
+from dedp_assets.components.defining import REFUSED
 from dedp_assets.graph.catalogue.table_names import by_layer, require_table, tables_named
 from dedp_assets.graph.declare.replays import REPLAYS
 from dedp_assets.laptop.orchestration.instance import Ended, Platform
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.project import project
 
 __all__ = ["compute", "print_ended", "react", "require_computable"]
@@ -26,6 +28,9 @@ def require_computable(name: str, *, audited: bool = False) -> None:
         ConfigError: in one sentence.
     """
     nodes = list(project().definitions().resolve_asset_graph().asset_nodes)
+    faulty = {"/".join(node.key.path): node.description for node in nodes if node.group_name == REFUSED}
+    if sentence := faulty.get(name):
+        raise ConfigError(f"{name}: {' '.join(sentence.split())}")
     tables = [node for node in nodes if "dagster/table_name" in node.metadata and (node.check_keys or not audited)]
     replays = [node for node in nodes if node.group_name == REPLAYS]
     known = sorted(("/".join(node.key.path) for node in (*tables, *replays)), key=by_layer)

@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
@@ -14,7 +15,7 @@ from dedp_assets.components.defining import defined
 from dedp_assets.components.kinds import KINDS, TABLE
 from dedp_assets.components.yaml.documents import Document, Unreadable, documents
 from dedp_assets.components.yaml.drafts import Draft
-from dedp_assets.components.yaml.faults import Fault
+from dedp_assets.components.yaml.faults import Fault, Place, Refusal
 from dedp_assets.graph.declare import LakeTable
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.sql.suggestions import unknown
@@ -24,10 +25,7 @@ __all__ = ["FILES", "KEYS", "Checked", "checked", "completed", "drafts_of", "fil
 FILES = ("defs.yaml", "defs.yml", "component.yaml")
 """Names of files that Dagster looks for, one in a folder."""
 KEYS = ("type", "attributes", "template_vars_module", "requirements", "post_processing")
-
-
-Place = tuple[str, int]
-"""File and line of a document; line 0 stands for a file that Dagster could not load, either."""
+NOTHING: Mapping[Place, Refusal] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -37,13 +35,13 @@ class Checked:
     Attributes:
         declared: place of a document -> what it declares, of any kind.
         definitions: place of a document -> what Dagster shows of its declaration.
-        refused: place of a document -> name of its table, as far as it can be read, and what is wrong.
+        refused: place of a document, or of a declaration in Python -> name of its table, and what is wrong.
         documents: file -> its documents, where all are of the kinds of this package.
     """
 
     declared: Mapping[Place, Any] = field(default_factory=dict)
     definitions: Mapping[Place, dg.Definitions] = field(default_factory=dict)
-    refused: Mapping[Place, tuple[str, Sequence[Fault]]] = field(default_factory=dict)
+    refused: Mapping[Place, Refusal] = field(default_factory=dict)
     documents: Mapping[str, Sequence[Document]] = field(default_factory=dict)
 
     @property
@@ -67,14 +65,17 @@ def files_below(folder: Path) -> list[Path]:
     return sorted(found.values())
 
 
-def checked(files: Iterable[Path], tables: Sequence[LakeTable[...]] = ()) -> Checked:
+def checked(
+    files: Iterable[Path], tables: Sequence[LakeTable[...]] = (), unsound: Mapping[Place, Refusal] = NOTHING
+) -> Checked:
     """Check files against each other, and against the tables that are declared in Python.
 
     Args:
         files: YAML files of components.
         tables: the tables that are declared in Python.
+        unsound: the declarations in Python with a fault.
     """
-    drafts, refused = list[Draft](), dict[Place, tuple[str, Sequence[Fault]]]()
+    drafts, refused = list[Draft](), dict(unsound)
     read = dict[str, Sequence[Document]]()
     for file in files:
         text, wrong = _read(file)
@@ -85,8 +86,9 @@ def checked(files: Iterable[Path], tables: Sequence[LakeTable[...]] = ()) -> Che
             refused[str(file), 0] = ("", wrong)
         elif all_ours:
             read[str(file)] = [each.document for each in found]
-    specs: dict[str, TableSpec | None] = {spec.name: spec for table in tables for spec in table.tables}
-    writers = dict.fromkeys(specs, "a table in Python")
+    in_python = {spec.name: spec for table in tables for spec in table.tables}
+    writers = dict.fromkeys(in_python, "a table in Python")
+    specs: dict[str, TableSpec | None] = {**in_python}
     for each in drafts:
         _refuse_second_writers(each, writers)
         specs = {
@@ -94,6 +96,8 @@ def checked(files: Iterable[Path], tables: Sequence[LakeTable[...]] = ()) -> Che
             **{s.name: s for s in each.tables},
             **specs,
         }
+    # A module that cannot be imported may name the tables that it reads, too.
+    specs = {**{name: None for name, _ in unsound.values() if name}, **specs}
     made, shown = dict[Place, Any](), dict[Place, dg.Definitions]()
     for each in drafts:
         place = (each.document.file, each.document.line)
@@ -114,11 +118,9 @@ def _sound(found: Draft, made: Mapping[Place, Any]) -> list[str]:
     return [name for name, _ in found.written()] if (found.document.file, found.document.line) in made else []
 
 
-def _with_own_names(
-    refused: Mapping[Place, tuple[str, Sequence[Fault]]], sound: Iterable[str]
-) -> dict[Place, tuple[str, Sequence[Fault]]]:
+def _with_own_names(refused: Mapping[Place, Refusal], sound: Iterable[str]) -> dict[Place, Refusal]:
     """Leave the name of a faulty document out where another document has the name, since an asset has one."""
-    taken, found = set(sound), dict[Place, tuple[str, Sequence[Fault]]]()
+    taken, found = set(sound), dict[Place, Refusal]()
     for place, (name, faults) in refused.items():
         found[place] = ("" if name in taken else name, faults)
         taken.add(name)

@@ -6,7 +6,7 @@ import inspect
 import json
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,9 @@ from pyspark.sql import SparkSession
 from dedp_assets.components.chains.sql_rules import in_python
 from dedp_assets.components.checking import FILES, KEYS, checked, files_below
 from dedp_assets.components.kinds import KINDS
-from dedp_assets.components.yaml.faults import Format, rendered
-from dedp_assets.graph.declare import LakeTable, declared
+from dedp_assets.components.modules import InPython, Unloadable, in_modules, tree_of
+from dedp_assets.components.yaml.faults import Fault, Format, rendered
+from dedp_assets.graph.declare import LakeTable
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.home import running
 from dedp_assets.graph.resources.spark import SparkEngine, answers
@@ -27,13 +28,21 @@ from dedp_assets.patterns.core.sql.sql_analysis import analysed_by
 __all__ = ["check", "schema", "schema_of_files"]
 
 
-def check(folder: Path | None, *, style: Format = "text") -> int:
+def check(
+    folder: Path | None,
+    known: Collection[Fault] = (),
+    resources: Collection[str] | None = None,
+    *,
+    style: Format = "text",
+) -> int:
     """Check the files below a folder against all declarations of their project, in YAML and Python.
 
     Where an engine is shared, Spark judges the SQL that is left; otherwise nothing starts one.
 
     Args:
         folder: the folder; by default that of the definitions of the project around the working directory.
+        known: faults of the project that were found before.
+        resources: names of the project's resources; ``None`` if nobody knows them.
         style: how faults are written.
 
     Returns:
@@ -42,26 +51,35 @@ def check(folder: Path | None, *, style: Format = "text") -> int:
     warnings.filterwarnings("ignore", category=dg.BetaWarning)
     warnings.filterwarnings("ignore", category=dg.PreviewWarning)
     start = (folder or Path.cwd()).resolve()
-    root, tables = _project(start)
+    try:
+        root, python = _project(start, resources)
+    except Unloadable as error:  # what else is wrong, nobody can say
+        return _printed({*known, error.fault}, 1, 0, style)
     below = start if folder else root
     files = files_below(below) if below.is_dir() else []
     within = below.is_relative_to(root)
-    in_files = [table for table in tables if within and _lies_in(table, below)]
-    if not files and not in_files:
+    in_files = [table for table in python.tables if within and _lies_in(table, below)]
+    known = [fault for fault in known if folder is None or Path(fault.file).is_relative_to(below)]
+    unsound = [file for file, _ in python.refused if Path(file).is_relative_to(below)]
+    if not (files or in_files or unsound or known):
         print(f"no {' or '.join(FILES)} below {below}", file=sys.stderr)  # noqa: T201
         return 2
     with analysed_by(_session()):
-        found = checked(files_below(root) if within else files, tables if within else [])
+        checks = (files_below(root), python.tables, python.refused) if within else (files,)
+        found = checked(*checks)
         in_code = list(in_python(in_files))
-    chosen = {str(file) for file in files}
     # By declaration, as the fault of a column may stand in another file, beside the declaration.
-    refused = (faults for (file, _), (_, faults) in found.refused.items() if file in chosen)
-    faults = sorted({fault for wrong in refused for fault in wrong})
-    faults = [replace(fault, file=_near(fault.file)) for fault in (*faults, *in_code)]
+    refused = (faults for (file, _), (_, faults) in found.refused.items() if Path(file).is_relative_to(below))
+    faults = {*known, *(fault for wrong in refused for fault in wrong)}
+    sound = sum(Path(file).is_relative_to(below) for file, _ in found.declared)
+    return _printed([*sorted(faults), *in_code], len(files), sound, style)
+
+
+def _printed(faults: Collection[Fault], files: int, sound: int, style: Format) -> int:
+    """Print faults, and the numbers of files and sound declarations; return the exit code."""
     if faults or style == "json":
-        print(rendered(faults, style))  # noqa: T201
-    sound = sum(place[0] in chosen for place in found.declared)
-    print(f"files: {len(files)}, declarations: {sound}, faults: {len(faults)}", file=sys.stderr)  # noqa: T201
+        print(rendered([replace(fault, file=_near(fault.file)) for fault in faults], style))  # noqa: T201
+    print(f"files: {files}, declarations: {sound}, faults: {len(faults)}", file=sys.stderr)  # noqa: T201
     return 1 if faults else 0
 
 
@@ -110,14 +128,16 @@ def _of_draft_7(schema: Any) -> Any:  # noqa: ANN401 - any part of a schema
     return found
 
 
-def _project(start: Path) -> tuple[Path, Sequence[LakeTable[...]]]:
-    """Return the definitions' folder and the tables in Python of the project around a path, or the path."""
+def _project(start: Path, resources: Collection[str] | None) -> tuple[Path, InPython]:
+    """Return the definitions' folder and the declarations in Python of a project, or the path."""
     try:
-        tree = dg.ComponentTree.for_project(start)
+        tree = tree_of(start)
+    except Unloadable:
+        raise
     except Exception as error:
         print(f"only the files below {start} are known: {_first_line(error)}", file=sys.stderr)  # noqa: T201
-        return start, []
-    return tree.defs_module_path, declared(tree.defs_module)
+        return start, InPython()
+    return tree.defs_module_path, in_modules(tree.defs_module, resources)
 
 
 def _session() -> SparkSession | None:

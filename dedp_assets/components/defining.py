@@ -17,8 +17,11 @@ from dedp_assets.graph.declare import LakeTable, starting
 from dedp_assets.graph.declare.replays import replay_asset
 from dedp_assets.patterns.core.errors import ConfigError
 
-__all__ = ["defined", "definitions_of", "refused"]
+__all__ = ["REFUSED", "defined", "definitions_of", "first_sentence", "refused"]
 
+REFUSED = "refused"
+"""Group of the assets of tables with a faulty declaration."""
+_NOT_LOADED = "This table is not loaded.\n\n"
 D = TypeVar("D")
 _ODD = re.compile(r"\W+", re.ASCII)
 _NAME = re.compile(r"\w+(/\w+)*", re.ASCII)
@@ -53,8 +56,13 @@ def defined(
     try:
         return make(declared), []
     except Exception as error:
-        sentence = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        return None, [Fault.at(document, _mentioned(document, sentence), sentence.strip())]
+        sentence = first_sentence(error)
+        return None, [Fault.at(document, _mentioned(document, sentence), sentence)]
+
+
+def first_sentence(error: Exception) -> str:
+    """Return the first line of an error that is not empty, or the name of the error."""
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__).strip()
 
 
 def refused(name: str, faults: Iterable[Fault]) -> dg.Definitions:
@@ -63,9 +71,9 @@ def refused(name: str, faults: Iterable[Fault]) -> dg.Definitions:
     sentence = "\n\n".join(lines)
     # The beginning may be a long path alone, which all faults of a project share.
     own = f"{re.sub(_ODD, '_', lines[0])[:80]}_{sha256(sentence.encode('utf-8', 'replace')).hexdigest()[:8]}"
-    key = name.split("/") if _NAME.fullmatch(name) else ["refused", own]
+    key = name.split("/") if _NAME.fullmatch(name) else [REFUSED, own]
 
-    @dg.asset(key=key, description=f"This table is not loaded.\n\n{sentence}", kinds={"refused"}, group_name="refused")
+    @dg.asset(key=key, description=f"{_NOT_LOADED}{sentence}", kinds={"refused"}, group_name=REFUSED)
     def refuse() -> None:
         raise ConfigError(sentence)
 

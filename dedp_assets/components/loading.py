@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +17,11 @@ import dagster as dg
 from dedp_assets.components.checking import FILES, Checked, checked, completed, files_below
 from dedp_assets.components.defining import refused
 from dedp_assets.components.kinds import KINDS
+from dedp_assets.components.modules import InPython, in_modules, tree_of
 from dedp_assets.components.yaml.documents import documents
 from dedp_assets.components.yaml.faults import Fault
 from dedp_assets.components.yaml.reading import handed_on
-from dedp_assets.graph.declare import LakeTable, declared
+from dedp_assets.graph.declare import LakeTable
 from dedp_assets.graph.declare.collect import modules_below
 
 __all__ = ["FolderDefinitions", "component_in", "component_of", "load"]
@@ -34,20 +35,22 @@ _LOG = logging.getLogger("dagster")
 
 @dataclass(frozen=True)
 class FolderDefinitions:
-    """Contents of a folder of definitions, apart from tables in Python.
+    """Contents of a folder of definitions.
 
     Attributes:
-        definitions: what Dagster finds in Python and YAML, tables in YAML and faults included.
+        definitions: what Dagster finds in Python and YAML, tables in YAML and faults included, tables in Python not.
         tables: the tables that are declared in YAML.
         faults: what is wrong with files.
+        in_python: the declarations in Python.
     """
 
     definitions: dg.Definitions
     tables: Sequence[LakeTable[...]]
     faults: Sequence[Fault]
+    in_python: InPython
 
 
-def load(path_within_project: Path) -> FolderDefinitions:
+def load(path_within_project: Path, resources: Collection[str] | None = None) -> FolderDefinitions:
     """Load a project's folder of definitions, as ``dg.load_from_defs_folder`` does, without bad files.
 
     A file that Dagster cannot load takes the location down there. Here the folders are then loaded one by one: what
@@ -55,10 +58,11 @@ def load(path_within_project: Path) -> FolderDefinitions:
 
     Args:
         path_within_project: a path in the project.
+        resources: names of the project's resources; ``None`` if nobody knows them.
     """
-    tree = dg.ComponentTree.for_project(path_within_project)
-    files = files_below(tree.defs_module_path)
-    found = checked(files, declared(tree.defs_module))
+    tree = tree_of(path_within_project)
+    files, python = files_below(tree.defs_module_path), in_modules(tree.defs_module, resources)
+    found = checked(files, python.tables, python.refused)
     for fault in found.faults:
         _LOG.error("%s", fault)
     token = _CHECKED.set(found)
@@ -67,7 +71,8 @@ def load(path_within_project: Path) -> FolderDefinitions:
             definitions = _whole(tree, found) or _piecewise(tree, found, files)
     finally:
         _CHECKED.reset(token)
-    return FolderDefinitions(definitions, found.tables, found.faults)
+    merged = dg.Definitions.merge(definitions, *(refused(*found.refused[place]) for place in python.refused))
+    return FolderDefinitions(merged, found.tables, found.faults, python)
 
 
 def component_in(file: str, line: int, context: dg.ComponentLoadContext) -> Parts:
@@ -98,13 +103,14 @@ _LATEST: list[tuple[Any, Checked]] = []
 def _checked_of(tree: dg.ComponentTree) -> Checked:
     """Check the declarations of a tree that Dagster loads by itself, once for all components."""
     if not _LATEST or _LATEST[0][0] is not tree:
-        _LATEST[:] = [(tree, checked(files_below(tree.defs_module_path), declared(tree.defs_module)))]
+        python = in_modules(tree.defs_module)
+        _LATEST[:] = [(tree, checked(files_below(tree.defs_module_path), python.tables, python.refused))]
     return _LATEST[0][1]
 
 
 def _whole(tree: dg.ComponentTree, found: Checked) -> dg.Definitions | None:
     """Load everything at once; nothing if a file cannot be loaded by Dagster."""
-    if any(place[1] == 0 for place in found.refused):
+    if any(line <= 0 for _, line in found.refused):
         return None
     try:
         return tree.build_defs()
@@ -117,9 +123,10 @@ def _whole(tree: dg.ComponentTree, found: Checked) -> dg.Definitions | None:
 
 def _piecewise(tree: dg.ComponentTree, found: Checked, files: Sequence[Path]) -> dg.Definitions:
     """Load each folder with a YAML file by itself, and all modules in Python."""
-    loaded = [dg.load_definitions_from_modules(list(_modules(tree, files)))]
+    unread = {file for file, line in found.refused if line <= 0}
+    loaded = [dg.load_definitions_from_modules(list(_modules(tree, files, unread)))]
     for file in files:
-        if (str(file), 0) in found.refused:
+        if str(file) in unread:
             loaded += _without_dagster(str(file), found)
             continue
         parts = file.parent.relative_to(tree.defs_module_path).parts
@@ -140,11 +147,11 @@ def _without_dagster(file: str, found: Checked) -> list[dg.Definitions]:
     return [*sound, *(refused(*each) for place, each in found.refused.items() if place[0] == file)]
 
 
-def _modules(tree: dg.ComponentTree, files: Sequence[Path]) -> Iterator[ModuleType]:
-    """Yield the Python modules outside of folders with a YAML file."""
+def _modules(tree: dg.ComponentTree, files: Sequence[Path], unread: Collection[str]) -> Iterator[ModuleType]:
+    """Yield the importable Python modules outside of folders with a YAML file."""
     yaml = {file.parent for file in files}
     for path, name in modules_below(tree.defs_module_name, tree.defs_module_path):
-        if not yaml & set(path.parents) and path.name not in FILES:
+        if not yaml & set(path.parents) and path.name not in FILES and str(path) not in unread:
             yield importlib.import_module(name)
 
 

@@ -102,4 +102,7 @@ def test_sql_of_tables_in_python_is_judged_at_the_function():
     (fault,) = in_python([declare(wrong, overwrite_partition, DAILY_RUNS)])
     assert fault.file == __file__
     assert fault.message == "check positive names an unknown column idd: did you mean id?"
+    wrong = replace(DAYS, checks={"known": "id IN (SELECT 1)"})
+    (fault,) = in_python([declare(wrong, overwrite_partition, DAILY_RUNS)])
+    assert fault.message == "check known must be of one row, without a query over other rows"
     assert [str(each) for each in in_python(declared(defs))] == []

@@ -13,6 +13,7 @@ from dedp_assets.graph.declare import LakeTable
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.sql.sql_faults import Kind, expression_fault
+from dedp_assets.patterns.core.sql.sql_options import has_subquery
 
 __all__ = ["in_python", "of_audits", "of_options", "of_rules", "of_table"]
 
@@ -31,6 +32,9 @@ _AS_THEY_ARE = ("", "pseudonym")
 def of_table(path: Path, table: TableSpec) -> Iterator[Misfit]:
     """Yield the faults of a table's constraints, and of expressions for a replica's columns."""
     yield from of_rules((*path, "checks"), table.checks, table.columns, what="check")
+    for name, check in table.checks.items():
+        if has_subquery(check):
+            yield Misfit((*path, "checks", name), f"check {name} must be of one row, without a query over other rows")
     for name, column in table.columns.items():
         if column.replica not in _AS_THEY_ARE:
             place = (*path, "columns", name, "replica")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from dedp_assets.components.yaml.documents import Document, Path, Unreadable
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.sql.suggestions import among, unknown
 
-__all__ = ["Fault", "Misfit", "faults_of", "rendered"]
+__all__ = ["Fault", "Misfit", "Place", "Refusal", "faults_of", "rendered"]
 
 Format = Literal["text", "json", "github"]
 
@@ -58,6 +58,12 @@ class Fault:
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}:{self.column}"
         return f"{place}: {self.path}: {self.message}" if self.path else f"{place}: {self.message}"
+
+
+Place = tuple[str, int]
+"""File and line of a declaration; a line of 0 or less stands for a file that Dagster could not load, either."""
+Refusal = tuple[str, Sequence[Fault]]
+"""Name of the table of a faulty declaration, as far as it is known, and what is wrong."""
 
 
 class Misfit(ConfigError):

@@ -1,7 +1,8 @@
 """Discovery of declared tables, jobs and sources in the modules of a package."""
 
 import importlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
@@ -11,9 +12,39 @@ from dedp_assets.graph.declare.starting import LakeJob
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.patterns.core.errors import ConfigError
 
-__all__ = ["declared", "declared_jobs", "modules_below", "sources"]
+__all__ = ["Imported", "declared", "declared_jobs", "imported", "modules_below", "sources"]
 
 D = TypeVar("D")
+
+
+@dataclass(frozen=True)
+class Imported:
+    """Modules of a package.
+
+    Attributes:
+        modules: the modules that could be imported.
+        errors: file of each other module -> the error of the import.
+    """
+
+    modules: Sequence[ModuleType]
+    errors: Mapping[Path, BaseException]
+
+    def values(self, kind: type[D]) -> list[D]:
+        """List the values of a kind in the modules, without repetition."""
+        found = [value for module in self.modules for value in vars(module).values() if isinstance(value, kind)]
+        return [*{id(value): value for value in found}.values()]
+
+
+def imported(package: ModuleType) -> Imported:
+    """Import all modules below a package; the error of one keeps no other from being imported."""
+    modules, errors = list[ModuleType](), dict[Path, BaseException]()
+    for folder in package.__path__:
+        for path, name in modules_below(package.__name__, folder):
+            try:
+                modules.append(importlib.import_module(name))
+            except (Exception, SystemExit) as error:
+                errors[path] = error
+    return Imported(modules, errors)
 
 
 def declared(package: ModuleType) -> list[LakeTable[...]]:
@@ -42,9 +73,10 @@ def sources(tables: Iterable[LakeTable[...]]) -> list[Source]:
 
 
 def _found(package: ModuleType, kind: type[D]) -> list[D]:
-    names = (name for folder in package.__path__ for _, name in modules_below(package.__name__, folder))
-    modules = map(importlib.import_module, names)
-    return [value for module in modules for value in vars(module).values() if isinstance(value, kind)]
+    found = imported(package)
+    for error in found.errors.values():
+        raise error
+    return found.values(kind)
 
 
 def modules_below(package: str, folder: str | Path) -> Iterator[tuple[Path, str]]:

@@ -90,7 +90,7 @@ class LakeTable(Generic[P]):
         rules.require_fit(self.spec, self.runs, self.patterns)
         rules.require_apart(self.tables, self.runs)
         rules.require_targets(self.spec.name, self.function)
-        self._resources()
+        self.resources()
         self.lineage()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> WriteResult:
@@ -164,6 +164,16 @@ class LakeTable(Generic[P]):
             raise ConfigError(f"{self.spec.name}: derived= names {', '.join(strange)}, which no table here has")
         return {table.name: column_lineage(table, self.reads.upstream, derived) for table in self.tables}
 
+    def resources(self) -> set[str]:
+        """Name the resources that the functions ask for, by parameter, and that of a fan-in's error handler."""
+        find, read, written = self.reads.inputs, len(self.reads.tables), len(self.tables)
+        handed = self.hands_over is not None
+        counts = {Step: 1, Pinned: len(self.reads.upstream) + handed, Target: written}
+        names = resources_of(self.spec.name, self.function, counts)
+        seen = {Request: 1, Pinned: read, Table: written, Step: 0, Target: 0}
+        handler = {"alerts"} if self.reads.waits_for_runs else set[str]()
+        return names | handler | (resources_of(self.spec.name, find, seen) if find else set())
+
     def definition(self) -> dg.AssetsDefinition:
         """Make the assets that Dagster materializes."""
         patterns = {self.spec: self.patterns, **self.beside}
@@ -191,7 +201,7 @@ class LakeTable(Generic[P]):
             ],
             check_specs=check_specs(self.spec, gates.audits, gates.blocking, gates.reports, partitions=partitions),
             config_schema=LAUNCHPAD,
-            required_resource_keys={"lake", "clock", *self._resources()},
+            required_resource_keys={"lake", "clock", *self.resources()},
             name=self.name,
             pool=self.name,
             op_tags=dict(self.runs.profile),
@@ -242,7 +252,7 @@ class LakeTable(Generic[P]):
         lake = context.resources.lake
         tables = [lake.table(table) for table in self.tables]
         upstream = {table: lake.table(table) for table in self.reads.upstream}
-        more = {name: getattr(context.resources, name) for name in self._resources()}
+        more = {name: getattr(context.resources, name) for name in self.resources()}
         ended = self.reads.waits_for_runs
         states = run_states(context.instance, repository_of(context), lake.refused) if ended else without_runs
         refusals = Refusals(lake.refused(self.spec.name))
@@ -351,16 +361,6 @@ class LakeTable(Generic[P]):
             tables[0], request.key, before=before, fed=lambda: fed_keys(feeds), refused=lambda: refusals.by_key().keys()
         )
         return tuple(handed_over(each, before) for each in tables if each.spec == self.hands_over)
-
-    def _resources(self) -> set[str]:
-        """Name the resources that the functions ask for, by parameter, and that of a fan-in's error handler."""
-        find, read, written = self.reads.inputs, len(self.reads.tables), len(self.tables)
-        handed = self.hands_over is not None
-        counts = {Step: 1, Pinned: len(self.reads.upstream) + handed, Target: written}
-        names = resources_of(self.spec.name, self.function, counts)
-        seen = {Request: 1, Pinned: read, Table: written, Step: 0, Target: 0}
-        handler = {"alerts"} if self.reads.waits_for_runs else set[str]()
-        return names | handler | (resources_of(self.spec.name, find, seen) if find else set())
 
 
 def lake_table(

@@ -234,6 +234,15 @@ class Settings:
         return "" if self.home.is_dir() else f"There is no home at {self.home} yet: `dedp up` or `dedp demo` makes one."
 
     @property
+    def unfit_home(self) -> str:
+        """Sentence about an unfit home, a file or a project's own folder; empty for a fit home."""
+        if self.home.exists() and not self.home.is_dir():
+            return f"DEDP_HOME must be a folder, not the file {self.home}"
+        if _is_project(self.home):
+            return f"DEDP_HOME must be a folder of its own, such as {self.home / '.dedp'}, not the project {self.home}"
+        return ""
+
+    @property
     def lakehouse(self) -> Path:
         """Root of the Delta tables, which are at ``<layer>/<dataset>``."""
         return self.home / "lakehouse"

@@ -19,8 +19,8 @@ from dedp_assets.project import Project
 __all__ = ["Reloading"]
 
 _SECONDS = 120
-_FAULT = re.compile(r"^.+\.ya?ml:\d+:\d+: .+", re.MULTILINE)
-"""A fault of a declaration in YAML, printed while the code loads without the table."""
+_FAULT = re.compile(r"^.+\.(?:ya?ml|py):\d+:\d+: .+", re.MULTILINE)
+"""A fault of a declaration in YAML or Python, printed while the code loads without the table."""
 
 
 class Reloading:

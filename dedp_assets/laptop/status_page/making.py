@@ -98,8 +98,9 @@ class Maker:
         """Load the declared tables and the code location; the code of a project may fail in any way."""
         try:
             self._stamp = project().stamp()
-            tables, faults = project().declarations()
-            self._repository = project().definitions().get_repository_def()
+            loaded = project().definitions()
+            tables, faults = project().declarations(loaded.resources)
+            self._repository = loaded.get_repository_def()
         except Exception as error:
             self._undeclared = (
                 f"The project's tables cannot be loaded, so only stored tables are shown: {error_line(error)}"

@@ -379,6 +379,28 @@ def test_a_constraint_that_cannot_be_computed_for_a_row_is_refused_in_a_sentence
     assert visits.ledger.version() == before
 
 
+OTHER_ROWS = (
+    "(SELECT max(id) FROM range(3)) > 0",
+    "id IN (select id from range(9))",
+    "NOT EXISTS ( /* none */ FROM range(1))",
+    "id > (WITH a AS (SELECT 1 AS x) SELECT x FROM a)",
+    "id IN (VALUES 1, 2)",
+)
+
+
+def test_a_constraint_over_other_rows_is_refused(visits):
+    """Spark would evaluate it once, and then refuse each write of the table; the words as a text are no query."""
+    publish(visits, GOOD)
+    before = visits.ledger.version()
+    for check in OTHER_ROWS:
+        with pytest.raises(
+            ConfigError, match="check must be true or false of one row, without a query over other rows"
+        ):
+            add_constraint(visits, name="odd", check=check)
+    assert visits.ledger.version() == before
+    assert add_constraint(visits, name="fine", check="concat('(SELECT 1)', id) <> \"(select\"").applied
+
+
 def test_a_stored_constraint_that_cannot_be_computed_is_named(visits):
     """Where rows of a writer that held no constraint are looked at again."""
     publish(visits, GOOD, (2, 0, "x", 1))

@@ -13,15 +13,31 @@ from pyspark.sql import DataFrame
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import RESERVED
 
-__all__ = ["naming_options", "one_value", "reason_of", "require_repeatable", "truth"]
+__all__ = ["has_subquery", "naming_options", "one_value", "reason_of", "require_repeatable", "truth"]
 
 _CALL = re.compile(r"\b(?!(?:AND|CASE|ELSE|IN|LIKE|NOT|ON|OR|THEN|WHEN)\b)\w+`?\s*\(|/\*|--", re.IGNORECASE)
 """What every SQL has that may say something else the next time: a function."""
 _OF_THE_ROW = re.compile(r"\binput_file_(name|block_start|block_length)\s*\(\s*\)", re.IGNORECASE)
 """Functions that Spark lists with the random ones, and that say the same of a row each time."""
+_SUBQUERY = re.compile(
+    r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|/\*.*?\*/|--[^\n]*"""
+    r"""|(?P<query>\((?:\s|/\*.*?\*/|--[^\n]*\n)*(?:SELECT\b(?!\s*[=<>,)])"""
+    r"""|(?:WITH|FROM|VALUES|TABLE)\b(?!\s*(?:[=<>,)+*/%|&!.^-]|(?:AND|BETWEEN|IN|IS|LIKE|NOT|OR)\b))))""",
+    re.IGNORECASE | re.DOTALL,
+)
 _SUGGESTED = re.compile(r"( Did you mean one of the following\? )\[((?:`(?:[^`]|``)+`(?:, )?)+)\]\.?")
 _REFUSED = (AnalysisException, Py4JError)
 """What Spark's analysis raises; a lambda function outside of a call ends as an error of the JVM."""
+
+
+def has_subquery(sql: str) -> bool:
+    """Return whether SQL holds a query over other rows, outside of texts, names and comments.
+
+    Example:
+        >>> has_subquery("id IN (SELECT 1)"), has_subquery("note <> '(SELECT 1)'"), has_subquery("(values + 1) > 2")
+        (True, False, False)
+    """
+    return any(found["query"] for found in _SUBQUERY.finditer(sql))
 
 
 def truth(predicate: str) -> str:
