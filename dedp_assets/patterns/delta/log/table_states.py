@@ -35,7 +35,7 @@ class TableStates:
     def __init__(self, files: LogFiles) -> None:
         self.files = files
         self.declared: tuple[int, Naming] | None = None
-        """The newest version that was looked at for the naming of partition columns, and the naming."""
+        """The newest version that the naming of partition columns was read from, and the naming."""
         self._opened: tuple[object, TableState] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -156,15 +156,15 @@ class TableStates:
         if self.declared is None or self.declared[0] > head:
             self.declared = self._checkpointed_naming(head)
         for version, raw, _ in self.files.raws(self.declared[0]):
-            self._look_at(version, raw)
+            self._read_naming(version, raw)
         return self.declared[1]
 
-    def look_at(self, version: int, raw: bytes) -> None:
-        """Look for a naming in the commit after the newest one looked at: who reads a log need not read it twice."""
+    def read_naming(self, version: int, raw: bytes) -> None:
+        """Update the naming from the next commit of the log, read by the caller."""
         if self.declared is not None and self.declared[0] == version - 1:
-            self._look_at(version, raw)
+            self._read_naming(version, raw)
 
-    def _look_at(self, version: int, raw: bytes) -> None:
+    def _read_naming(self, version: int, raw: bytes) -> None:
         naming = self.declared[1] if self.declared else {}
         if b'"metaData"' in raw:
             naming = self.files.read(version, partial(declared_in, raw, naming))
