@@ -110,7 +110,7 @@ class Ledger(Located):
         naming = cache(self.states.naming)
         for version in self.files.since(since):
             raw = self.files.raw(version)
-            self.states.look_at(version, raw)
+            self.states.read_naming(version, raw)
             yield self.states.commit(version, raw, naming)
 
     def glimpses(self, *, since: int = -1, records: bool = False) -> Iterator[Glimpse]:
@@ -122,7 +122,7 @@ class Ledger(Located):
         """
         naming = cache(self.states.naming)
         for version, raw, follows in self.files.raws(since):
-            self.states.look_at(version, raw)
+            self.states.read_naming(version, raw)
             if not follows:
                 yield Glimpse(version, frozenset(self.state(version).statistics()), forgotten=True)
             yield self.files.read(version, partial(parse_glimpse, version, raw, naming, records=records))

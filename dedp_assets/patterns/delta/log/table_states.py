@@ -35,7 +35,7 @@ class TableStates:
     def __init__(self, files: LogFiles) -> None:
         self.files = files
         self.declared: tuple[int, Naming] | None = None
-        """The newest version that was looked at for the naming of partition columns, and the naming."""
+        """The newest version that the naming of partition columns was read from, and the naming."""
         self._restarts = 0
         self._opened: tuple[object, TableState] | None = None
         self._read: tuple[int, object, Sequence[tuple[str, Mapping[str, Any]]]] = (-1, None, ())
@@ -173,15 +173,15 @@ class TableStates:
         if self.declared is None or self.declared[0] > head or self._restarts != self.files.restarts:
             self.declared, self._restarts = self._checkpointed_naming(head), self.files.restarts
         for version, raw, _ in self.files.raws(self.declared[0]) if self.declared[0] < head else ():
-            self._look_at(version, raw)
+            self._read_naming(version, raw)
         return self.declared[1]
 
-    def look_at(self, version: int, raw: bytes) -> None:
-        """Look for a naming in the commit after the newest one looked at: who reads a log need not read it twice."""
+    def read_naming(self, version: int, raw: bytes) -> None:
+        """Update the naming from the next commit of the log, read by the caller."""
         if self.declared is not None and self.declared[0] == version - 1:
-            self._look_at(version, raw)
+            self._read_naming(version, raw)
 
-    def _look_at(self, version: int, raw: bytes) -> None:
+    def _read_naming(self, version: int, raw: bytes) -> None:
         naming = self.declared[1] if self.declared else {}
         if b'"metaData"' in raw:
             naming = self.files.read(version, partial(declared_in, raw, naming))
