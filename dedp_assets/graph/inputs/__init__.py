@@ -1,1 +1,1 @@
-"""Inputs of a run: mappings between partitions, pinned snapshots, branches, landed days, and staleness."""
+"""Inputs of a run: partition mappings, pinned snapshots, branches, landed days, staleness."""

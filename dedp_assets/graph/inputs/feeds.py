@@ -76,7 +76,9 @@ class Span(Feed):
 
 @dataclass(frozen=True)
 class Pinned:
-    """A snapshot read of an upstream table: the same rows despite concurrent writes, looked up once in a run.
+    """A snapshot read of an upstream table: the same rows despite concurrent writes.
+
+    Its commit and its size are looked up once in a run.
 
     Attributes:
         table: the upstream table.

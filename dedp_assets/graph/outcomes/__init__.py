@@ -1,1 +1,1 @@
-"""Outcomes of runs as Dagster's history keeps them: tags, failures, refusals, durations."""
+"""Outcomes of runs in Dagster's history: tags, failures, refusals, durations."""

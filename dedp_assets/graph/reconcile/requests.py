@@ -141,7 +141,7 @@ def run_request(ask: Ask, repository: dg.RepositoryDefinition | None) -> dg.RunR
 
 
 def _queued(want: Want) -> dict[str, str]:
-    """Return the tags of the code and of the priority, which is stated if it is 0, too: a limit of Dagster's queue."""
+    """Return the tags of code and priority; a priority of 0 is one that Dagster's queue limits."""
     return {**({CODE: want.code} if want.code else {}), _PRIORITY: str(want.priority)}
 
 

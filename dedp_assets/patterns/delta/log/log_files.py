@@ -60,7 +60,9 @@ class LogFiles(Located):
         return False
 
     def version(self) -> int:
-        """Return the newest version, looked for from the newest one on that was seen, as long as its commit is there.
+        """Return the newest version.
+
+        Looked for from the last answer on, as long as the commit of the last answer is unchanged.
 
         Raises:
             ConfigError: if a file lies in the place of the table's folder.
@@ -76,7 +78,7 @@ class LogFiles(Located):
         return found
 
     def _last_from(self, version: int) -> int:
-        """Return the newest version from one on that is there; refuse a log with a gap."""
+        """Follow the log from a version to the newest version; refuse a log with a gap."""
         while self.holds(version + 1):
             version += 1
         self._require_end(version + 1)

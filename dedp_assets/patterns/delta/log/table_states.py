@@ -149,9 +149,9 @@ class TableStates:
         return TableMetadata(protocol, metadata, moved)
 
     def _declared_before(self, version: int) -> tuple[int, list[tuple[str, Mapping[str, Any]]]]:
-        """Return a version up to ``version``, and the actions that declare the table there.
+        """Return an earlier version, and the table's declaration at the earlier version.
 
-        They are those of the last state that was read, or of the last checkpoint.
+        The last state that was read, or the last checkpoint.
         """
         read, tag, actions = self._read
         if read <= version and tag is not None and self.files.identity(read) == tag:
