@@ -60,7 +60,7 @@ def maker(tmp_path, monkeypatch):
     """The maker of a page of a home in which nothing is wrong."""
     monkeypatch.setenv("DEDP_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    monkeypatch.setattr(Project, "declarations", lambda _: (TABLES, []))
+    monkeypatch.setattr(Project, "declarations", lambda *_: (TABLES, []))
     monkeypatch.setattr(Project, "definitions", lambda _: dg.Definitions())
     lake = Lake(root=str(settings().lakehouse), engine=SparkEngine())
     for day in ("2026-01-18", DAY):

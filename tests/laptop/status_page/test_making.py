@@ -75,7 +75,7 @@ def test_a_project_that_cannot_be_loaded_is_a_notice(chosen, monkeypatch):
     """Its stored tables are shown."""
     stored(chosen)
 
-    def broken(_):
+    def broken(*_):
         raise SyntaxError("bronze.py, line 7")
 
     monkeypatch.setattr(Project, "declarations", broken)
@@ -90,7 +90,7 @@ def test_a_project_that_cannot_be_loaded_is_a_notice(chosen, monkeypatch):
 def test_a_faulty_declaration_is_a_notice_and_no_green_page(chosen, monkeypatch):
     """Its table is left out, and nobody judges it."""
     stored(chosen)
-    monkeypatch.setattr(Project, "declarations", lambda _: ([], ["defs.yaml:6:10: keys: unknown column idd"]))
+    monkeypatch.setattr(Project, "declarations", lambda *_: ([], ["defs.yaml:6:10: keys: unknown column idd"]))
     page = Maker(chosen).page(NOW)
     assert page.notices == ("The declarations have faults (`dedp check`): defs.yaml:6:10: keys: unknown column idd",)
     assert page.verdict == "unknown"
