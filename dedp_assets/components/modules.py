@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
+from weakref import WeakKeyDictionary
 
 import dagster as dg
 
@@ -29,6 +30,8 @@ _PLATFORM = CHECKOUT / "dedp_assets"
 _SPEC = re.compile(r"""\bTableSpec\(\s*(?:name\s*=\s*)?["'](\w+/\w+)["']""", re.ASCII)
 """A declared table in the text of a module that cannot be imported."""
 _TYPES = ", ".join(kind.__name__ for kind in (Pinned, Target, Step, Request))
+_REASONS: WeakKeyDictionary[object, str] = WeakKeyDictionary()
+"""Declaration -> why Dagster refuses the table or job, empty if it does not: asked once, as a load asks three times."""
 _MISSPELT = re.compile(r"(\w+)(?:\.__init__)?\(\) got an unexpected keyword argument '(\w+)'")
 
 
@@ -176,10 +179,14 @@ def _of_resources(table: LakeTable[...], known: Collection[str] | None) -> Itera
 
 def _undefined(each: LakeTable[...] | LakeJob, name: str, function: Callable[..., object]) -> Iterator[Fault]:
     """Yield the fault of a table or job that Dagster refuses, by the name, owner or schedule."""
-    try:
-        definitions_of([each]) if isinstance(each, LakeTable) else starting([each])
-    except Exception as error:
-        yield Fault(*_place(function), 1, name, shown(first_sentence(error)))
+    if each not in _REASONS:
+        try:
+            definitions_of([each]) if isinstance(each, LakeTable) else starting([each])
+            _REASONS[each] = ""
+        except Exception as error:
+            _REASONS[each] = shown(first_sentence(error))
+    if reason := _REASONS[each]:
+        yield Fault(*_place(function), 1, name, reason)
 
 
 def _place(function: Callable[..., object]) -> Place:

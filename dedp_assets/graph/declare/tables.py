@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Generic, ParamSpec
 
@@ -175,7 +176,11 @@ class LakeTable(Generic[P]):
         return names | handler | (resources_of(self.spec.name, find, seen) if find else set())
 
     def definition(self) -> dg.AssetsDefinition:
-        """Make the assets that Dagster materializes."""
+        """Return the assets that Dagster materializes, made once: whoever checks the table makes them first."""
+        return self._definition
+
+    @cached_property
+    def _definition(self) -> dg.AssetsDefinition:
         patterns = {self.spec: self.patterns, **self.beside}
         shown = {name: text for name, text in self._shown().items() if text}
         gates, partitions = self.gates, self.runs.partitions
