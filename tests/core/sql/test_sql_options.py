@@ -11,6 +11,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.keys import key_of
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.core.sql.sql_options import reason_of
 from dedp_assets.patterns.delta import Delete, Merge, Table, Update
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
 from dedp_assets.patterns.error_management.filter_interceptor import intercept_filters
@@ -200,3 +201,13 @@ def test_a_constraint_that_is_no_predicate_says_why(make_table, rule, why):
     with pytest.raises(ConfigError, match=rf"^x: constraint wrong cannot be evaluated: \[{why}"):
         made.ensure()
     assert not made.ledger.exists()
+
+
+def test_an_error_in_a_python_function_is_the_line_that_ends_its_traceback():
+    """Neither Spark's first line, which says to look below, nor the files and calls in between."""
+    told = (
+        "\n  An exception was thrown from the Python worker. Please see the stack trace below.\n"
+        'Traceback (most recent call last):\n  File "/x.py", line 3, in parse\n    return int(text)\n'
+        "ValueError: invalid literal for int() with base 10: 'a'\n\nJVM stacktrace:\n\tat org.apache.spark\n"
+    )
+    assert reason_of(RuntimeError(told)) == "ValueError: invalid literal for int() with base 10: 'a'"

@@ -581,7 +581,7 @@ def test_tables_that_only_spark_changes_take_deltas_statement(make_table, event_
         with pytest.raises(error, match=sentence):
             table.merge(rows, merge, partition=DAY, provenance=a_run(sequence=3))
     few = Audit(name="few", of="deleted", fail_above=1)
-    with pytest.raises(ConfigError, match="give no audits"):
+    with pytest.raises(ConfigError, match="could judge few before they are visible: give no audits"):
         table.delete("true", audits=[few], provenance=a_run(sequence=3))
     deleted = table.delete("id = 3", partition=DAY, provenance=a_run(sequence=3))
     assert (by_spark(table), deleted.figures["deleted"]) == ([(0, 0.0), (2, 99.0)], 1)

@@ -135,6 +135,7 @@ def test_a_fault_of_the_observer_is_isolated(addresses, profiles, batch, fault):
     assert (len(read_back(addresses)), result.rows.written, held(profiles)) == (10, 10, [])
     assert (finding(result).passed, finding(result).severity) == (False, "warn")
     assert "the observer is wrong" in finding(result).note
+    assert "\n" not in finding(result).note
 
 
 @pytest.mark.parametrize("fault", ["require_profiles", "in the pass", "write_profiles"], indirect=True)

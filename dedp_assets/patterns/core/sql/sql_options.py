@@ -26,6 +26,7 @@ _SUBQUERY = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _SUGGESTED = re.compile(r"( Did you mean one of the following\? )\[((?:`(?:[^`]|``)+`(?:, )?)+)\]\.?")
+_IN_PYTHON = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t]+.*\n)+(\S.*)", re.MULTILINE)
 _REFUSED = (AnalysisException, Py4JError)
 """What Spark's analysis raises; a lambda function outside of a call ends as an error of the JVM."""
 
@@ -127,9 +128,13 @@ def reason_of(error: Exception) -> str:
     """Return the line of Spark's error with the reason, and the line with the columns that Delta refuses.
 
     Syntax errors begin with an empty line, and errors that PySpark does not translate with the call of the JVM.
-    Suggestions are columns that nobody declared, too: those of the library's own computation.
+    Suggestions are columns that nobody declared, too: those of the library's own computation. Of an error in a Python
+    function it is the line that ends the function's traceback.
     """
-    reason, *more = str(getattr(error, "java_exception", error)).strip().split("\n")
+    text = str(getattr(error, "java_exception", error)).strip()
+    if in_python := _IN_PYTHON.search(text):
+        return in_python[1]
+    reason, *more = text.split("\n")
     shown = " ".join([reason, *(line for line in more if line.startswith("Invalid column names:"))])
     return _SUGGESTED.sub(_declared, shown)
 

@@ -68,9 +68,11 @@ def run(
         Conflict: if other writers do not yield, or somebody removed the files of the source.
     """
     if request.audits:
+        names = ", ".join(audit.name for audit in request.audits)
         raise ConfigError(
-            f"{table.name} has {why}, so Delta itself changes its rows, and nothing could audit them before they are "
-            "visible: give no audits, or overwrite the partition"
+            f"{table.name} has {why}, so Delta itself changes its rows, and nothing could judge {names} before they "
+            "are visible: give no audits and no option that brings one (order_by of a merger), or overwrite the "
+            "partition"
         )
     require_lock(table.store)
     record, meter = request.record(content), request.meter

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
-from dedp_assets.patterns.core.errors import AuditFailed, ContractError, PatternError
+from dedp_assets.patterns.core.errors import AuditFailed, ContractError, PatternError, error_line
 from dedp_assets.patterns.core.measuring.metering import monotonic
 from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS, Unmeasured, Watch
 from dedp_assets.patterns.core.measuring.profiles import Profile
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.results import Finding, WriteResult
+from dedp_assets.patterns.core.sql.sql_options import reason_of
 from dedp_assets.patterns.delta import StagedWrite, Target
 from dedp_assets.patterns.quality._profiles.profile_measures import (
     ROWS,
@@ -128,4 +129,5 @@ class ObservedWrite:
     def _isolate(self, error: Exception) -> None:
         if not self.isolates:
             raise error
-        self.fault = self.fault or f"the rows were written without a profile: {type(error).__name__}: {error}"
+        reason = error_line(error) if isinstance(error, PatternError) else f"{type(error).__name__}: {reason_of(error)}"
+        self.fault = self.fault or f"the rows were written without a profile: {reason}"
