@@ -15,7 +15,7 @@ warnings.filterwarnings("ignore", category=dg.BetaWarning)
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 
 from dedp_assets.components.checking import checked, files_below  # noqa: E402
-from dedp_assets.components.defining import definitions_of, refused  # noqa: E402
+from dedp_assets.components.defining import all_refused, definitions_of  # noqa: E402
 from dedp_assets.components.loading import load  # noqa: E402
 from dedp_assets.components.modules import in_modules, tree_of  # noqa: E402
 from dedp_assets.graph.catalogue.contracts import ContractFolder, with_contracts  # noqa: E402
@@ -134,8 +134,8 @@ def package_definitions(
     started = starting([*tables, *jobs])
     wired = _wiring(tables, sensors(tables, [*(started.jobs or ())]), resources)
     folder = ContractFolder(Path(package.__path__[0]) / _CONTRACTS)
-    faulty = [refused(*each) for each in found.refused.values()]
-    return with_contracts(dg.Definitions.merge(definitions_of(tables), starting(jobs), *faulty, wired), folder)
+    faulty = all_refused(found.refused.values())
+    return with_contracts(dg.Definitions.merge(definitions_of(tables), starting(jobs), faulty, wired), folder)
 
 
 def _wiring(

@@ -17,7 +17,7 @@ from dedp_assets.graph.declare import LakeTable, starting
 from dedp_assets.graph.declare.replays import replay_asset
 from dedp_assets.patterns.core.errors import ConfigError
 
-__all__ = ["REFUSED", "defined", "definitions_of", "first_sentence", "refused"]
+__all__ = ["REFUSED", "all_refused", "defined", "definitions_of", "first_sentence", "refused"]
 
 REFUSED = "refused"
 """Group of the assets of tables with a faulty declaration."""
@@ -78,6 +78,12 @@ def refused(name: str, faults: Iterable[Fault]) -> dg.Definitions:
         raise ConfigError(sentence)
 
     return dg.Definitions(assets=[refuse])
+
+
+def all_refused(refusals: Iterable[tuple[str, Sequence[Fault]]]) -> dg.Definitions:
+    """Return the assets of all tables with a fault; a fault that several unnamed ones share is one asset."""
+    told = {(name, *map(str, faults)): (name, faults) for name, faults in refusals}
+    return dg.Definitions.merge(*(refused(*each) for each in told.values()))
 
 
 def _mentioned(document: Document, sentence: str) -> Path:

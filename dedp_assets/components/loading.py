@@ -15,7 +15,7 @@ from typing import Any
 import dagster as dg
 
 from dedp_assets.components.checking import FILES, Checked, checked, completed, files_below
-from dedp_assets.components.defining import refused
+from dedp_assets.components.defining import all_refused, refused
 from dedp_assets.components.kinds import KINDS
 from dedp_assets.components.modules import InPython, in_modules, tree_of
 from dedp_assets.components.yaml.documents import documents
@@ -71,7 +71,7 @@ def load(path_within_project: Path, resources: Collection[str] | None = None) ->
             definitions = _whole(tree, found) or _piecewise(tree, found, files)
     finally:
         _CHECKED.reset(token)
-    merged = dg.Definitions.merge(definitions, *(refused(*found.refused[place]) for place in python.refused))
+    merged = dg.Definitions.merge(definitions, all_refused(found.refused[place] for place in python.refused))
     return FolderDefinitions(merged, found.tables, found.faults, python)
 
 

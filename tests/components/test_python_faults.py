@@ -64,7 +64,7 @@ KINDS = {
     ),
     "a name with a blank": (
         edited("@lake_table(", f"@lake_table({HERE}").replace("bronze/bad", "bronze/b d"),
-        "bronze/b d",
+        "name must be layer/dataset, not 'bronze/b d",
     ),
     "a parameter that nothing fits": (
         edited("@lake_table(", f"@lake_table({HERE}").replace("(into: Target)", "(into: Target, landin)"),
@@ -287,6 +287,18 @@ def test_a_sound_table_that_a_module_with_a_fault_names_is_sound(write):
     groups = {node.key.to_user_string(): node.group_name for node in graph.asset_nodes}
     assert "refused" not in {groups["silver/one"], groups["silver/two"]}
     assert groups["bronze/bad"] == "refused"
+
+
+def test_a_module_with_a_fault_that_names_sound_tables_alone_is_one_asset(write):
+    """Two declarations without a table of their own, and one fault: the location loads, and tells it once."""
+    names = "".join(f'READ = TableSpec("silver/{each}", {{}})\n' for each in ("one", "two"))
+    readers = {"silver/two/defs.yaml": table("silver/two", reads="tables: {silver/one: {same: {column: day}}}")}
+    defs = write({"bad.py": f"from dedp_assets.patterns import TableSpec\n{names}int('x')\n", **readers})
+    graph = lake_definitions(defs).resolve_asset_graph()
+    groups = {node.key.to_user_string(): node.group_name for node in graph.asset_nodes}
+    assert [*groups.values()].count("refused") == 1
+    assert "refused" not in {groups["silver/one"], groups["silver/two"]}
+    assert len(found_by_check()[1]) == 1
 
 
 def test_the_asset_of_a_fault_fails_with_the_sentence(write):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from dedp_assets.components.yaml.documents import Document, Path
 from dedp_assets.components.yaml.faults import Fault
+from dedp_assets.graph.catalogue.table_names import is_table_name
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import TableSpec
 
@@ -16,7 +16,6 @@ __all__ = ["ROOT", "Draft", "fault_of_rule", "faults_of_name"]
 
 ROOT: Path = ("attributes",)
 """Path of the attributes in a document."""
-_NAME = re.compile(r"\w+/\w+", re.ASCII)
 
 
 @dataclass
@@ -66,7 +65,7 @@ def fault_of_rule(error: ConfigError, document: Document) -> Fault:
 
 def faults_of_name(document: Document, option: str, name: str) -> Iterator[Fault]:
     """Yield the fault of a name of a table or an asset that is not ``layer/dataset``."""
-    if not _NAME.fullmatch(name):
+    if not is_table_name(name):
         yield Fault.at(document, (*ROOT, option), f"{option} must be layer/dataset, not {name!r}")
 
 

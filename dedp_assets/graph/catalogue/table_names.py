@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 from dedp_assets.patterns.core.errors import ConfigError
 
-__all__ = ["by_layer", "require_table", "tables_named"]
+__all__ = ["by_layer", "is_table_name", "require_table", "tables_named"]
 
+_NAME = re.compile(r"\w+/\w+", re.ASCII)
 _LAYERS = ("bronze", "silver", "gold", "serving")
 _SHOWN = 5
 
@@ -17,6 +19,11 @@ def by_layer(name: str) -> tuple[int, str]:
     """Return a table's sort key: the order of layers from bronze on, then the name."""
     layer = name.partition("/")[0]
     return (_LAYERS.index(layer) if layer in _LAYERS else len(_LAYERS), name)
+
+
+def is_table_name(name: str) -> bool:
+    """Return whether a name is ``layer/dataset``, of letters, digits and ``_``, as asset keys are."""
+    return _NAME.fullmatch(name) is not None
 
 
 def tables_named(names: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ from typing import Any, get_type_hints
 import dagster as dg
 
 from dedp_assets.graph.catalogue.calendars import first_window, is_within_a_day, unsorted_keys
+from dedp_assets.graph.catalogue.table_names import is_table_name
 from dedp_assets.graph.declare.expects import Expects
 from dedp_assets.graph.declare.records import EMPTY, About, Gates, Reads
 from dedp_assets.graph.declare.runs import (
@@ -30,7 +31,9 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.flow.concurrent_runner import plan_starts
 
-__all__ = ["not_a", "require_apart", "require_fit", "require_owned", "require_sound", "require_targets"]
+__all__ = [
+    "not_a", "require_apart", "require_fit", "require_named", "require_owned", "require_sound", "require_targets",
+]  # fmt: skip
 
 
 def require_sound(
@@ -63,6 +66,17 @@ def require_sound(
         raise ConfigError(f"{table} reads nothing: name tables (Reads(tables=)) or a function (Reads(inputs=))")
     if faults:
         raise ConfigError(f"{table}: {faults[0]}")
+
+
+def require_named(tables: Sequence[TableSpec]) -> None:
+    """Refuse a table whose name is no layer and dataset of letters, digits and ``_``, of which asset keys are made.
+
+    Raises:
+        ConfigError: names the table.
+    """
+    for table in tables:
+        if not is_table_name(table.name):
+            raise ConfigError(f"{table.name}: name must be layer/dataset, not {table.name!r}")
 
 
 def require_owned(tables: Sequence[TableSpec], runs: Runs) -> None:

@@ -87,6 +87,7 @@ class LakeTable(Generic[P]):
 
     def __post_init__(self) -> None:
         rules.require_sound(self.spec.name, self.reads, self.runs, self.gates, self.about, self.patterns)
+        rules.require_named(self.tables)
         rules.require_owned(self.tables, self.runs)
         rules.require_fit(self.spec, self.runs, self.patterns)
         rules.require_apart(self.tables, self.runs)
