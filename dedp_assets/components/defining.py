@@ -81,9 +81,12 @@ def refused(name: str, faults: Iterable[Fault]) -> dg.Definitions:
 
 
 def all_refused(refusals: Iterable[tuple[str, Sequence[Fault]]]) -> dg.Definitions:
-    """Return the assets of all tables with a fault; a fault that several unnamed ones share is one asset."""
-    told = {(name, *map(str, faults)): (name, faults) for name, faults in refusals}
-    return dg.Definitions.merge(*(refused(*each) for each in told.values()))
+    """Return the assets of all tables with a fault.
+
+    Several refusals without a name and with the same fault are one asset.
+    """
+    distinct = {(name, *map(str, faults)): (name, faults) for name, faults in refusals}
+    return dg.Definitions.merge(*(refused(*each) for each in distinct.values()))
 
 
 def _mentioned(document: Document, sentence: str) -> Path:

@@ -69,7 +69,7 @@ def require_sound(
 
 
 def require_named(tables: Sequence[TableSpec]) -> None:
-    """Refuse a table whose name is no layer and dataset of letters, digits and ``_``, of which asset keys are made.
+    """Refuse a table name that is no layer and dataset of letters, digits and ``_``: the parts of an asset key.
 
     Raises:
         ConfigError: names the table.

@@ -177,7 +177,7 @@ class LakeTable(Generic[P]):
         return names | handler | (resources_of(self.spec.name, find, seen) if find else set())
 
     def definition(self) -> dg.AssetsDefinition:
-        """Return the assets that Dagster materializes, made once: whoever checks the table makes them first."""
+        """Return Dagster's assets of the table, made once."""
         return self._definition
 
     @cached_property
