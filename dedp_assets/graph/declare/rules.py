@@ -69,7 +69,9 @@ def require_sound(
 
 
 def require_named(tables: Sequence[TableSpec]) -> None:
-    """Refuse a table name that is no layer and dataset of letters, digits and ``_``: the parts of an asset key.
+    """Refuse a table name that is not a layer and a dataset of letters, digits and ``_``.
+
+    Asset keys are made of both.
 
     Raises:
         ConfigError: names the table.
