@@ -12,6 +12,7 @@ import dagster as dg
 
 from dedp_assets.components.yaml.documents import Document, Path
 from dedp_assets.components.yaml.faults import Fault
+from dedp_assets.graph.catalogue.table_names import is_table_name
 from dedp_assets.graph.checks.stored import stored_checks
 from dedp_assets.graph.declare import LakeTable, starting
 from dedp_assets.graph.declare.replays import replay_asset
@@ -24,7 +25,6 @@ REFUSED = "refused"
 _NOT_LOADED = "This table is not loaded.\n\n"
 D = TypeVar("D")
 _ODD = re.compile(r"\W+", re.ASCII)
-_NAME = re.compile(r"\w+(/\w+)*", re.ASCII)
 
 
 def definitions_of(tables: Sequence[LakeTable[...]]) -> dg.Definitions:
@@ -71,7 +71,7 @@ def refused(name: str, faults: Iterable[Fault]) -> dg.Definitions:
     sentence = "\n\n".join(lines)
     # The beginning may be a long path alone, which all faults of a project share.
     own = f"{re.sub(_ODD, '_', lines[0])[:80]}_{sha256(sentence.encode('utf-8', 'replace')).hexdigest()[:8]}"
-    key = name.split("/") if _NAME.fullmatch(name) else [REFUSED, own]
+    key = name.split("/") if is_table_name(name) else [REFUSED, own]
 
     @dg.asset(key=key, description=f"{_NOT_LOADED}{sentence}", kinds={"refused"}, group_name=REFUSED)
     def refuse() -> None:

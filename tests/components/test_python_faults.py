@@ -64,7 +64,7 @@ KINDS = {
     ),
     "a name with a blank": (
         edited("@lake_table(", f"@lake_table({HERE}").replace("bronze/bad", "bronze/b d"),
-        "name must be layer/dataset, not 'bronze/b d",
+        "name must be layer/dataset, of letters, digits and _, not 'bronze/b d",
     ),
     "a parameter that nothing fits": (
         edited("@lake_table(", f"@lake_table({HERE}").replace("(into: Target)", "(into: Target, landin)"),

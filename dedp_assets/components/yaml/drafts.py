@@ -65,7 +65,7 @@ def fault_of_rule(error: ConfigError, document: Document) -> Fault:
 
 def faults_of_name(document: Document, option: str, name: str) -> Iterator[Fault]:
     """Yield the fault of a name of a table or an asset that is not ``layer/dataset``."""
-    if not is_table_name(name):
+    if not is_table_name(name) or name.count("/") != 1:
         yield Fault.at(document, (*ROOT, option), f"{option} must be layer/dataset, not {name!r}")
 
 

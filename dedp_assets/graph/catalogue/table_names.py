@@ -10,7 +10,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 
 __all__ = ["by_layer", "is_table_name", "require_table", "tables_named"]
 
-_NAME = re.compile(r"\w+/\w+", re.ASCII)
+_NAME = re.compile(r"\w+(/\w+)*", re.ASCII)
 _LAYERS = ("bronze", "silver", "gold", "serving")
 _SHOWN = 5
 
@@ -22,7 +22,7 @@ def by_layer(name: str) -> tuple[int, str]:
 
 
 def is_table_name(name: str) -> bool:
-    """Return whether a name is ``layer/dataset``, of letters, digits and ``_``, as asset keys are."""
+    """Return whether a name is of letters, digits and ``_``, with ``/`` between parts, as asset keys are."""
     return _NAME.fullmatch(name) is not None
 
 

@@ -69,16 +69,14 @@ def require_sound(
 
 
 def require_named(tables: Sequence[TableSpec]) -> None:
-    """Refuse a table name that is not a layer and a dataset of letters, digits and ``_``.
-
-    Asset keys are made of both.
+    """Refuse a table name of which no asset key can be made.
 
     Raises:
         ConfigError: names the table.
     """
     for table in tables:
         if not is_table_name(table.name):
-            raise ConfigError(f"{table.name}: name must be layer/dataset, not {table.name!r}")
+            raise ConfigError(f"{table.name}: name must be layer/dataset, of letters, digits and _, not {table.name!r}")
 
 
 def require_owned(tables: Sequence[TableSpec], runs: Runs) -> None:
