@@ -31,7 +31,7 @@ _SPEC = re.compile(r"""\bTableSpec\(\s*(?:name\s*=\s*)?["'](\w+/\w+)["']""", re.
 """A declared table in the text of a module that cannot be imported."""
 _TYPES = ", ".join(kind.__name__ for kind in (Pinned, Target, Step, Request))
 _REASONS: WeakKeyDictionary[object, str] = WeakKeyDictionary()
-"""Declaration -> why Dagster refuses the table or job, empty if it does not: asked once, as a load asks three times."""
+"""Declared table or job -> Dagster's reason for a refusal, empty for a sound declaration. A load asks three times."""
 _MISSPELT = re.compile(r"(\w+)(?:\.__init__)?\(\) got an unexpected keyword argument '(\w+)'")
 
 

@@ -36,7 +36,7 @@ RECORDS = ("reads", "runs", "gates", "about", "code_version")
 
 
 _NARROWED = {"reads": Reads, "runs": Runs, "gates": Gates, "about": About}
-"""Types of options that a file says as records alone: an editor and `dg` then show what is in each."""
+"""Option -> record type in YAML, whose fields editors and `dg` show, without the short forms of Python."""
 
 
 class PatternName(Name):

@@ -63,7 +63,7 @@ class Fault:
 Place = tuple[str, int]
 """File and line of a declaration; a line of 0 or less stands for a file that Dagster could not load, either."""
 Refusal = tuple[str, Sequence[Fault]]
-"""Name of the table of a faulty declaration, as far as it is known, and what is wrong."""
+"""Faults of a declaration, after the name of the declared table; the name is empty if unknown."""
 
 
 class Misfit(ConfigError):

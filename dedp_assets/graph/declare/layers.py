@@ -32,13 +32,13 @@ __all__ = [
 ]  # fmt: skip
 
 SaysReads = Reads | Mapping[TableSpec, Feed] | Sequence[TableSpec]
-"""Inputs of a table: the record, or upstream tables alone, with mappings of partitions unless these follow."""
+"""Inputs of a table: the record, or upstream tables, with or without mappings of partitions."""
 SaysRuns = Runs | dg.PartitionsDefinition[str] | Start | None
-"""Runs of a table: the record, or partitions alone, or what asks for them alone; ``None`` for what follows."""
+"""Runs of a table: the record, or partitions, or a start; ``None`` for runs after those of the upstream tables."""
 SaysGates = Gates | Sequence[Audit]
-"""Gates of a table: the record, or audits alone."""
+"""Gates of a table: the record, or audits."""
 SaysAbout = About | str | None
-"""Facts of a table: the record, or its readers alone; ``None`` for those of the layer alone."""
+"""Facts of a table: the record, or a text with the readers of the table; ``None`` for the facts of the layer."""
 
 _LAYER = "ABOUT"
 

@@ -406,8 +406,8 @@ def lake_table(
 
     def declare(function: Callable[P, WriteResult]) -> LakeTable[P]:
         when, facts = runs_of(runs, spec, reads), about_of(about, spec.name, function.__module__)
-        found, rules_of = reads_of(reads, spec, when), gates_of(gates, spec, patterns)
-        return LakeTable(function, spec, found, when, rules_of, facts, patterns, code_version, beside)
+        found, judged = reads_of(reads, spec, when), gates_of(gates, spec, patterns)
+        return LakeTable(function, spec, found, when, judged, facts, patterns, code_version, beside)
 
     return declare
 

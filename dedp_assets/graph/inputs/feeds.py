@@ -99,7 +99,7 @@ class Pinned:
 
     @cached_property
     def last_change(self) -> Commit | None:
-        """The commit of ``changed``; ``None`` of rows that no commit changed."""
+        """Commit that changed the pinned partitions last; ``None`` without such a commit."""
         return self.found or (self.table.ledger.commit(self.changed) if self.changed >= 0 else None)
 
     def rows(self) -> DataFrame:

@@ -1,1 +1,1 @@
-"""Systems beside the lake, as Dagster resources: databases, brokers, registry, HTTP services, secrets."""
+"""Dagster resources of databases, brokers, registries, HTTP services and secrets."""

@@ -25,7 +25,7 @@ from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import counted, quoted
-from dedp_assets.patterns.core.sql.sql_options import has_subquery, naming_options, require_repeatable, truth
+from dedp_assets.patterns.core.sql.sql_options import naming_options, require_of_one_row, require_repeatable, truth
 from dedp_assets.patterns.delta import StagedWrite, Table, Target, require_partition, same_run
 from dedp_assets.patterns.quality._compatibility.references import References, bound, is_unknown
 from dedp_assets.patterns.quality._compatibility.violations import VIOLATION, Marked, mark, samples
@@ -162,8 +162,7 @@ def add_constraint(table: Table, *, name: str, check: str) -> WriteResult:
         >>> add_constraint(orders, name="id_is_positive", check="id > 0").applied
         True
     """
-    if has_subquery(check):  # a constraint is of one row: a later write of the table would be refused
-        raise ConfigError(f"check must be true or false of one row, without a query over other rows, not {check}")
+    require_of_one_row("constraint", {name: check})
     before = table.ledger.state().version
     stored = table.read(version=before)
     uncomputed = f"{table.name}: {name} was not added: {check}"

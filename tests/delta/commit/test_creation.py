@@ -223,8 +223,12 @@ def test_a_constraint_that_spark_understands_makes_the_same_commit(spark, tmp_pa
     Table(short, tmp_path / "ours", spark).ensure()
     assert declared(tmp_path / "ours") == by_spark(spark, short, tmp_path / "theirs")
     assert DeltaTable(str(tmp_path / "ours")).version() == 0
-    with pytest.raises(ConfigError, match="constraint short cannot be evaluated"):
-        Table(replace(PLAIN, checks={"short": "length(v) <"}), tmp_path / "none", spark).ensure()
+    for rule, sentence in (
+        ("length(v) <", "constraint short cannot be evaluated"),
+        ("length(v) IN (SELECT 1)", "constraint short must be of one row"),
+    ):
+        with pytest.raises(ConfigError, match=sentence):
+            Table(replace(PLAIN, checks={"short": rule}), tmp_path / "none", spark).ensure()
     assert not (tmp_path / "none").exists()
 
 

@@ -369,16 +369,6 @@ UNCOMPUTABLE = (
 )
 
 
-def test_a_constraint_that_cannot_be_computed_for_a_row_is_refused_in_a_sentence(visits):
-    """With Spark's reason; the table is as it was."""
-    publish(visits, GOOD)
-    before = visits.ledger.version()
-    for check in UNCOMPUTABLE:
-        with pytest.raises(ContractError, match=r"was not added: .* cannot be computed for every row: .*try_divide"):
-            add_constraint(visits, name="odd", check=check)
-    assert visits.ledger.version() == before
-
-
 OTHER_ROWS = (
     "(SELECT max(id) FROM range(3)) > 0",
     "id IN (select id from range(9))",
@@ -388,16 +378,23 @@ OTHER_ROWS = (
 )
 
 
-def test_a_constraint_over_other_rows_is_refused(visits):
-    """Spark would evaluate it once, and then refuse each write of the table; the words as a text are no query."""
+@pytest.mark.parametrize(
+    ("checks", "error", "sentence"),
+    [
+        (UNCOMPUTABLE, ContractError, r"was not added: .* cannot be computed for every row: .*try_divide"),
+        (OTHER_ROWS, ConfigError, "constraint odd must be of one row, without a query over other rows"),
+    ],
+    ids=["uncomputable", "over other rows"],
+)
+def test_a_constraint_that_is_not_of_each_row_is_refused_in_a_sentence(visits, checks, error, sentence):
+    """The table is as it was; the words of a query in a text are no query."""
     publish(visits, GOOD)
     before = visits.ledger.version()
-    for check in OTHER_ROWS:
-        with pytest.raises(
-            ConfigError, match="check must be true or false of one row, without a query over other rows"
-        ):
+    for check in checks:
+        with pytest.raises(error, match=sentence):
             add_constraint(visits, name="odd", check=check)
     assert visits.ledger.version() == before
+    assert add_constraint(visits, name="text", check="page <> '(SELECT 1)'").applied
     assert add_constraint(visits, name="fine", check="concat('(SELECT 1)', id) <> \"(select\"").applied
 
 

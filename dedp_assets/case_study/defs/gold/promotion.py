@@ -13,7 +13,7 @@ _PASSED = f"The upstream date was published with a verdict of its own: {', '.joi
 
 
 def promoted(audits: Sequence[Audit]) -> Gates:
-    """Return the gates of a promoted table: its audits, and the verdict on silver."""
+    """Return the gates of a promoted table: audits of the table, and the verdict on silver."""
     return Gates(audits, checks={"upstream_passed": _PASSED}, if_empty="Warns of a date without visits.")
 
 

@@ -35,4 +35,4 @@ QUERY = """
     about="the operators of the website",
 )
 def peak_hours() -> None:
-    """Find the hour of one day with the most views; the producer of the hours asks for it after the last one."""
+    """Find the hour of one day with the most views, on request of the hours' producer after the last hour."""

@@ -13,7 +13,9 @@ from pyspark.sql import DataFrame
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import RESERVED
 
-__all__ = ["has_subquery", "naming_options", "one_value", "reason_of", "require_repeatable", "truth"]
+__all__ = [
+    "has_subquery", "naming_options", "one_value", "reason_of", "require_of_one_row", "require_repeatable", "truth",
+]  # fmt: skip
 
 _CALL = re.compile(r"\b(?!(?:AND|CASE|ELSE|IN|LIKE|NOT|ON|OR|THEN|WHEN)\b)\w+`?\s*\(|/\*|--", re.IGNORECASE)
 """What every SQL has that may say something else the next time: a function."""
@@ -39,6 +41,21 @@ def has_subquery(sql: str) -> bool:
         (True, False, False)
     """
     return any(found["query"] for found in _SUBQUERY.finditer(sql))
+
+
+def require_of_one_row(what: str, rules: Mapping[str, str]) -> None:
+    """Refuse rules with a query over other rows.
+
+    Args:
+        what: what messages call a rule.
+        rules: name -> SQL.
+
+    Raises:
+        ConfigError: names the rule.
+    """
+    for name, sql in rules.items():
+        if has_subquery(sql):
+            raise ConfigError(f"{what} {name} must be of one row, without a query over other rows, not {sql}")
 
 
 def truth(predicate: str) -> str:

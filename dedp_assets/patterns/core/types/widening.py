@@ -41,7 +41,7 @@ _TABLE = (
 """Types, their wider types (if these have room for the digits or characters), and the uses."""
 _WIDENED = {triple for row in _TABLE for triple in product(*map(str.split, row))}
 WHOLE = {"byte": 3, "short": 5, "integer": 10, "long": 19}
-"""Type of whole numbers -> digits of the greatest one; all numbers with a digit less are among its values."""
+"""Integer type -> number of decimal digits of the maximum; numbers with fewer digits fit the type."""
 _SIZED = re.compile(r"(decimal|varchar|char)\((\d+)(?:,(-?\d+))?\)")
 _ENDLESS = 1 << 32
 

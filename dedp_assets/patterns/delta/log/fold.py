@@ -39,7 +39,7 @@ class LogFold(Generic[E]):
         begin: returns the version after which a log is read for the first time, and may note what was before.
         version: the newest version that was read; -1 before the first commit.
         identity: identity of that version's commit; ``None`` before the first commit.
-        naming: what the log's partition columns are called, so that the next poll reads new commits only.
+        naming: names and types of the log's partition columns, so that the next poll reads new commits only.
     """
 
     read: Callable[[Ledger, int], Iterable[E]]

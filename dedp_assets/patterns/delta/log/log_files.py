@@ -42,7 +42,7 @@ class LogFiles(Located):
         self._log = self.store.within("_delta_log")
         self._newest: tuple[int, object] = (-1, None)
         self.restarts = 0
-        """How often the newest commit that was seen was gone: another table lay in the folder."""
+        """Number of times that the newest known commit was gone, as another table lay in the folder."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the location; the other process looks for the newest version itself."""

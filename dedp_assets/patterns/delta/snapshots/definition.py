@@ -20,7 +20,7 @@ from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import DROPPED, TableSpec
-from dedp_assets.patterns.core.sql.sql_options import reason_of, truth
+from dedp_assets.patterns.core.sql.sql_options import reason_of, require_of_one_row, truth
 from dedp_assets.patterns.core.types.meeting import as_held, held_problems
 from dedp_assets.patterns.core.types.partitions import misfit, quoted, text
 from dedp_assets.patterns.core.types.schema_changes import CONSTRAINTS, differences, made_in_place
@@ -54,6 +54,7 @@ def require_usable(spec: TableSpec, session: SparkSession) -> None:
         raise ConfigError(f"{spec.name} declares no columns: declare at least one before anything is written to it")
     nothing = ", ".join(f"CAST(NULL AS {column.type}) AS {identifier(name)}" for name, column in spec.columns.items())
     rows = _analysed(f"{spec.name}: its columns", lambda: session.sql(f"SELECT {nothing}"))
+    require_of_one_row(f"{spec.name}: constraint", spec.checks)
     for name, rule in spec.checks.items():
         _analysed(f"{spec.name}: constraint {name}", partial(rows.filter, truth(rule)))
 

@@ -16,7 +16,7 @@ __all__ = ["AvroType", "problems", "read"]
 
 _PRIMITIVE = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 _STORED = {"int": "integer", "bytes": "binary"}
-"""Name of a type -> its name in the log, where that is another."""
+"""Type name of Avro -> type name of the Delta log, for types with two names."""
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _FULL_NAME = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*", re.ASCII)
 _SAME_TEXTS = {"uuid"}
