@@ -20,6 +20,7 @@ __all__ = ["attach", "open_gateway", "start"]
 _AS_IF_ALONE = {
     "spark.default.parallelism": "2",  # as many partitions as with local[2]
     "spark.ui.retainedJobs": "10000",  # of all processes together, so that a test finds its own
+    "spark.ui.retainedStages": "4000",  # a step without its stages has no cost, and 80 calls of the JVM more
 }
 
 _FOR_HOURS = (

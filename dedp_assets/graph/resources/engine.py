@@ -119,8 +119,9 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Without web pages nobody looks at what ended long ago, and an engine that runs for hours need not hold it.
+        # What a step used is asked for at its end: its jobs and their stages are still there, beside those of other runs.
         "spark.ui.retainedJobs": "100",
-        "spark.ui.retainedStages": "100",
+        "spark.ui.retainedStages": "400",
         "spark.ui.retainedTasks": "1000",
         "spark.sql.ui.retainedExecutions": "20",
         # Spark writes a description of each plan for its web pages, at length by default.
