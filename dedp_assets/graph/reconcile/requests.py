@@ -141,8 +141,8 @@ def run_request(ask: Ask, repository: dg.RepositoryDefinition | None) -> dg.RunR
 
 
 def _queued(want: Want) -> dict[str, str]:
-    """Return the tags of code and priority; a priority of 0 is one that Dagster's queue limits."""
-    return {**({CODE: want.code} if want.code else {}), _PRIORITY: str(want.priority)}
+    """Return the tags of code and priority."""
+    return {**({CODE: want.code} if want.code else {}), **({_PRIORITY: str(want.priority)} if want.priority else {})}
 
 
 def _refused(instance: dg.DagsterInstance, code: str, table: str, key: str, goal: str) -> Refusal | None:

@@ -215,9 +215,7 @@ class Settings:
         "seconds that such a tick goes on looking; `dedp up` takes 24; 0: it looks once",
         parse=_whole(least=0, unit="seconds"))] = 0
     runs_at_once: Annotated[int, Variable(
-        "DEDP_RUNS_AT_ONCE",
-        "runs of Dagster's queue that work at the same time; one more works for a table with a greatest age",
-        parse=_whole(least=1))] = 2
+        "DEDP_RUNS_AT_ONCE", "runs of Dagster's queue that work at the same time", parse=_whole(least=1))] = 2
     stated_first_day: Annotated[date | None, Variable(
         "DEDP_FIRST_DAY", "first daily partition, `YYYY-MM-DD`", "30 days before the data", _date)] = None
     lineage_url: Annotated[str | None, Variable(

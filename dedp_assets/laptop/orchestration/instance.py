@@ -72,8 +72,7 @@ def configuration(settings: Settings, *, in_postgres: Mapping[str, str] | str | 
     # Who opens the instance by its folder need not have the variable; Dagster takes no variable for a number of runs.
     stated = CONFIGURATION.read_text()
     stated = stated.replace("{env: DAGSTER_HOME}", json.dumps(str(settings.dagster_home)))
-    stated = stated.replace("max_concurrent_runs: 3 ", f"max_concurrent_runs: {settings.runs_at_once + 1} ")
-    stated = stated.replace("limit: 2}", f"limit: {settings.runs_at_once}}}")
+    stated = stated.replace("max_concurrent_runs: 2 ", f"max_concurrent_runs: {settings.runs_at_once} ")
     if in_postgres is None:
         return stated
     storage = {"storage": {"postgres": {"postgres_url": in_postgres}}}

@@ -37,7 +37,7 @@ def roomy(home):
     """Give the home a queue with room for more runs than the table has slots."""
     path = home / "dagster/dagster.yaml"
     stated = yaml.safe_load(path.read_text())
-    stated["concurrency"]["runs"] = {"max_concurrent_runs": CAP + 2}
+    stated["concurrency"]["runs"]["max_concurrent_runs"] = CAP + 2
     path.write_text(yaml.safe_dump(stated))
 
 

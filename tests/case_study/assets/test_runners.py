@@ -39,7 +39,7 @@ class World:
         prepare_home(settings())
         config = home / "dagster" / "dagster.yaml"
         stated = yaml.safe_load(config.read_text())
-        stated["concurrency"]["runs"] = {"max_concurrent_runs": RUNS_AT_ONCE}
+        stated["concurrency"]["runs"]["max_concurrent_runs"] = RUNS_AT_ONCE
         config.write_text(yaml.safe_dump(stated))
         self.workspace = home / "workspace.yaml"
         code = {

@@ -63,10 +63,10 @@ def test_a_table_with_slots_is_asked_for_alone():
 
 
 def test_the_priority_of_a_table_is_that_of_its_runs_in_the_queue():
-    """A table without one says 0, by which the instance counts its runs."""
+    """A table without one says nothing."""
     (critical, heavy) = planned(want(CRITICAL, KEYS[0]), want(HEAVY, KEYS[1]), busy={}).asks
     assert run_request(critical, None).tags["dagster/priority"] == "3"
-    assert run_request(heavy, None).tags["dagster/priority"] == "0"
+    assert "dagster/priority" not in run_request(heavy, None).tags
 
 
 @pytest.fixture

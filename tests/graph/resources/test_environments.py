@@ -216,25 +216,20 @@ def test_a_number_of_runs_that_cannot_be_is_refused(bare, value):
 
 @pytest.mark.parametrize(("stated", "runs"), [("", 2), ("5", 5)])
 def test_how_many_runs_work_at_once_is_a_setting_of_every_home(bare, tmp_path, stated, runs):
-    """Dagster's queue reads it from the home's own file, whoever opens it: two runs, and one of another priority."""
+    """Dagster's queue reads it from the home's own file, whoever opens it, and two runs are what is not said."""
     bare.setenv("DEDP_HOME", str(tmp_path))
     bare.setenv("DEDP_RUNS_AT_ONCE", stated)
     home = prepare_home(settings())["DAGSTER_HOME"]
     bare.delenv("DEDP_RUNS_AT_ONCE")
     with dg.DagsterInstance.from_config(home) as instance:
-        queue = instance.get_concurrency_config().run_queue_config
-        assert queue.max_concurrent_runs == runs + 1
-        assert queue.tag_concurrency_limits == [{"key": "dagster/priority", "value": "0", "limit": runs}]
+        assert instance.get_concurrency_config().run_queue_config.max_concurrent_runs == runs
 
 
 def test_a_run_history_in_postgres_leaves_the_number_of_runs(bare, tmp_path):
     """The queue's limit does not depend on where the runs are recorded."""
     chosen = replace(settings(), home=tmp_path, runs_at_once=7)
     stated = [yaml.safe_load(configuration(chosen, in_postgres=url)) for url in (None, "postgresql://h/runs")]
-    limits = [{"key": "dagster/priority", "value": "0", "limit": 7}]
-    assert [each["concurrency"]["runs"] for each in stated] == [
-        {"max_concurrent_runs": 8, "tag_concurrency_limits": limits}
-    ] * 2
+    assert [each["concurrency"]["runs"] for each in stated] == [{"max_concurrent_runs": 7}] * 2
 
 
 @pytest.mark.parametrize(
