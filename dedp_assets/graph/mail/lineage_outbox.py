@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
@@ -56,9 +56,11 @@ class LineageReceiver:
 
     Attributes:
         url: address of the server, without the path of the interface.
+        complete: returns an event with the facts that a run does not look up.
     """
 
     url: str
+    complete: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
 
     def __post_init__(self) -> None:
         try:
@@ -84,7 +86,7 @@ class LineageReceiver:
         event = message.content
         if event is None:
             raise ContractError(f"{message.day}/{message.run}: file {message.number} holds no event")
-        return self._endpoint().post(event, key=f"{event['run']['runId']}-{event['eventType']}")
+        return self._endpoint().post(self.complete(event), key=f"{event['run']['runId']}-{event['eventType']}")
 
     def _endpoint(self) -> Webhook:
         return Webhook(f"{self.url.rstrip('/')}{_ENDPOINT}", timeout_seconds=5, total_seconds=10)

@@ -1,7 +1,7 @@
-"""Observed lineage of a step: opened and committed datasets, as events of OpenLineage.
+"""Observed lineage of a step: opened and committed datasets, noted as events of OpenLineage.
 
-The events go into files of the platform's home. No receiver is asked while a run works, and an event that cannot be
-written is a line in the log.
+The notes go into files of the platform's home. A run looks nothing up for them, and asks no receiver: counts and
+verdicts of inputs and traced columns are added at the delivery. A note that cannot be written is a line in the log.
 """
 
 from __future__ import annotations
@@ -11,29 +11,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import dagster as dg
 
-from dedp_assets.graph.catalogue.rendering import findings_of
 from dedp_assets.graph.catalogue.sources import Source
-from dedp_assets.graph.inputs.feeds import Pinned
 from dedp_assets.graph.mail.lineage_outbox import LineageOutbox
-from dedp_assets.graph.mail.openlineage import (
-    Attempt,
-    InputField,
-    Touched,
-    complete_event,
-    fail_event,
-    start_event,
-)
+from dedp_assets.graph.mail.openlineage import Attempt, complete_event, fail_event, start_event
+from dedp_assets.graph.mail.openlineage_datasets import InputField, Touched, place_at
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.masking import shown
 from dedp_assets.graph.run.batches import BatchResult, Work
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.running.lineage import LAKE, SOURCES, Dataset
 from dedp_assets.patterns.core.running.opening import Opened, noting_opened
-from dedp_assets.patterns.core.sql.column_lineage import ColumnLineage
 from dedp_assets.patterns.delta import Commit, LocalStore, Table
 
 __all__ = ["AppendLineage", "StepLineage", "observed_append", "observed_step"]
@@ -66,9 +57,8 @@ class StepLineage:
     @property
     def inputs(self) -> list[Touched]:
         """Opened tables and read sources, without pinned tables that were not opened."""
-        pinned = {each.table.name: each for inputs in self._read().values() for each in inputs.pinned}
         own = {table.name for table in self._work.tables}
-        return [*_read_tables(self._opened, own, pinned), *self._sources()]
+        return [*_read_tables(self._opened, own), *self._sources()]
 
     @property
     def outputs(self) -> list[Touched]:
@@ -80,9 +70,6 @@ class StepLineage:
                 if result.applied:
                     by_name.setdefault(result.table, []).append(result)
         return [self._written(name, results) for name, results in by_name.items()]
-
-    def _read(self) -> Mapping[str, Any]:
-        return self._batch.read if self._batch else {}
 
     def _sources(self) -> Iterator[Touched]:
         """Yield the sources that the computed partitions were read from, by the identities of their inputs."""
@@ -103,7 +90,7 @@ class StepLineage:
     def _written(self, name: str, results: Sequence[WriteResult]) -> Touched:
         table = next((each for each in self._work.tables if each.name == name), None)
         location = table.store.uri if table else self._context.resources.lake.stored(name).store.uri
-        namespace, path = _place_at(location)
+        namespace, path = place_at(location)
         commits = (
             [
                 commit
@@ -124,15 +111,14 @@ class StepLineage:
             size=sum(each.bytes_added for each in commits) if commits else None,
             files=sum(len(each.files_added) for each in commits) if commits else None,
             origins=self._origins(name),
-            influences=self._influences(name),
             owner=self._work.owner if table else "",
         )
 
     def _origins(self, name: str) -> dict[str, list[InputField]]:
-        """Return the origins of columns in the opened tables: observed, or declared if opaque or constant."""
-        places = {each.spec.name: _place_at(each.location) for each in self._opened}
-        declared, observed = self._work.lineage.get(name), self._observed(name)
-        origins = {
+        """Return the declared origins of columns in the opened tables."""
+        places = {each.spec.name: place_at(each.location) for each in self._opened}
+        declared = self._work.lineage.get(name)
+        return {
             column: [
                 InputField(namespace=place[0], name=place[1], column=each.column_name)
                 for each in found
@@ -140,35 +126,6 @@ class StepLineage:
             ]
             for column, found in (declared.deps_by_column.items() if declared else ())
         }
-        known = {} if observed is None else {c: e for c, e in observed.columns.items() if e.inputs and not e.opaque}
-        return origins | {
-            column: [
-                InputField(namespace=place[0], name=place[1], column=each.path, subtype=each.transformation)
-                for each in origin.inputs
-                if (place := places.get(each.table))
-            ]
-            for column, origin in known.items()
-        }
-
-    def _influences(self, name: str) -> list[InputField]:
-        """Return the observed columns that decide on rows of a table: filters, joins, groups."""
-        places = {each.spec.name: _place_at(each.location) for each in self._opened}
-        observed = self._observed(name)
-        return [
-            InputField(namespace=place[0], name=place[1], column=each.path, kind="INDIRECT", subtype=each.effect)
-            for each in (observed.influences if observed else ())
-            if (place := places.get(each.table))
-        ]
-
-    def _observed(self, name: str) -> ColumnLineage | None:
-        """Return the observed column lineage of a table.
-
-        ``None`` without a trace.
-        """
-        traces = self._work.traces
-        with suppress(Exception):  # a plan that cannot be read hides no event
-            return traces.of(name) if traces else None
-        return None
 
 
 class AppendLineage:
@@ -187,7 +144,7 @@ class AppendLineage:
     @property
     def inputs(self) -> list[Touched]:
         """Opened tables, and the sources."""
-        tables = _read_tables(self._opened, {self._table.name}, {})
+        tables = _read_tables(self._opened, {self._table.name})
         return [*tables, *[_read_source(each, None) for each in self._read]]
 
     @property
@@ -195,7 +152,7 @@ class AppendLineage:
         """The table of the commits; none without a commit."""
         if not self.commits:
             return []
-        namespace, path = _place_at(self._table.store.uri)
+        namespace, path = place_at(self._table.store.uri)
         keys = sorted({tuple(sorted(each)) for commit in self.commits for each in commit.changed}, key=str)
         written = Touched(
             namespace=namespace,
@@ -298,13 +255,13 @@ def _attempt(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> Attem
     )
 
 
-def _read_tables(opened: Sequence[Opened], own: Collection[str], pinned: Mapping[str, Pinned]) -> list[Touched]:
+def _read_tables(opened: Sequence[Opened], own: Collection[str]) -> list[Touched]:
     """Return the opened tables, without the tables that the step writes."""
     by_name: dict[str, list[Opened]] = {}
     for each in opened:
         if each.spec.name not in own:
             by_name.setdefault(each.spec.name, []).append(each)
-    return [_read_table(each, pinned.get(name)) for name, each in by_name.items()]
+    return [*map(_read_table, by_name.values())]
 
 
 def _read_source(source: Source, version: str | None) -> Touched:
@@ -313,26 +270,17 @@ def _read_source(source: Source, version: str | None) -> Touched:
     return Touched(namespace=namespace, name=name, known_as=alias, version=version, owner=source.owner)
 
 
-def _read_table(opened: Sequence[Opened], pinned: Pinned | None) -> Touched:
-    """Return an opened table, with counts and verdicts of the pinned partitions."""
+def _read_table(opened: Sequence[Opened]) -> Touched:
     newest = max(opened, key=lambda each: -1 if each.version is None else each.version)
-    namespace, path = _place_at(newest.location)
+    namespace, path = place_at(newest.location)
     whole = any(not each.partitions for each in opened)
-    partitions = [] if whole else [dict(each) for one in opened for each in one.partitions]
-    found = pinned if pinned and pinned.version == newest.version else None
-    size = found.size() if found else None
-    commit = found.last_change if found else None
     return Touched(
         namespace=namespace,
         name=path,
         known_as=Dataset(LAKE, newest.spec.name),
         version=newest.version,
         columns=newest.spec.columns,
-        partitions=_distinct(partitions),
-        rows=found.count() if found else None,
-        size=size.bytes_read if size else None,
-        files=size.files_read if size else None,
-        findings=[*findings_of(commit)],
+        partitions=[] if whole else _distinct(dict(each) for one in opened for each in one.partitions),
     )
 
 
@@ -343,15 +291,6 @@ def _distinct(partitions: Iterable[Mapping[str, str | None]]) -> list[dict[str, 
 def _of_source(source: Source, identities: Mapping[str, Any]) -> dict[str, Any]:
     """Return the identities with the name of a source, or of a part below the source."""
     return {n: v for n, v in identities.items() if n == source.name or n.startswith(f"{source.name}/")}
-
-
-def _place_at(location: str) -> tuple[str, str]:
-    """Return namespace and name of a table from the URI, by OpenLineage's rules."""
-    parts = urlsplit(location)
-    path = unquote(parts.path)
-    if parts.scheme in ("", "file"):
-        return ("file", path or location)
-    return (f"{parts.scheme}://{parts.netloc}", path.lstrip("/"))
 
 
 def _place_of(source: Source) -> tuple[str, str]:

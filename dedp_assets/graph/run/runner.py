@@ -53,6 +53,8 @@ def run(context: dg.AssetExecutionContext, work: Work, *, at: datetime) -> Itera
     with observed_step(context, work) as seen:
         batch = compute_all(context, work, at)
         seen.note(batch)
+        # Whoever delivers the end of the step finds the traced columns.
+        columns = {table.name: _columns(context, work, table) for table in work.tables} if batch.done else {}
     batch.raise_retry()
     failures = batch.failures()
     _observe_failures(context, work.target.name, batch, failures)
@@ -60,10 +62,10 @@ def run(context: dg.AssetExecutionContext, work: Work, *, at: datetime) -> Itera
     if not (failures or batch.broken or batch.skipped):
         yield from _checks(context, work.target, batch.done, batch.findings)
         for table in work.tables:
-            yield _materialization(context, work, table, batch.done)
+            yield _materialization(context, work, table, batch.done, columns[table.name])
         return
     for table in work.tables:
-        for key, metadata in _metadata(context, work, table, batch.done).items():
+        for key, metadata in _metadata(context, work, table, batch.done, columns.get(table.name, {})).items():
             context.log_event(dg.AssetMaterialization(table.name.split("/"), partition=key or None, metadata=metadata))
     passable = bool(batch.done or batch.skipped)
     if not batch.broken and (not failures or (passable and _is_read_later(context))):
@@ -177,20 +179,19 @@ def _evaluations(
 
 
 def _materialization(
-    context: dg.AssetExecutionContext, work: Work, table: Table, done: Mapping[str, Did]
+    context: dg.AssetExecutionContext, work: Work, table: Table, done: Mapping[str, Did], columns: Mapping[str, Any]
 ) -> dg.MaterializeResult[Any]:
     asset_key = dg.AssetKey(table.name.split("/"))
-    by_key = _metadata(context, work, table, done)
+    by_key = _metadata(context, work, table, done, columns)
     commit = next(iter(done.values())).commits.get(table)
     return materialized(context, asset_key, by_key, commit.record.fingerprint if commit and commit.record else None)
 
 
 def _metadata(
-    context: dg.AssetExecutionContext, work: Work, table: Table, done: Mapping[str, Did]
+    context: dg.AssetExecutionContext, work: Work, table: Table, done: Mapping[str, Did], columns: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
     """Return the metadata of each partition key: the computation, the run's trigger and the lineage."""
     trigger = {f"trigger {name.replace('_', ' ')}": value for name, value in event_attributes(context.run.tags).items()}
-    columns = _columns(context, work, table)
     commits = {key: did.commits.get(table) for key, did in done.items()}
     metadata = metadata_of(table, commits, done, figures=work.figures)
     return {k: {**told_of, **path_taken(work.choose(k)), **trigger, **columns} for k, told_of in metadata.items()}

@@ -1,16 +1,100 @@
-"""Lineage: a sensor that delivers the events of runs to a server for OpenLineage."""
+"""Lineage: a sensor that completes the events of runs from the logs, and delivers them to a server for OpenLineage."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
 import dagster as dg
 
+from dedp_assets.graph.catalogue.rendering import findings_of
+from dedp_assets.graph.inputs.feeds import Pinned
 from dedp_assets.graph.mail.lineage_outbox import LineageOutbox, LineageReceiver
+from dedp_assets.graph.mail.openlineage import completed
+from dedp_assets.graph.mail.openlineage_datasets import InputField, Touched, place_at
 from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.run.column_traces import traced_last
+from dedp_assets.patterns.core.running.lineage import LAKE
 from dedp_assets.patterns.delta import LocalStore
 
-__all__ = ["lineage"]
+__all__ = ["LakeFacts", "lineage"]
+
+LOGGER = logging.getLogger("dedp.lineage")
 
 _LEAST_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class LakeFacts:
+    """Facts of the datasets of an event, by the logs and the traced columns of a lake.
+
+    Attributes:
+        lake: the lake.
+    """
+
+    lake: Lake
+
+    def complete(self, event: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return an event with counts and verdicts of inputs, and the traced columns of outputs."""
+        try:
+            return completed(event, read=self.read, written=self.written)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            # Somebody else's event has another form, and is delivered as it is.
+            return event
+
+    def read(self, dataset: Touched) -> Touched:
+        """Return an input with counts and verdicts of the rows that were read."""
+        return self._known(dataset, lambda: self._read(dataset))
+
+    def written(self, dataset: Touched, inputs: Sequence[Touched]) -> Touched:
+        """Return an output with the origins of the columns, and the columns that decide on rows."""
+        return self._known(dataset, lambda: self._written(dataset, inputs))
+
+    def _known(self, dataset: Touched, look_up: Callable[[], Touched]) -> Touched:
+        if not dataset.known_as or dataset.known_as.namespace != LAKE:
+            return dataset
+        try:
+            return look_up()
+        except Exception:  # whatever it is: a log that is gone, or cannot be read, holds no event back
+            LOGGER.warning("an event of lineage has less about %s", dataset.known_as, exc_info=True)
+            return dataset
+
+    def _read(self, dataset: Touched) -> Touched:
+        table = self.lake.stored(str(dataset.known_as))
+        if dataset.version is None or place_at(table.store.uri) != (dataset.namespace, dataset.name):
+            return dataset
+        version, partitions = int(dataset.version), tuple(dataset.partitions) or ({},)
+        commit = table.ledger.changed(*partitions, until=version)
+        pinned = Pinned(table, partitions, version, commit.version if commit else -1, found=commit)
+        size = pinned.size()
+        counts = {"rows": pinned.count(), "size": size.bytes_read, "files": size.files_read}
+        return replace(dataset, **counts, findings=[*findings_of(commit)])
+
+    def _written(self, dataset: Touched, inputs: Sequence[Touched]) -> Touched:
+        traced = traced_last(self.lake.column_lineage(str(dataset.known_as)))
+        if traced is None:
+            return dataset
+        places = {str(each.known_as): {"namespace": each.namespace, "name": each.name} for each in inputs}
+        return replace(
+            dataset,
+            origins={
+                column: [
+                    InputField(**places[each.table], column=each.path, subtype=each.transformation)
+                    for each in origin.inputs
+                    if each.table in places
+                ]
+                for column, origin in traced.columns.items()
+                if origin.inputs and not origin.opaque
+            },
+            influences=[
+                InputField(**places[each.table], column=each.path, kind="INDIRECT", subtype=each.effect)
+                for each in traced.influences
+                if each.table in places
+            ],
+        )
 
 
 def lineage(url: str) -> dg.SensorDefinition:
@@ -33,10 +117,11 @@ def lineage(url: str) -> dg.SensorDefinition:
         required_resource_keys={"clock", "lake"},
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        folder, now = context.resources.lake.lineage, context.resources.clock.now()
-        if not folder:
+        lake, now = context.resources.lake, context.resources.clock.now()
+        if not lake.lineage:
             return dg.SkipReason("the lake has no folder for events of lineage")
-        report = LineageOutbox(LocalStore(folder)).deliver([receiver], now)
+        completing = replace(receiver, complete=LakeFacts(lake).complete)
+        report = LineageOutbox(LocalStore(lake.lineage)).deliver([completing], now)
         return dg.SkipReason(report.get(receiver.name, "another process delivers"))
 
     return evaluate

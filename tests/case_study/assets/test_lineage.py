@@ -11,6 +11,9 @@ from dedp_assets.case_study import defs
 from dedp_assets.graph.checks.lineage import declared_lineage
 from dedp_assets.graph.declare import declared, declared_jobs
 from dedp_assets.graph.mail.lineage_outbox import LineageOutbox
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.graph.sensors.lineage import LakeFacts
 from dedp_assets.patterns.delta import LocalStore
 from dedp_assets.patterns.observability.dataset_tracker import compare_lineage
 from tests.case_study.assets.conftest import day
@@ -21,9 +24,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.budget(30, "three days are loaded t
 
 @pytest.fixture(scope="module")
 def events(week):
-    """The events of three loaded days."""
+    """The events of three loaded days, as they are delivered."""
     files = sorted((week.settings.home / "lineage").glob("*/*/*.json"))
-    return [json.loads(file.read_text()) for file in files]
+    facts = LakeFacts(Lake(root=str(week.settings.lakehouse), engine=SparkEngine()))
+    return [facts.complete(json.loads(file.read_text())) for file in files]
 
 
 def test_every_attempt_has_one_start_and_one_end(events):

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from dedp_assets.graph.mail.openlineage import (
     Attempt,
-    InputField,
-    Touched,
     complete_event,
+    completed,
     fail_event,
     observed_run,
     start_event,
 )
+from dedp_assets.graph.mail.openlineage_datasets import InputField, Touched
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.running.lineage import LAKE, Dataset, LineageGraph
@@ -71,6 +71,37 @@ EVENTS = {
     "fail": fail_event(ATTEMPT, at=NOON, error="3 rows of 40 are broken", inputs=[VISITS]),
     "nothing done": complete(inputs=[], outputs=[]),
 }
+
+
+BARE = complete(
+    inputs=[replace(VISITS, rows=None, size=None, files=None, findings=()), TOPIC],
+    outputs=[replace(DAILY, origins={"visitors": [replace(COUNTED, column="declared")]}, influences=())],
+)
+"""An event as a run notes it: by names, versions and partitions, with declared origins."""
+
+
+def looked_up(dataset):
+    facts = {"rows": 40, "size": 4_000, "files": 2, "findings": VISITS.findings}
+    return replace(dataset, **facts) if dataset.known_as else dataset
+
+
+def traced(dataset, inputs):
+    assert [each.name for each in inputs] == [VISITS.name, TOPIC.name]
+    return replace(dataset, origins=DAILY.origins, influences=DAILY.influences)
+
+
+@pytest.mark.parametrize("event", [BARE, EVENTS["complete"]], ids=["as noted", "completed before"])
+def test_a_noted_event_is_completed_by_facts_of_the_logs(event):
+    """To the same event as if the run had looked them up; once more changes nothing."""
+    assert completed(event, read=looked_up, written=traced) == EVENTS["complete"]
+
+
+@pytest.mark.parametrize("event", EVENTS.values(), ids=EVENTS)
+def test_without_facts_an_event_stays_as_it_is(event):
+    """As noted, with NULL among the partitions."""
+    seen = []
+    assert completed(event, read=lambda each: seen.append(each) or each, written=lambda each, _: each) == event
+    assert [each.partitions for each in seen if each.known_as] == [VISITS.partitions] * (len(event["inputs"]) > 0)
 
 
 @pytest.mark.parametrize("event", EVENTS.values(), ids=EVENTS)
