@@ -26,10 +26,10 @@ def most(*counts):
 
 
 # Calls of the JVM: up to 13 of them for each job ask what its tasks used (decision 47), and one for each setting of
-# the engine's profile that a session can change asks for the session. Reads of logs: three for the rows and verdicts
-# of an input, in the event of lineage. Of silver, one projection gives letters that kept a schema's header their
-# reason, and the function that parses records in Python (decision 54) is an analysis and 30 calls. Listings of logs
-# in a look: two sensors ask 36 tables each that nobody has computed yet. A late record: three looks and two runs.
+# the engine's profile that a session can change asks for the session. Of silver, one projection gives letters
+# that kept a schema's header their reason, and the function that parses records in Python (decision 54) is an
+# analysis and 30 calls. Listings of logs in a look: two sensors ask 36 tables each that nobody has computed yet. A
+# late record: three looks and two runs.
 MOST = {
     "bronze/visits": most(27, 7, 611, 20, 14, 1, 79, 2, 11, 141, 14),
     "silver/visits": most(40, 5, 1001, 46, 29, 3, 192, 5, 15, 185, 21),
