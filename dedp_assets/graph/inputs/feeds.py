@@ -16,7 +16,7 @@ from dedp_assets.graph.inputs.fan_in import FanIn, FanInAlert, RunStates, read_b
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.measuring.costs import Cost
 from dedp_assets.patterns.core.names import identifier
-from dedp_assets.patterns.delta import Bounds, Commit, FileStats, KeyedFile, Partition, Table, TableState, candidates
+from dedp_assets.patterns.delta import Bounds, FileStats, KeyedFile, Partition, Table, TableState, candidates
 from dedp_assets.patterns.flow._branches import BranchState
 from dedp_assets.patterns.flow.exclusive_choice import Router
 
@@ -78,7 +78,7 @@ class Span(Feed):
 class Pinned:
     """A snapshot read of an upstream table: the same rows despite concurrent writes.
 
-    Its commit and its size are looked up once in a run.
+    Its size is looked up once in a run.
 
     Attributes:
         table: the upstream table.
@@ -87,7 +87,6 @@ class Pinned:
         changed: version that changed these partitions last; equal ones mean equal rows. Of a fan-in it is the newest
             commit about one of them, with or without rows.
         branches: upstream partition key -> its state, of a fan-in.
-        found: the commit of ``changed``, if it was read to find it.
     """
 
     table: Table
@@ -95,12 +94,6 @@ class Pinned:
     version: int
     changed: int
     branches: Mapping[str, BranchState] = field(default_factory=dict)
-    found: Commit | None = None
-
-    @cached_property
-    def last_change(self) -> Commit | None:
-        """Commit that changed the pinned partitions last; ``None`` without such a commit."""
-        return self.found or (self.table.ledger.commit(self.changed) if self.changed >= 0 else None)
 
     def rows(self) -> DataFrame:
         """Read the rows; lazy. No partition, as of a branch that was not chosen, has no rows."""
@@ -327,7 +320,7 @@ def pin(
     newest = newest or upstream.ledger.latest(*feed.markers(key), until=version)
     if newest is None:
         raise NotReady(f"{upstream.name} holds nothing of {key or 'its rows'} yet: materialize that first")
-    return Pinned(upstream, partitions, version, newest.version, found=newest)
+    return Pinned(upstream, partitions, version, newest.version)
 
 
 def _files_of(state: TableState, partition: Values) -> Iterable[KeyedFile]:

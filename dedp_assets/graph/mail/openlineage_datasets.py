@@ -145,7 +145,10 @@ def touched_of(stated: Mapping[str, Any]) -> Touched:
 
 
 def with_facets(stated: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a dataset of an event with further facets; of columns with two origins, the further one counts."""
+    """Return a dataset of an event with further facets.
+
+    The further origins of a column stand in place of the stated ones.
+    """
     found = {**stated}
     for part in _PARTS:
         if part in stated or part in more:
@@ -251,7 +254,7 @@ def _assertion(finding: Finding) -> dict[str, Any]:
 
 
 def facet(producer: str, name: str, **content: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON values
-    """Return a facet with the addresses of its producer and its definition."""
+    """Return a facet with the addresses of the producer and of the definition."""
     return {"_producer": producer, "_schemaURL": _schema_of(name), **content}
 
 

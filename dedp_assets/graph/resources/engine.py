@@ -119,7 +119,7 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Without web pages nobody looks at what ended long ago, and an engine that runs for hours need not hold it.
-        # The cost of a step is asked for at its end, when its jobs and stages must still be there beside those of others.
+        # The cost of a step is asked for at its end, when its jobs and stages have to be there beside those of others.
         "spark.ui.retainedJobs": "100",
         "spark.ui.retainedStages": "400",
         "spark.ui.retainedTasks": "1000",

@@ -78,7 +78,7 @@ def handed_over(state: Table, before: Sequence[str]) -> Pinned:
         return Pinned(state, (), -1, 0)
     version = ledger.version()
     changed = ledger.changed(owned, until=version)
-    return Pinned(state, (owned,), version, changed.version if changed else 0, found=changed)
+    return Pinned(state, (owned,), version, changed.version if changed else 0)
 
 
 def key_after(partitions: dg.TimeWindowPartitionsDefinition, key: str) -> str:

@@ -1,10 +1,11 @@
-"""Lineage: a sensor that completes the events of runs from the logs, and delivers them to a server for OpenLineage."""
+"""Lineage: a sensor that delivers events of runs, with facts of the logs, to a server for OpenLineage."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -68,31 +69,31 @@ class LakeFacts:
             return dataset
         version, partitions = int(dataset.version), tuple(dataset.partitions) or ({},)
         commit = table.ledger.changed(*partitions, until=version)
-        pinned = Pinned(table, partitions, version, commit.version if commit else -1, found=commit)
+        pinned = Pinned(table, partitions, version, commit.version if commit else -1)
         size = pinned.size()
-        counts = {"rows": pinned.count(), "size": size.bytes_read, "files": size.files_read}
-        return replace(dataset, **counts, findings=[*findings_of(commit)])
+        found = [*findings_of(commit)]
+        return replace(dataset, rows=pinned.count(), size=size.bytes_read, files=size.files_read, findings=found)
 
     def _written(self, dataset: Touched, inputs: Sequence[Touched]) -> Touched:
         traced = traced_last(self.lake.column_lineage(str(dataset.known_as)))
         if traced is None:
             return dataset
-        places = {str(each.known_as): {"namespace": each.namespace, "name": each.name} for each in inputs}
+        opened = {str(each.known_as): partial(InputField, namespace=each.namespace, name=each.name) for each in inputs}
         return replace(
             dataset,
             origins={
                 column: [
-                    InputField(**places[each.table], column=each.path, subtype=each.transformation)
+                    opened[each.table](column=each.path, subtype=each.transformation)
                     for each in origin.inputs
-                    if each.table in places
+                    if each.table in opened
                 ]
                 for column, origin in traced.columns.items()
                 if origin.inputs and not origin.opaque
             },
             influences=[
-                InputField(**places[each.table], column=each.path, kind="INDIRECT", subtype=each.effect)
+                opened[each.table](column=each.path, kind="INDIRECT", subtype=each.effect)
                 for each in traced.influences
-                if each.table in places
+                if each.table in opened
             ],
         )
 
