@@ -130,7 +130,7 @@ def place_at(location: str) -> tuple[str, str]:
 def touched_of(stated: Mapping[str, Any]) -> Touched:
     """Return a dataset of an event by name, version and partitions."""
     facets, known_as = stated.get("facets") or {}, dataset_of(stated)
-    subset = next((each["subset"] for each in _parts_of(stated) if "subset" in each), {})
+    subset: Mapping[str, Any] = next((each["subset"] for each in _parts_of(stated) if "subset" in each), {})
     named = (subset.get("inputCondition") or subset.get("outputCondition") or {}).get("partitions", ())
     return Touched(
         namespace=stated["namespace"],
