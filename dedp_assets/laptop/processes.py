@@ -30,7 +30,7 @@ from dedp_assets.laptop.orchestration.instance import close_abandoned, prepare_h
 from dedp_assets.laptop.orchestration.reloading import Reloading
 from dedp_assets.laptop.servers import engine, loopback, ports, postgres, registry
 from dedp_assets.laptop.servers.kafka import Broker
-from dedp_assets.laptop.supervision import Server, Supervision, end_leftovers, supervise
+from dedp_assets.laptop.supervision import Server, Supervision, end_leftovers, log_of, supervise
 from dedp_assets.laptop.telling import Telling
 from dedp_assets.project import project
 
@@ -117,7 +117,7 @@ def _without_sources(settings: Settings) -> Settings:
 
 
 def _run(settings: Settings, ports_: Ports, sources: SourceSystems | None) -> str:
-    logs = settings.home / "logs"
+    logs = _logs_of(settings)
     with _history(settings, ports_) as (instance, home):
         platform = _Platform(settings, ports_, home, sources)
         _say("starting", f"{', '.join(server.name for server in platform.servers)}; what they say goes to {logs}")
@@ -189,7 +189,7 @@ class _Platform:
             name = "code" if location is locations[0] else f"code_{location.name}"
             port = code_ports[location.name]
             self.servers.append(Server(name, code_server.command(location, port), {**dagster, **threads}))
-            self._answers[name] = partial(_loaded, port)
+            self._answers[name] = partial(code_server.loaded, port, log_of(_logs_of(settings), name))
         self.servers.append(Server("web", web, dagster))
         self.servers.append(self._status_server({**home, **importable}))
         self.servers.append(Server("daemon", [str(scripts / "dagster-daemon"), "run", *code], dagster))
@@ -332,8 +332,8 @@ class _Platform:
         return broker
 
 
-def _loaded(port: int) -> str:
-    return "the code is loaded" if listens(port) else ""
+def _logs_of(settings: Settings) -> Path:
+    return settings.home / "logs"
 
 
 def _engine_server(settings: Settings, port: int) -> Server:

@@ -27,7 +27,7 @@ from supervisor.xmlrpc import SupervisorTransport
 from dedp_assets.graph.resources.engine import last_lines
 from dedp_assets.graph.resources.environments import child_environment, project_root
 
-__all__ = ["EndRequest", "Policy", "Server", "Supervision", "end_leftovers", "supervise"]
+__all__ = ["EndRequest", "Policy", "Server", "Supervision", "end_leftovers", "log_of", "supervise"]
 
 MARK = "DEDP_PLATFORM"
 """Variable by which the processes of a platform are known, whoever started them."""
@@ -187,11 +187,11 @@ class Supervision:
             deaths[:] = [*(at for at in deaths if died_at - at < _HOUR), died_at]
             if len(deaths) > self._policy.hourly:
                 return self._given_up(name, f"died {len(deaths)} times within an hour")
-            self._died(name, _log(self.folder, name))
+            self._died(name, log_of(self.folder, name))
         return ""
 
     def _given_up(self, name: str, why: str) -> str:
-        log = _log(self.folder, name)
+        log = log_of(self.folder, name)
         text = last_lines(log.read_text(errors="replace"), 5) if log.exists() else ""
         ending = f", which ends with:\n{text}" if text else ""
         return f"{name} {why}, so everything is ended; its log: {log}{ending}"
@@ -279,7 +279,7 @@ def _folder() -> Path:
     return project_root() or Path.cwd()
 
 
-def _log(folder: Path, name: str) -> Path:
+def log_of(folder: Path, name: str) -> Path:
     """Return the log file of the server ``name`` in ``folder``."""
     return folder / f"{name}.log"
 
@@ -293,7 +293,7 @@ def _program(server: Server, folder: Path, policy: Policy) -> str:
         directory=_folder(),
         user=f"user={server.user}\n" if server.user else "",
         policy=policy,
-        log=_log(folder, server.name),
+        log=log_of(folder, server.name),
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import runpy
 import sys
 import time
@@ -16,11 +17,17 @@ from threading import Thread
 
 import psutil
 
+from dedp_assets.graph.resources.announced import listens
 from dedp_assets.project import Project
 
-__all__ = ["command", "workspace"]
+__all__ = ["command", "left_out", "loaded", "workspace"]
 
 _LOOK_SECONDS = 1.0
+_START = "Starting Dagster code server"
+_FAULT = re.compile(r"^.+\.(?:ya?ml|py):\d+:\d+: .+", re.MULTILINE)
+"""A fault of a declaration in YAML or Python, printed while the code loads without the table."""
+_COLOUR = re.compile(r"\x1b\[\d+m")
+_PREFIX = re.compile(r"^.* - dagster - ERROR - ", re.MULTILINE)
 
 
 def command(location: Project, port: int) -> list[str]:
@@ -42,6 +49,29 @@ def workspace(folder: Path, *, ports: Mapping[str, int]) -> Path:
     written = folder / "workspace.yaml"
     written.write_text(json.dumps({"load_from": [{"grpc_server": server} for server in servers]}))  # JSON is YAML
     return written
+
+
+def loaded(port: int, log: Path) -> str:
+    """Return the readiness message of a code server, with the first fault of a declaration; empty if not ready.
+
+    Args:
+        port: where the server listens once the code is loaded.
+        log: the server's log, in which earlier starts come first.
+    """
+    if not listens(port):
+        return ""
+    text = log.read_text(errors="replace") if log.exists() else ""
+    return f"the code is loaded{left_out(text.rpartition(_START)[2])}"
+
+
+def left_out(output: str) -> str:
+    """Return the words about the first declaration that code was loaded without; empty without a fault.
+
+    Args:
+        output: output or log of the process that loaded the code.
+    """
+    fault = _FAULT.search(_PREFIX.sub("", _COLOUR.sub("", output)))
+    return f", without what has faults (`dedp check`): {fault[0]}" if fault else ""
 
 
 def _end_with_the_code() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -13,14 +12,13 @@ from dagster_graphql import DagsterGraphQLClient
 
 from dedp_assets.graph.resources.engine import last_lines
 from dedp_assets.graph.resources.environments import child_environment, child_path
+from dedp_assets.laptop.orchestration.code_server import left_out
 from dedp_assets.laptop.telling import Say
 from dedp_assets.project import Project
 
 __all__ = ["Reloading"]
 
 _SECONDS = 120
-_FAULT = re.compile(r"^.+\.(?:ya?ml|py):\d+:\d+: .+", re.MULTILINE)
-"""A fault of a declaration in YAML or Python, printed while the code loads without the table."""
 
 
 class Reloading:
@@ -79,9 +77,7 @@ class Reloading:
             return
         faults = [reason for each in self._code.locations if (reason := self._reload(each.name))]
         self._restart()
-        bad = _FAULT.search(output)
-        but = f", without what has faults (`dedp check`): {bad[0]}" if bad else ""
-        self._say("reloaded", f"{'; '.join(faults) or 'the changed declarations are in force'}{but}")
+        self._say("reloaded", f"{'; '.join(faults) or 'the changed declarations are in force'}{left_out(output)}")
 
     def _reload(self, location: str) -> str:
         """Reload a code location; return the fault, empty without one."""

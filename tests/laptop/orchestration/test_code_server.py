@@ -1,0 +1,55 @@
+"""Code servers: the message of a server that answers names the first declaration that the code was loaded without."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from dedp_assets.laptop.orchestration.code_server import loaded
+
+FAULT = "/my lake/defs/broken.py:8:1: TypeError: lake_table() got an unexpected keyword argument 'runz'"
+TIME, COLOURED = "2026-01-05 16:37:34 +0000", "\x1b[32m{time}\x1b[0m - dagster{of} - \x1b[34m{level}\x1b[0m - {text}"
+
+
+def lines(*faults, form=COLOURED):
+    """What a code server's log has of one start."""
+    start = form.format(time=TIME, of=".code_server", level="INFO", text="Starting Dagster code server for module lake")
+    found = [form.format(time=TIME, of="", level="ERROR", text=f"\x1b[31m{fault}\x1b[0m") for fault in faults]
+    return "".join(f"{line}\n" for line in [start, *found, start.replace("Starting", "Started")])
+
+
+@pytest.fixture
+def answering():
+    """A port that takes connections."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("log", "but"),
+    [
+        (None, ""),
+        ("", ""),
+        (lines(), ""),
+        (lines(FAULT), f", without what has faults (`dedp check`): {FAULT}"),
+        (lines(FAULT, FAULT.replace("8:1", "9:1")), f", without what has faults (`dedp check`): {FAULT}"),
+        (lines(FAULT) + lines(), ""),
+        (lines() + lines(FAULT), f", without what has faults (`dedp check`): {FAULT}"),
+        (lines("something else is wrong in x.py"), ""),
+    ],
+    ids=["no log", "empty", "sound", "a fault", "two faults", "mended since", "broken since", "another error"],
+)
+def test_a_server_that_answers_names_the_first_fault_of_its_last_start(tmp_path, answering, log, but):
+    """Without the colours of the log, and whatever an earlier start found."""
+    if log is not None:
+        (tmp_path / "code.log").write_text(log)
+    assert loaded(answering, tmp_path / "code.log") == f"the code is loaded{but}"
+
+
+def test_a_server_that_does_not_answer_is_not_ready(tmp_path):
+    """Whatever its log says."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    (tmp_path / "code.log").write_text(lines(FAULT))
+    assert loaded(port, tmp_path / "code.log") == ""
