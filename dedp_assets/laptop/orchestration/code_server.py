@@ -52,7 +52,9 @@ def workspace(folder: Path, *, ports: Mapping[str, int]) -> Path:
 
 
 def loaded(port: int, log: Path) -> str:
-    """Return the readiness message of a code server, with the first fault of a declaration; empty if not ready.
+    """Return the readiness message of a code server, with the first fault of a declaration.
+
+    Empty if the server is not ready.
 
     Args:
         port: where the server listens once the code is loaded.
