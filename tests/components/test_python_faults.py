@@ -20,7 +20,7 @@ import pytest
 from dedp_assets.cli import main
 from dedp_assets.commands._runs import require_computable
 from dedp_assets.graph.resources import environments
-from dedp_assets.laptop.orchestration.reloading import _FAULT
+from dedp_assets.laptop.orchestration.code_server import _FAULT
 from dedp_assets.location import lake_declarations, lake_definitions
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.project import project
