@@ -25,10 +25,9 @@ from dedp_assets.patterns.delta.commit import commits
 from dedp_assets.patterns.delta.maintenance.vacuum import remove_unneeded
 from dedp_assets.patterns.delta.staging.stages import empty_stage, new_stage
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
-from dedp_assets.patterns.delta.storage.store import delta_table
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import claim_late_partitions
 from tests.faults.processes import wait_until
-from tests.helpers import EVENTS, a_run, write_log
+from tests.helpers import EVENTS, a_run, rows_at, write_log
 
 STORES = {
     "local": lambda request: LocalStore(str(request.getfixturevalue("tmp_path") / "lake" / "events")),
@@ -251,8 +250,7 @@ def test_deltalake_opens_a_table_by_the_address_and_options_of_a_store(store):
         write_deltalake(
             store.address, pa.table({"id": [version]}), mode="overwrite", storage_options=dict(store.options) or None
         )
-    assert delta_table(store).to_pyarrow_table()["id"].to_pylist() == [1]
-    assert delta_table(store, 0).to_pyarrow_table()["id"].to_pylist() == [0]
+    assert (rows_at(store), rows_at(store, 0)) == ([{"id": 1}], [{"id": 0}])
 
 
 def test_parquet_is_read_from_an_opened_file(store):

@@ -22,7 +22,7 @@ from urllib.request import Request, urlopen
 from dedp_assets.patterns.core.extras import optional
 from dedp_assets.patterns.core.secret import masked
 
-__all__ = ["Bucket", "Seen", "forget_clients"]
+__all__ = ["Bucket", "Seen", "forget_clients", "require_client", "written_at"]
 
 obstore = optional("obstore")
 stores = optional("obstore.store")
@@ -30,9 +30,10 @@ failures = optional("obstore.exceptions")
 
 _RETRIES, _RETRY_SECONDS = 4, 60
 _ANSWER_SECONDS, _SIGNED_SECONDS = 30, 60
-_SAID = re.compile(r"<Code>([^<]*)</Code>(?:.*?<Message>([^<]*)</Message>)?", re.DOTALL)
+_SAID = re.compile(r"<Code>([^<]*)</Code>")
 _STATUS = re.compile(r"status code: (\d{3}[^:\n]*)")
 _NOT_FOUND, _CHANGED = 404, 412
+_FORBIDDEN = ("401", "403")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,17 @@ class Bucket:
             text, code = error.read().decode(errors="replace"), error.code
         except (OSError, HTTPException) as error:
             text, code = type(error).__name__, 0
-        raise _refusal(self.name, key, f"status code: {code}: {text}" if code else text, forbidden=code in (401, 403))
+        text = f"status code: {code}: {text}" if code else text
+        raise _refusal(self.name, key, text) from None
+
+
+def require_client() -> None:
+    """Refuse buckets without obstore.
+
+    Raises:
+        ConfigError: names the extra.
+    """
+    _ = stores.S3Store
 
 
 def forget_clients() -> None:
@@ -186,19 +197,18 @@ def _as_file(bucket: str, key: str) -> Iterator[None]:
     except (failures.AlreadyExistsError, failures.PreconditionError):
         raise FileExistsError(errno.EEXIST, "the object is there, or another one", _named(bucket, key)) from None
     except failures.BaseError as error:
-        denied = (failures.PermissionDeniedError, failures.UnauthenticatedError)
-        text, forbidden = str(error), isinstance(error, denied)
+        text = str(error)
     else:
         return
-    raise _refusal(bucket, key, text, forbidden=forbidden)
+    raise _refusal(bucket, key, text) from None
 
 
-def _refusal(bucket: str, key: str, text: str, *, forbidden: bool) -> OSError:
+def _refusal(bucket: str, key: str, text: str) -> OSError:
     """Build the error of a refused or lost request, without what it was sent with."""
     said, status = _SAID.search(text), _STATUS.search(text)
-    why = ": ".join(filter(None, said.groups())) if said else status[1] if status else text.partition("\n")[0]
+    why = said[1] if said else status[1] if status else text.partition("\n")[0]
     place, why = _named(bucket, key), masked(why.strip())
-    if forbidden:
+    if status and status[1].startswith(_FORBIDDEN):
         return PermissionError(
             errno.EACCES,
             f"the server refuses it ({why}): look at AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and their right to the "

@@ -17,7 +17,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.running.backoff import Backoff
 from dedp_assets.patterns.core.running.disks import writing_to
 from dedp_assets.patterns.delta.storage.leases import LeaseClaim, ObjectLease, is_leased
-from dedp_assets.patterns.delta.storage.s3_bucket import Bucket, written_at
+from dedp_assets.patterns.delta.storage.s3_bucket import Bucket, require_client, written_at
 from dedp_assets.patterns.delta.storage.store import Ability, Entry, Hold, WorkLock
 
 __all__ = ["S3Store"]
@@ -53,6 +53,7 @@ class S3Store:
     can: frozenset[Ability] = field(default=frozenset({"lock", "put_if_absent"}), repr=False)
 
     def __post_init__(self) -> None:
+        require_client()
         if self.lease_seconds < _SHORTEST_LEASE_SECONDS:
             raise ConfigError(
                 f"lease_seconds must be at least {_SHORTEST_LEASE_SECONDS}, not {self.lease_seconds:g}: the store's "
