@@ -172,6 +172,30 @@ def test_a_lock_outlives_lost_answers(bucket_store, proxy):
 # --- leases -----------------------------------------------------------------------------------------------------------
 
 
+FORK = """
+import os, pickle, sys
+store = pickle.loads(bytes.fromhex(sys.argv[1]))
+store.put("a", b"rows")
+if os.fork() == 0:
+    try:
+        store.read("a")
+    except ValueError as refused:
+        print(refused, flush=True)
+    os._exit(0)
+os.wait()
+print(store.read("a").decode(), flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_fork_of_a_process_that_used_a_bucket_is_refused(bucket_store):
+    """It would wait for ever for threads that were not forked along; the process itself goes on."""
+    with started(FORK, bucket_store) as process:
+        said, read = process.stdout.read().splitlines()
+    assert "cannot be used in a fork of a process that used a bucket: start the process anew" in said
+    assert (read, process.wait()) == ("rows", 0)
+
+
 @pytest.mark.slow
 def test_a_counter_under_the_lock_loses_no_step_of_any_process(bucket_store):
     """Four processes, one of which is killed while it holds the lock, right after its last step."""

@@ -7,6 +7,7 @@ Endpoint, region and credentials are the environment's: obstore, deltalake and S
 from __future__ import annotations
 
 import errno
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.extras import optional
 from dedp_assets.patterns.core.secret import masked
 
@@ -34,6 +36,8 @@ _SAID = re.compile(r"<Code>([^<]*)</Code>")
 _STATUS = re.compile(r"status code: (\d{3}[^:\n]*)")
 _NOT_FOUND, _CHANGED = 404, 412
 _FORBIDDEN = ("401", "403")
+_USERS: set[int] = set()
+"""Processes that used a bucket: this one, and the ones that it was forked from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +180,26 @@ def require_client() -> None:
 
 def forget_clients() -> None:
     """Open the next requests by the environment as it is then."""
-    _client.cache_clear()
+    _opened.cache_clear()
+
+
+def _client(bucket: str, *, retries: int = _RETRIES) -> Any:  # noqa: ANN401 - obstore may be missing
+    """Return obstore's client of a bucket.
+
+    Raises:
+        ConfigError: in a fork of a process that used one: its threads are not in the fork, and a request would hang.
+    """
+    if _USERS and os.getpid() not in _USERS:
+        raise ConfigError(
+            f"s3://{bucket} cannot be used in a fork of a process that used a bucket: start the process anew (spawn)"
+        )
+    _USERS.add(os.getpid())
+    return _opened(bucket, retries)
 
 
 @lru_cache(maxsize=64)
-def _client(bucket: str, *, retries: int = _RETRIES) -> Any:  # noqa: ANN401 - obstore may be missing
-    """Open obstore's client of a bucket by the environment; it keeps its connections."""
+def _opened(bucket: str, retries: int) -> Any:  # noqa: ANN401 - as above
+    """Open a client by the environment; it keeps its connections."""
     retrying = {"max_retries": retries, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)}
     # Options of its HTTP client would take the place of the environment's, AWS_ALLOW_HTTP among them.
     return stores.S3Store(bucket, retry_config=retrying)
