@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from dedp_assets.laptop.servers import ports
-from dedp_assets.patterns.delta.storage.s3_bucket import forget_clients
+from dedp_assets.patterns.delta.storage import s3_bucket
 from tests.faults.processes import wait_until
 
-__all__ = ["SECRET", "ObjectStore", "serving"]
+__all__ = ["KEY", "SECRET", "ObjectStore", "forget_clients", "serving"]
 
 KEY, SECRET = "test-key", "test-s3cret-of-the-suite"
 _SERVICES = ("master", "volume", "filer", "s3")
@@ -66,6 +66,11 @@ class ObjectStore:
         forget_clients()
         yield
         forget_clients()
+
+
+def forget_clients() -> None:
+    """Let the next requests of this process go by the environment as it is then."""
+    s3_bucket._opened.cache_clear()
 
 
 @contextmanager

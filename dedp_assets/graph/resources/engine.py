@@ -135,7 +135,7 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
 
 
 def _s3_conf(endpoint: str, region: str) -> dict[str, str]:
-    """Return the Spark configuration for tables in a bucket; the keys come from the environment, and stand nowhere."""
+    """Return the Spark configuration for tables in a bucket, without the keys of the environment."""
     committing = "org.apache.spark.internal.io.cloud"
     return {
         "spark.hadoop.fs.s3a.endpoint": endpoint,
@@ -198,7 +198,7 @@ def class_path(settings: Settings, configuration: str = "engine") -> list[Path]:
 
 
 def engine_jars(settings: Settings) -> list[Path]:
-    """List the jars of an engine, with those for tables in a bucket if an endpoint is named."""
+    """List the jars of an engine, including the jars for buckets if an endpoint is named."""
     return [*class_path(settings), *(class_path(settings, "s3") if settings.s3_endpoint else [])]
 
 

@@ -21,10 +21,9 @@ from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.patterns.core.errors import ConfigError, Conflict
 from dedp_assets.patterns.delta import Table, store_at, table_lock
 from dedp_assets.patterns.delta.log.ledger import Ledger
-from dedp_assets.patterns.delta.storage.s3_bucket import forget_clients
 from dedp_assets.patterns.delta.storage.s3_store import S3Store
 from tests.faults.processes import wait_until
-from tests.object_store import KEY, SECRET
+from tests.object_store import KEY, SECRET, forget_clients
 
 COUNT = """
 import os, pickle, signal, sys

@@ -55,7 +55,9 @@ def require_lock(store: Store) -> None:
 
 @contextmanager
 def table_lock(store: Store, *, timeout_seconds: float = 600) -> Iterator[Hold]:
-    """Hold the writer's lock of the table in ``store``, to be confirmed before each step that nobody can take back.
+    """Hold the writer's lock of the table in ``store``.
+
+    It is confirmed before each step that nobody can take back.
 
     Raises:
         Conflict: if another writer keeps it for longer than ``timeout_seconds``.

@@ -1,4 +1,4 @@
-"""Leases: locks by an object that its holder writes again and again, and that others take over once it is too old.
+"""Leases: locks by an object that the holder renews, and that others take over once too old.
 
 The holder creates the object if it is absent, renews it while the work lasts, and removes it at the end, each time only
 if it is still the holder's. Whoever finds one that was not renewed for its time takes it over. Its age is told by the
@@ -32,7 +32,7 @@ _WHOLE_SECONDS = 1
 
 @dataclass(slots=True, eq=False)
 class ObjectLease:
-    """A lease on an object, from its taking to its giving up.
+    """A lease on an object, from acquisition to release.
 
     Attributes:
         bucket: where the object is.
@@ -56,7 +56,7 @@ class ObjectLease:
     _turn: threading.RLock = field(default_factory=threading.RLock, init=False)
 
     def take(self, timeout_seconds: float) -> None:
-        """Take the lease, and renew it in the background from then on.
+        """Take the lease, and begin renewals in the background.
 
         Raises:
             TimeoutError: if somebody else keeps it for longer.
@@ -89,7 +89,7 @@ class ObjectLease:
             raise self._gone()
 
     def confirm(self) -> None:
-        """Make sure that the lease is held for most of its time from now on.
+        """Make sure that the lease is held, with time left for the next step.
 
         Raises:
             TimeoutError: if somebody else took it over, or may have.
@@ -101,7 +101,7 @@ class ObjectLease:
             raise self._gone()
 
     def give_up(self) -> bool:
-        """Remove the object if it is the holder's; return whether it was, or may have been."""
+        """Remove the object if still the holder's; return false if the lease was lost."""
         self._ended.set()
         if os.getpid() != self._process:
             return True  # the copy in a forked process is nobody's to give up
@@ -114,14 +114,14 @@ class ObjectLease:
                 return not self._is_over()  # it ends by itself
 
     def _is_new(self) -> bool:
-        """Take a lease that nobody holds; of a write without an answer, the content tells whether it was made."""
+        """Take a lease that nobody holds; false also without an answer, which the content makes up for."""
         with suppress(FileExistsError, ConnectionError):
             return self._write(None)
         return False
 
     def _is_taken_over(self) -> bool:
-        """Take a lease that was given up, or that was not renewed in its time."""
-        seen = self.bucket.look(self.key)
+        """Take a lease that was given up, or not renewed in time."""
+        seen = self.bucket.aged(self.key)
         if seen is None:
             return self._is_new()
         if _stated(seen).get("holder") == self._holder:
@@ -146,14 +146,17 @@ class ObjectLease:
         return True
 
     def _renew(self) -> None:
-        """Write the object again; without an answer to a former renewal, its content tells whose it is."""
+        """Write the object again.
+
+        Where the answer to a former renewal was lost, the content tells whose object it is.
+        """
         with self._turn:
             if self._ended.is_set() or self._lost:
                 return
             try:
                 self._write(self._tag)
             except (FileExistsError, FileNotFoundError):
-                seen = self.bucket.look(self.key)
+                seen = self.bucket.aged(self.key)
                 if seen is None or _stated(seen).get("holder") != self._holder:
                     self._lost = True
                     return
@@ -188,7 +191,7 @@ class LeaseClaim:
 
 def is_leased(bucket: Bucket, key: str, seconds: float) -> bool:
     """Return whether somebody holds a lease, of ``seconds`` unless the object says otherwise."""
-    seen = bucket.look(key)
+    seen = bucket.aged(key)
     return seen is not None and _is_current(seen, seconds)
 
 

@@ -24,7 +24,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.extras import optional
 from dedp_assets.patterns.core.secret import masked
 
-__all__ = ["Bucket", "Seen", "forget_clients", "require_client", "written_at"]
+__all__ = ["Bucket", "Seen", "require_client", "written_at"]
 
 obstore = optional("obstore")
 stores = optional("obstore.store")
@@ -32,7 +32,7 @@ failures = optional("obstore.exceptions")
 
 _RETRIES, _RETRY_SECONDS = 4, 60
 _ANSWER_SECONDS, _SIGNED_SECONDS = 30, 60
-_SAID = re.compile(r"<Code>([^<]*)</Code>")
+_CODE = re.compile(r"<Code>([^<]*)</Code>")
 _STATUS = re.compile(r"status code: (\d{3}[^:\n]*)")
 _NOT_FOUND, _CHANGED = 404, 412
 _FORBIDDEN = ("401", "403")
@@ -42,7 +42,7 @@ _USERS: set[int] = set()
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """An object as the server saw it at the time of the answer.
+    """An object and the age at the time of the server's answer.
 
     Attributes:
         content: of the object.
@@ -82,13 +82,13 @@ class Bucket:
             return found
 
     def below(self, prefix: str) -> Sequence[Mapping[str, Any]]:
-        """List the objects in a folder and its subfolders."""
+        """List the objects in a folder and in subfolders."""
         with _as_file(self.name, prefix):
             found: Sequence[Mapping[str, Any]] = obstore.list(_client(self.name), prefix or None).collect()
             return found
 
     def first(self, prefix: str) -> Sequence[Mapping[str, Any]]:
-        """List the first objects in a folder and its subfolders, by one request."""
+        """List the first objects in a folder and in subfolders, by one request."""
         with _as_file(self.name, prefix):
             return next(iter(obstore.list(_client(self.name), prefix)), ())
 
@@ -104,7 +104,7 @@ class Bucket:
             obstore.put(_client(self.name), key, content, use_multipart=False)
 
     def create(self, key: str, content: bytes) -> str:
-        """Write a new object by one request, and return its e-tag.
+        """Write a new object by one request, and return the e-tag.
 
         Raises:
             FileExistsError: if there is one; it stays as it is.
@@ -113,7 +113,7 @@ class Bucket:
         return self._put_if(key, content, "create")
 
     def exchange(self, key: str, content: bytes, tag: str) -> str:
-        """Write an object by one request if its e-tag is ``tag``, and return the new e-tag.
+        """Write an object by one request if the e-tag is still ``tag``, and return the new e-tag.
 
         Raises:
             FileExistsError: if it has another e-tag, or is gone.
@@ -132,8 +132,8 @@ class Bucket:
         with _as_file(self.name, keys[0]):
             obstore.delete(_client(self.name), [*keys])
 
-    def look(self, key: str) -> Seen | None:
-        """Read an object with its age; ``None`` if missing."""
+    def aged(self, key: str) -> Seen | None:
+        """Read an object and the age; ``None`` if missing."""
         status, headers, content = self._answer("GET", key)
         if status == _NOT_FOUND:
             return None
@@ -144,12 +144,12 @@ class Bucket:
         return Seen(content, headers.get("ETag", ""), age.total_seconds())
 
     def delete_if(self, key: str, tag: str) -> bool:
-        """Remove an object if its e-tag is ``tag``; return whether it was."""
+        """Remove an object if the e-tag is still ``tag``; return whether that was so."""
         status, _, _ = self._answer("DELETE", key, {"If-Match": tag})
         return status not in (_NOT_FOUND, _CHANGED)
 
     def _answer(self, method: str, key: str, headers: Mapping[str, str] | None = None) -> tuple[int, Any, bytes]:
-        """Send a signed request for what obstore has no call, and return status, headers and content.
+        """Send a signed request that obstore has no call for; return status, headers and content.
 
         The text of an error never has the signed address, which whoever reads it could use.
         """
@@ -178,11 +178,6 @@ def require_client() -> None:
     _ = stores.S3Store
 
 
-def forget_clients() -> None:
-    """Open the next requests by the environment as it is then."""
-    _opened.cache_clear()
-
-
 def _client(bucket: str, *, retries: int = _RETRIES) -> Any:  # noqa: ANN401 - obstore may be missing
     """Return obstore's client of a bucket.
 
@@ -199,7 +194,7 @@ def _client(bucket: str, *, retries: int = _RETRIES) -> Any:  # noqa: ANN401 - o
 
 @lru_cache(maxsize=64)
 def _opened(bucket: str, retries: int) -> Any:  # noqa: ANN401 - as above
-    """Open a client by the environment; it keeps its connections."""
+    """Open a client by the environment, with connections to keep."""
     retrying = {"max_retries": retries, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)}
     # Options of its HTTP client would take the place of the environment's, AWS_ALLOW_HTTP among them.
     return stores.S3Store(bucket, retry_config=retrying)
@@ -207,7 +202,7 @@ def _opened(bucket: str, retries: int) -> Any:  # noqa: ANN401 - as above
 
 @contextmanager
 def _as_file(bucket: str, key: str) -> Iterator[None]:
-    """Raise the errors of obstore as those of a file system, without a cause that would show a request."""
+    """Raise the errors of obstore as errors of a file system, without the request in the cause."""
     try:
         yield
     except FileNotFoundError:
@@ -222,9 +217,9 @@ def _as_file(bucket: str, key: str) -> Iterator[None]:
 
 
 def _refusal(bucket: str, key: str, text: str) -> OSError:
-    """Build the error of a refused or lost request, without what it was sent with."""
-    said, status = _SAID.search(text), _STATUS.search(text)
-    why = said[1] if said else status[1] if status else text.partition("\n")[0]
+    """Build the error of a refused or lost request, without signature and headers."""
+    code, status = _CODE.search(text), _STATUS.search(text)
+    why = code[1] if code else status[1] if status else text.partition("\n")[0]
     place, why = _named(bucket, key), masked(why.strip())
     if status and status[1].startswith(_FORBIDDEN):
         return PermissionError(
@@ -244,6 +239,9 @@ def _named(bucket: str, key: str) -> str:
 
 
 def written_at(found: Mapping[str, Any]) -> int:
-    """Return when an object was written, in ns since 1970, to the second: lists tell more than other answers do."""
+    """Return when an object was written, in ns since 1970.
+
+    To the second: lists tell more of it than other answers do.
+    """
     at: datetime = found["last_modified"]
     return int(at.timestamp()) * 1_000_000_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -67,17 +68,17 @@ class S3Store:
 
     @property
     def address(self) -> str:
-        """The prefix as Spark and deltalake take it."""
+        """The prefix in the form that Spark and deltalake take."""
         return self.address_of("")
 
     @property
     def options(self) -> Mapping[str, str]:
-        """The option by which deltalake puts a commit if it is absent; it reads all others in the environment."""
+        """The option for conditional commits; deltalake reads all others in the environment."""
         return {"aws_conditional_put": "etag"}
 
     @property
     def name(self) -> str:
-        """The last part of the prefix; of a bucket, its name."""
+        """The last part of the prefix; the bucket's name without a prefix."""
         return self.root.rpartition("/")[2] or self.bucket
 
     @property
@@ -184,7 +185,7 @@ class S3Store:
                 self._objects.delete(*keys)
 
     def lock(self, timeout_seconds: float) -> AbstractContextManager[Hold]:
-        """Hold the writer's lock of the location: a lease on ``.<name>.lock`` next to it."""
+        """Hold the writer's lock of the location: a lease on ``.<name>.lock`` next to the prefix."""
         return self._lease(self.above()._key(f".{self.name}.lock")).held(timeout_seconds)
 
     def claim(self, path: str) -> WorkLock:
@@ -194,7 +195,7 @@ class S3Store:
         return LeaseClaim(lease)
 
     def is_claimed(self, path: str) -> bool:
-        """Return whether a process has claimed a path, and renewed the claim in its time."""
+        """Return whether a process has claimed a path, and renewed the claim in time."""
         return is_leased(self._objects, self._key(path), self.lease_seconds)
 
     @property
@@ -218,7 +219,10 @@ class S3Store:
         return Entry(path, found["size"], at, at, found["e_tag"])
 
     def _is_folder(self, found: Mapping[str, Any]) -> bool:
-        """Return whether a listed object only marks a folder: Hadoop's end with a slash, which obstore leaves out."""
+        """Return whether a listed object only marks a folder.
+
+        Hadoop's marks end with a slash, which obstore leaves out.
+        """
         if found["size"]:
             return False
         try:
@@ -228,7 +232,10 @@ class S3Store:
         return False
 
     def _filled(self, folders: Sequence[str]) -> Iterator[str]:
-        """List the folders with a file: servers may list ones whose files were removed, and ones that Hadoop marked."""
+        """List the folders with a file.
+
+        Servers also list folders whose files were removed, and folders that Hadoop marked.
+        """
         if folders:
             with ThreadPoolExecutor(min(_AHEAD, len(folders))) as pool:
                 yield from (
@@ -245,21 +252,20 @@ class S3Store:
             return None
 
 
-class _Parts:
+class _Parts(io.RawIOBase):
     """An object as a file of Python's that is read in parts; each part is one request."""
 
     def __init__(self, objects: Bucket, key: str) -> None:
         self._objects, self._key = objects, key
         self._size = int(objects.head(key)["size"])
         self._at = 0
-        self.closed = False
 
-    def tell(self) -> int:
-        """Return the place of the next byte."""
-        return self._at
+    def readable(self) -> bool:
+        """Return true."""
+        return True
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """Go to a place: from the start, from here, or from the end."""
+        """Go to a place, counted from the start, the current place or the end."""
         self._at = (0, self._at, self._size)[whence] + offset
         return self._at
 
@@ -270,7 +276,3 @@ class _Parts:
         content = self._objects.read_range(self._key, self._at, length) if length else b""
         self._at += length
         return content
-
-    def close(self) -> None:
-        """Close the file."""
-        self.closed = True

@@ -61,10 +61,10 @@ class Hold(Protocol):
 
 
 class Unending:
-    """A lock that is held until its holder releases it, or dies."""
+    """A lock that lasts until the holder releases the lock or dies."""
 
     def confirm(self) -> None:
-        """Do nothing: nobody else can take it."""
+        """Do nothing: nobody else can take the lock."""
 
 
 class WorkLock(Protocol):
@@ -182,7 +182,10 @@ class Store(Protocol):
         """
 
     def is_claimed(self, path: str) -> bool:
-        """Return whether a path is claimed by a living process, or one that died just now; take and make no claim."""
+        """Return whether a living process claims a path, without taking or making a claim.
+
+        A claim in a bucket lasts some time longer than a process that was killed.
+        """
 
 
 @dataclass(frozen=True, slots=True)
