@@ -168,6 +168,16 @@ def test_a_lock_outlives_lost_answers(bucket_store, proxy):
     assert not bucket_store.above().exists(name)
 
 
+def test_a_lock_is_given_up_after_the_answer_to_its_last_renewal_was_lost(bucket_store, proxy):
+    """Its holder knows an e-tag that no longer fits, and finds its own content."""
+    name = f".{bucket_store.name}.lock"
+    with bucket_store.lock(10):
+        first = bucket_store.above().entry(name).tag
+        proxy.lose = ["cut"]
+        assert wait_until(lambda: bucket_store.above().entry(name).tag != first, seconds=30, every=0.02)
+    assert not bucket_store.above().exists(name)
+
+
 # --- leases -----------------------------------------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from dedp_assets.patterns.core.running.backoff import Backoff
 from dedp_assets.patterns.delta.storage.s3_bucket import Bucket, Seen
@@ -109,7 +110,11 @@ class ObjectLease:
             if self._lost:
                 return False
             try:
-                return self.bucket.delete_if(self.key, self._tag)
+                if self.bucket.delete_if(self.key, self._tag):
+                    return True
+                # The answer to the last renewal may have been lost, and the e-tag with it.
+                seen = self.bucket.aged(self.key)
+                return self._is_ours(seen) and self.bucket.delete_if(self.key, seen.tag)
             except OSError:
                 return not self._is_over()  # it ends by itself
 
@@ -124,13 +129,16 @@ class ObjectLease:
         seen = self.bucket.aged(self.key)
         if seen is None:
             return self._is_new()
-        if _stated(seen).get("holder") == self._holder:
+        if self._is_ours(seen):
             self._tag, self._renewed = seen.tag, self._asked
             return True
         if not _is_current(seen, self.seconds):
-            with suppress(FileExistsError, FileNotFoundError):
+            with suppress(FileExistsError, FileNotFoundError, ConnectionError):
                 return self._write(seen.tag)
         return False
+
+    def _is_ours(self, seen: Seen | None) -> TypeGuard[Seen]:
+        return seen is not None and _stated(seen).get("holder") == self._holder
 
     def _write(self, tag: str | None) -> bool:
         """Write the object as the holder's: a new one, or in place of the one with an e-tag."""
@@ -157,7 +165,7 @@ class ObjectLease:
                 self._write(self._tag)
             except (FileExistsError, FileNotFoundError):
                 seen = self.bucket.aged(self.key)
-                if seen is None or _stated(seen).get("holder") != self._holder:
+                if not self._is_ours(seen):
                     self._lost = True
                     return
                 self._tag = seen.tag
