@@ -31,10 +31,12 @@ from dedp_assets.laptop.servers.kafka import Broker
 from dedp_assets.laptop.servers.ports import free as free_port
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table
+from dedp_assets.patterns.delta.storage.s3_store import S3Store
 from tests import shared_engine
 from tests.dagster_storage import keep_what_is_the_same
 from tests.faults.processes import wait_until
 from tests.helpers import EVENTS, ServicesUnderTest
+from tests.object_store import ObjectStore, serving
 from tests.running import CONNECT_SERVER
 
 keep_what_is_the_same()
@@ -55,7 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-        if {"own_postgres", "broker"} & {*getattr(item, "fixturenames", ())}:
+        if {"own_postgres", "broker", "object_store"} & {*getattr(item, "fixturenames", ())}:
             item.add_marker(pytest.mark.slow)
     # The longest files come first, so that no process works on one alone at the end: they have budgets of their own.
     budgets = {item: mark.args[0] for item in items if (mark := item.get_closest_marker("budget"))}
@@ -145,6 +147,20 @@ def broker(test_settings: Settings, tmp_path_factory: pytest.TempPathFactory) ->
 def kafka(broker: Broker) -> Kafka:
     """A topic of this test's own, not made yet."""
     return Kafka(bootstrap=broker.address, topic=f"visits-{uuid.uuid4().hex[:8]}")
+
+
+@pytest.fixture(scope="session")
+def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    """The test process's S3 server, which the environment of a test names by :func:`bucket_store`."""
+    with serving(tmp_path_factory.mktemp("s3") / "server") as running:
+        yield running
+
+
+@pytest.fixture
+def bucket_store(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
+    """An empty store in the bucket, at a prefix of this test's own; leases of it end after two seconds."""
+    with object_store.named(monkeypatch):
+        yield S3Store(object_store.bucket, f"{uuid.uuid4().hex[:8]}/lake/events", lease_seconds=2)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 
 from dedp_assets.graph.resources.announced import listens
 from dedp_assets.graph.resources.clock import Clock
@@ -24,7 +24,8 @@ from dedp_assets.graph.resources.environments import Settings, child_environment
 from dedp_assets.laptop.servers import engine, ports
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Table
+from dedp_assets.patterns.delta import Store, Table
+from dedp_assets.patterns.delta.storage.store import delta_table
 
 NOW = datetime(2026, 1, 20, 12, tzinfo=timezone.utc)
 
@@ -153,6 +154,15 @@ def read_back(table: Table, version: int | None = None) -> list[dict[str, Any]]:
     """The table's rows through an independent reader, in a stable order."""
     rows = DeltaTable(str(table.location), version=version).to_pyarrow_table().to_pylist()
     return sorted(rows, key=lambda row: [str(value) for value in row.values()])
+
+
+def rows_at(store: Store, version: int | None = None) -> list[dict[str, Any]]:
+    """The rows of the table in any store, by deltalake alone.
+
+    Its way through pyarrow, for a table in a bucket, leaves threads that end the process as it exits.
+    """
+    found = QueryBuilder().register("rows", delta_table(store, version)).execute("SELECT * FROM rows")
+    return pa.table(found.read_all()).to_pylist()
 
 
 def active_files(table: Table) -> set[str]:

@@ -258,7 +258,7 @@ def test_nothing_is_changed(tmp_path, adopt):
         ("newer", "newer", "asks its readers to know version 4 of the protocol, which the library does not"),
         ("damaged", "damaged", "version 0 of its log is damaged"),
         ("decimals", "decimals", "cannot be partitioned by d: not every DECIMAL(9,2) has one spelling"),
-        ("none", "s3://bucket/t", "is an address of something else than a folder of this machine"),
+        ("none", "gs://bucket/t", "is an address of something else than a folder of this machine"),
     ],
 )
 def test_what_is_no_table_that_can_be_read_is_refused_in_a_sentence(tmp_path, adopt, made, named, words):

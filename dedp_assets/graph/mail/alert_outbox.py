@@ -181,7 +181,7 @@ class AlertOutbox(FileOutbox[Message]):
 
     # --- files --------------------------------------------------------------------------------------------------------
 
-    def _locked(self) -> AbstractContextManager[None]:
+    def _locked(self) -> AbstractContextManager[object]:
         return table_lock(self.store, timeout_seconds=_LOCK_SECONDS)
 
     def _of(self, alert: Trouble) -> list[Episode]:

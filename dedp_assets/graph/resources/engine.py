@@ -29,6 +29,7 @@ __all__ = [
     "EngineError",
     "class_archive",
     "class_path",
+    "engine_jars",
     "java_home",
     "java_variables",
     "last_lines",
@@ -56,6 +57,7 @@ _SMALL_DATA_OPTIONS = [
     "-XX:MetaspaceSize=256m",
     "-Xmn400m",
 ]
+_S3_KEYS = "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider"
 _UNCOMPILED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """For small data, compiling a query costs more than running it."""
 
@@ -90,7 +92,7 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraClassPath": ":".join(str(jar) for jar in class_path(settings)),
+        "spark.driver.extraClassPath": ":".join(str(jar) for jar in engine_jars(settings)),
         "spark.driver.extraJavaOptions": " ".join([*options, f"-Djava.io.tmpdir={_made(scratch / 'tmp')}"]),
         "spark.local.dir": str(_made(scratch / "local")),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
@@ -128,6 +130,22 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         "spark.sql.ui.explainMode": "simple",
         # Column lineage is read from plans, which Spark cuts at 25 columns by default.
         "spark.sql.debug.maxToStringFields": "10000",
+        **(_s3_conf(settings.s3_endpoint, settings.s3_region) if settings.s3_endpoint else {}),
+    }
+
+
+def _s3_conf(endpoint: str, region: str) -> dict[str, str]:
+    """Return the Spark configuration for tables in a bucket, without the keys of the environment."""
+    committing = "org.apache.spark.internal.io.cloud"
+    return {
+        "spark.hadoop.fs.s3a.endpoint": endpoint,
+        "spark.hadoop.fs.s3a.endpoint.region": region,
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.aws.credentials.provider": _S3_KEYS,
+        # A bucket renames no file: tasks upload under the final name, and the end of the job makes that show.
+        "spark.hadoop.fs.s3a.committer.name": "magic",
+        "spark.sql.sources.commitProtocolClass": f"{committing}.PathOutputCommitProtocol",
+        "spark.sql.parquet.output.committer.class": f"{committing}.BindingParquetOutputCommitter",
     }
 
 
@@ -179,6 +197,11 @@ def class_path(settings: Settings, configuration: str = "engine") -> list[Path]:
     return sorted(each for each in folder.iterdir() if each.suffix in (".jar", ".gz"))
 
 
+def engine_jars(settings: Settings) -> list[Path]:
+    """List the jars of an engine, including the jars for buckets if an endpoint is named."""
+    return [*class_path(settings), *(class_path(settings, "s3") if settings.s3_endpoint else [])]
+
+
 def class_archive(settings: Settings) -> Path | None:
     """Return the path of the class-data archive for exactly this runtime and class path, if possible.
 
@@ -190,7 +213,7 @@ def class_archive(settings: Settings) -> Path | None:
     if java == _bundled():
         return None
     # Java passes over an archive in silence whose class path lay elsewhere: Spark's own jars lie in the environment.
-    places = [pyspark.__file__, *[str(jar) for jar in class_path(settings)]]
+    places = [pyspark.__file__, *[str(jar) for jar in engine_jars(settings)]]
     names = [str(java), _version(java), pyspark.__version__, *places]
     key = hashlib.sha256("|".join(names).encode()).hexdigest()[:12]
     return settings.cache / f"classes-{key}.jsa"

@@ -109,6 +109,12 @@ def _registry(value: str) -> str:
     return value
 
 
+def _endpoint(value: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/?#@]+/?", value):
+        raise _Unfit("a URL of a server alone like https://s3.eu-central-1.amazonaws.com", "the given one")
+    return value.rstrip("/")
+
+
 def _address(value: str) -> str:
     return value.rstrip("/")
 
@@ -169,6 +175,11 @@ class Settings:
         "DEDP_CACHE", "jars and the class-data archive", "`$DEDP_HOME/cache`", Path)] = Path()
     remote: Annotated[str | None, Variable(
         "SPARK_REMOTE", "`sc://host:port` of a shared Spark Connect engine", "none: an embedded engine")] = None
+    s3_endpoint: Annotated[str | None, Variable(
+        "AWS_ENDPOINT_URL",
+        "endpoint of tables in a bucket (`s3://`); with one, an embedded engine has the jars for them",
+        "none: folders only", _endpoint)] = None
+    s3_region: Annotated[str, Variable("AWS_REGION", "region of the buckets")] = "us-east-1"
     master: Annotated[str, Variable("DEDP_SPARK_MASTER", "Spark master of an embedded engine")] = "local[*]"
     driver_memory: Annotated[str, Variable("DEDP_DRIVER_MEMORY", "heap of an embedded engine")] = "2g"
     java: Annotated[Literal["auto", "bundled"], Variable(

@@ -16,7 +16,7 @@ from filelock import FileLock
 from dedp_assets.graph.resources.engine import (
     EngineError,
     class_archive,
-    class_path,
+    engine_jars,
     java_variables,
     last_lines,
     spark_conf,
@@ -35,7 +35,7 @@ _LAST_IN_LINE = ("nice", "-n", "10")
 
 def prepare(settings: Settings) -> None:
     """Fetch missing jars and record the class-data archive, once; concurrent processes wait for the lock."""
-    class_path(settings)
+    engine_jars(settings)
     archive = class_archive(settings)
     if archive is None or archive.exists():
         return
@@ -54,7 +54,7 @@ def preparing(settings: Settings) -> Iterator[None]:
     Raises:
         EngineError: if the jars cannot be fetched, or, at the end of the block, the archive cannot be recorded.
     """
-    class_path(settings)
+    engine_jars(settings)
     with ThreadPoolExecutor(1) as beside:
         recorded = beside.submit(prepare, settings)
         yield

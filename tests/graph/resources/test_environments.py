@@ -63,6 +63,8 @@ def test_an_empty_variable_counts_as_not_set(bare):
     ("name", "value", "field"),
     [
         ("SPARK_REMOTE", "sc://127.0.0.1:15002", "remote"),
+        ("AWS_ENDPOINT_URL", "http://127.0.0.1:8333", "s3_endpoint"),
+        ("AWS_REGION", "eu-central-1", "s3_region"),
         ("DEDP_SPARK_MASTER", "local[1]", "master"),
         ("DEDP_DRIVER_MEMORY", "1g", "driver_memory"),
         ("DEDP_JAVA", "bundled", "java"),
@@ -187,6 +189,15 @@ def test_a_platform_writes_nothing_into_another_ones_home(spark, tmp_path):
         assert len(theirs.ids("silver/visits")) == 5
         assert not set(theirs.ids("silver/visits")) & set(mine)
     assert tree(tmp_path / "a") == before
+
+
+@pytest.mark.parametrize("value", ["127.0.0.1:8333", "http://ada:s3cret@host", "http://host/path", "s3://lake"])
+def test_an_endpoint_that_is_no_url_of_a_server_is_refused_without_its_text(bare, value):
+    """A password may stand in it."""
+    bare.setenv("AWS_ENDPOINT_URL", value)
+    with pytest.raises(ValueError, match=r"^AWS_ENDPOINT_URL must be a URL of a server alone like https") as refused:
+        settings()
+    assert value not in str(refused.value)
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "soon", "1.5"])

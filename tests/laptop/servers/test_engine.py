@@ -32,8 +32,7 @@ def chosen(tmp_path, monkeypatch):
     program.parent.mkdir(parents=True)
     program.write_text(JAVA)
     program.chmod(0o755)
-    for module in (engine, configuration):
-        monkeypatch.setattr(module, "class_path", lambda _: [])
+    monkeypatch.setattr(configuration, "class_path", lambda _: [])
     return replace(settings(), cache=tmp_path / "cache", java="auto", java_home=program.parent.parent)
 
 

@@ -44,12 +44,12 @@ class Meter:
         self._attempts = 0
 
     @contextmanager
-    def waiting(self, lock: AbstractContextManager[object]) -> Iterator[None]:
+    def waiting(self, lock: AbstractContextManager[T]) -> Iterator[T]:
         """Enter ``lock`` for the block, and count the wait; the time before the wait is staging."""
         self._lap("staging")
-        with lock:
+        with lock as held:
             self._lap("waiting")
-            yield
+            yield held
 
     def trying(self, attempts: Iterable[T]) -> Iterator[T]:
         """Count the attempts to commit; the time of a failed attempt is committing."""

@@ -44,7 +44,7 @@ def remove_stages(table: Table, *, cutoff: datetime) -> Stages:
         Conflict: if other writers hold the table for too long.
     """
     store = table.store
-    with table_lock(store):
+    with table_lock(store) as held:
         stages = [name for name in store.list() if name.startswith(STAGE)]
         # Before the log is read: a claim ends after the commit that refers to its stage.
         free = [name for name in stages if not store.is_claimed(claim_of(name))]
@@ -52,6 +52,7 @@ def remove_stages(table: Table, *, cutoff: datetime) -> Stages:
         loose = {name: store.files(name) for name in free if name not in referred}
         old = {name: files for name, files in loose.items() if not any(_since(file, cutoff) for file in files)}
         for name in old:
+            held.confirm()
             store.delete_folder(name)
             store.delete(claim_of(name))
     freed = sum(file.size_bytes for files in old.values() for file in files)

@@ -48,7 +48,7 @@ def remove_unneeded(table: Table, *, cutoff: datetime, provenance: Provenance) -
     stay whatever their age, and so does every file of a table that shows versions. Runs under the table's lock: no
     statement is in the middle of a write.
     """
-    with table_lock(table.store):
+    with table_lock(table.store) as held:
         claimed = _claimed(table.store)
         state = table.ledger.state()
         if state.closed:
@@ -59,6 +59,7 @@ def remove_unneeded(table: Table, *, cutoff: datetime, provenance: Provenance) -
         found = list(_unneeded(table.store, state, _needed(table.ledger, state, cutoff), cutoff, claimed))
         freed = sum(file.size_bytes for file in found)
         for file in found:
+            held.confirm()
             table.store.delete(file.path, tidy=True)
         data = sum(file.path.endswith((".parquet", ".bin")) for file in found)
         figures = {"files_removed": data, "bytes_removed": freed, "stages_in_use": len(claimed)}

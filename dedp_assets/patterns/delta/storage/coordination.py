@@ -18,7 +18,7 @@ from typing import TypeVar
 from dedp_assets.patterns.core.errors import ConfigError, Conflict
 from dedp_assets.patterns.core.running.backoff import Backoff
 from dedp_assets.patterns.core.running.disks import refused_write
-from dedp_assets.patterns.delta.storage.store import Store, require
+from dedp_assets.patterns.delta.storage.store import Hold, Store, require
 
 __all__ = ["AGAIN", "has_lock", "in_turn", "require_lock", "table_lock", "turn"]
 
@@ -28,7 +28,7 @@ AGAIN = Backoff(attempts=5, first_seconds=0.2)
 """Attempts of a write against conflicts with other writers."""
 
 
-def turn(store: Store) -> AbstractContextManager[None]:
+def turn(store: Store) -> AbstractContextManager[Hold | None]:
     """Enclose decision and commit of a write; after a conflict inside, the writer has to decide again.
 
     Raises:
@@ -54,8 +54,10 @@ def require_lock(store: Store) -> None:
 
 
 @contextmanager
-def table_lock(store: Store, *, timeout_seconds: float = 600) -> Iterator[None]:
+def table_lock(store: Store, *, timeout_seconds: float = 600) -> Iterator[Hold]:
     """Hold the writer's lock of the table in ``store``.
+
+    It is confirmed before each step that nobody can take back.
 
     Raises:
         Conflict: if another writer keeps it for longer than ``timeout_seconds``.
@@ -64,14 +66,16 @@ def table_lock(store: Store, *, timeout_seconds: float = 600) -> Iterator[None]:
     require_lock(store)
     with ExitStack() as held:
         try:
-            held.enter_context(store.lock(timeout_seconds))
+            lock = held.enter_context(store.lock(timeout_seconds))
         except TimeoutError:
             message = f"{store.name} is being written by another process for more than {timeout_seconds:g} s"
             raise Conflict(f"{message} ({store.address})") from None
+        except ConnectionError:
+            raise  # it may pass
         except OSError as error:
-            lock = ConfigError(f"{store.name} cannot be written: its lock cannot be taken ({error})")
-            raise (refused_write(f"{store.name} ({store.address})", error) or lock) from error
-        yield
+            untaken = ConfigError(f"{store.name} cannot be written: its lock cannot be taken ({error})")
+            raise (refused_write(f"{store.name} ({store.address})", error) or untaken) from error
+        yield lock
 
 
 def in_turn(store: Store, write: Callable[[], T]) -> T:

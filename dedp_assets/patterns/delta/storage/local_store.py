@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.running.disks import writing_to
-from dedp_assets.patterns.delta.storage.store import Ability, Entry, Tree, WorkLock
+from dedp_assets.patterns.delta.storage.store import Ability, Entry, Hold, Tree, Unending, WorkLock
 
 __all__ = ["LocalStore"]
 
@@ -161,12 +161,12 @@ class LocalStore:
         shutil.rmtree(self._at(folder), ignore_errors=True)
 
     @contextmanager
-    def lock(self, timeout_seconds: float) -> Iterator[None]:
+    def lock(self, timeout_seconds: float) -> Iterator[Hold]:
         """Hold the writer's lock of the location: the file ``.<name>.lock`` next to the folder."""
         path = f"{os.path.dirname(self.root)}/.{self.name}.lock"
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with FileLock(path, timeout=timeout_seconds):
-            yield
+            yield Unending()
 
     def claim(self, path: str) -> WorkLock:
         """Claim a path: lock the file of that name."""

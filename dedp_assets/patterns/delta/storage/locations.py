@@ -28,12 +28,14 @@ __all__ = [
 ]
 
 Location = str | os.PathLike[str] | Store
-"""Where a table lies: a path, a ``file`` URI, or a store that was opened already."""
+"""Where a table lies: a path, a ``file`` or ``s3`` URI, or a store that was opened already."""
 
 STAGE = "staged-"
 """What begins the names of stages' folders."""
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_BUCKET = re.compile(r"s3a?:/", re.IGNORECASE)
+_BUCKET_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _READ_OTHERWISE = re.compile(r"[%*?\[\]{}\\`:\x00-\x1f\x7f]")
 _PATTERN = re.compile(r"[\\{}\[\]*?]")
 _OURS = ("_delta_log", STAGE, ".")
@@ -56,31 +58,53 @@ class Located:
 
 
 def store_at(location: Location) -> Store:
-    """Open the store of a table by path or URI.
+    """Open the store of a table by path or URI (``s3://bucket/prefix``, ``file:///path``).
 
     A link that is the folder itself stays one: a replica is exchanged by exchanging the link.
 
     Raises:
-        ConfigError: if it is an address of something else than a folder of this machine, or has characters that one of
-            the engines reads in another way.
+        ConfigError: if it is an address of something else than a folder of this machine or a prefix of a bucket, or has
+            characters that one of the engines reads in another way.
     """
     if not isinstance(location, str | os.PathLike):
         return location
     text = os.fspath(location)
+    if _BUCKET.match(text):
+        return _bucket_at(text)
     path = Path(_path_in(text)).absolute()
     folder = str(path)
     if not _READ_OTHERWISE.search(folder):
         # Plain calls, as in the store: a sensor opens hundreds of tables per tick.
         above = os.path.realpath(path.parent)
         folder = os.path.realpath(path) if ".." in path.parts else os.path.join(above, path.name)  # noqa: PTH118
+    _require_plain(folder)
+    if folder == os.path.dirname(folder):  # noqa: PTH120
+        raise ConfigError(f"{text!r} is no folder of its own: name one for the table")
+    return LocalStore(folder)
+
+
+def _bucket_at(text: str) -> Store:
+    """Open the store of an ``s3`` URI; obstore is imported by who names one."""
+    from dedp_assets.patterns.delta.storage.s3_store import S3Store  # noqa: PLC0415
+
+    parts = urlsplit(text)
+    if not _BUCKET_NAME.fullmatch(parts.netloc) or parts.query or parts.fragment:
+        raise ConfigError("an address in a bucket must be s3://bucket/prefix, without user, port, query and fragment")
+    root = unquote(parts.path).strip("/")
+    _require_plain(root)
+    if not root:
+        raise ConfigError(f"{text!r} is a whole bucket: name a prefix in it for the table")
+    if odd := {"", ".", ".."} & {*root.split("/")}:
+        raise ConfigError(f"{text!r} must have a name between any two slashes, not {min(odd)!r}")
+    return S3Store(parts.netloc, root)
+
+
+def _require_plain(folder: str) -> None:
     if odd := sorted(set(_READ_OTHERWISE.findall(folder))):
         raise ConfigError(
             f"{folder!r} has {' '.join(map(repr, odd))} in it, which engines read as something else: name "
             "another folder"
         )
-    if folder == os.path.dirname(folder):  # noqa: PTH120
-        raise ConfigError(f"{text!r} is no folder of its own: name one for the table")
-    return LocalStore(folder)
 
 
 def folder_at(path: str | os.PathLike[str] | LocalStore) -> LocalStore:
@@ -95,8 +119,8 @@ def _path_in(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme.lower() != "file" or parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
         raise ConfigError(
-            f"{text} is an address of something else than a folder of this machine, where tables lie: name a path or a "
-            "file:///path"
+            f"{text} is an address of something else than a folder of this machine or a bucket, where tables lie: name "
+            "a path, a file:///path or an s3://bucket/prefix"
         )
     return unquote(parts.path)
 

@@ -2,8 +2,8 @@
 
 A store stands for one location, and names what lies below it by paths with ``/``. The methods of :class:`Store` are all
 that the library does to a table's files; Spark and deltalake get the address (deltalake by :func:`delta_table` only)
-and do theirs. :class:`LocalStore` keeps files in a folder. What a store cannot do is said by ``can`` and refused before
-anything is written.
+and do theirs. :class:`LocalStore` keeps files in a folder, :class:`S3Store` in a bucket. What a store cannot do is said
+by ``can`` and refused before anything is written.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from dedp_assets.patterns.core.errors import ConfigError
 
-__all__ = ["Ability", "Entry", "Store", "Tree", "WorkLock", "delta_table", "require"]
+__all__ = ["Ability", "Entry", "Hold", "Store", "Tree", "Unending", "WorkLock", "delta_table", "require"]
 
 Ability = Literal["lock", "put_if_absent", "exchange"]
 """What not every store can do: ``exchange`` a whole folder for another, sharing files between the two."""
@@ -39,7 +39,7 @@ class Entry:
         modified_ns: when it was last written, in ns since 1970.
         changed_ns: when anything about it last changed, in ns since 1970: moves even if somebody sets ``modified_ns``
             back.
-        tag: differs from that of any other file that has had the same path.
+        tag: differs from that of a file with other content that has had the same path.
     """
 
     path: str
@@ -49,11 +49,29 @@ class Entry:
     tag: object
 
 
+class Hold(Protocol):
+    """A held lock of a location's writers."""
+
+    def confirm(self) -> None:
+        """Make sure that the lock is still held, before a step that nobody can take back.
+
+        Raises:
+            TimeoutError: if another process holds it, or may.
+        """
+
+
+class Unending:
+    """A lock that lasts until the holder releases the lock or dies."""
+
+    def confirm(self) -> None:
+        """Do nothing: nobody else can take the lock."""
+
+
 class WorkLock(Protocol):
     """A locked file that marks work in progress until the holder forgets the claim or dies."""
 
     def release(self) -> None:
-        """Release the claim; the file stays."""
+        """Release the claim; the file may stay."""
 
 
 class Store(Protocol):
@@ -145,25 +163,29 @@ class Store(Protocol):
     def delete_folder(self, folder: str) -> None:
         """Remove everything below a folder, in no order; entries that cannot be removed stay."""
 
-    def lock(self, timeout_seconds: float) -> AbstractContextManager[None]:
+    def lock(self, timeout_seconds: float) -> AbstractContextManager[Hold]:
         """Hold the location's writer lock against all processes and threads, until the block ends.
 
-        It lies beside the location, is no part of it, and is free once its holder is dead, however it died.
+        It lies beside the location, is no part of it, and is free once its holder is dead, however it died, or some
+        time after.
 
         Raises:
-            TimeoutError: if somebody else keeps it for longer.
+            TimeoutError: if somebody else keeps it for longer, or could take it over before the block ended.
             OSError: if nobody may write there.
         """
 
     def claim(self, path: str) -> WorkLock:
-        """Claim a path until the claim is released or forgotten, or this process dies.
+        """Claim a path until the claim is released or forgotten, or some time after this process died.
 
         Raises:
             TimeoutError: if somebody claims it already.
         """
 
     def is_claimed(self, path: str) -> bool:
-        """Return whether a living process claims a path, without taking or making a claim."""
+        """Return whether a living process claims a path, without taking or making a claim.
+
+        A claim in a bucket lasts some time longer than a process that was killed.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,247 @@
+"""Requests to one bucket: obstore's calls, with the errors of a file system.
+
+Endpoint, region and credentials are the environment's: obstore, deltalake and Spark's SDK read the same variables
+(``AWS_ENDPOINT_URL``, ``AWS_REGION``, ``AWS_ACCESS_KEY_ID``, ...), so no object of the library holds a secret.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+from http.client import HTTPException
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.extras import optional
+from dedp_assets.patterns.core.secret import masked
+
+__all__ = ["Bucket", "Seen", "require_client", "written_at"]
+
+obstore = optional("obstore")
+stores = optional("obstore.store")
+failures = optional("obstore.exceptions")
+
+_RETRIES, _RETRY_SECONDS = 4, 60
+_ANSWER_SECONDS, _SIGNED_SECONDS = 30, 60
+_CODE = re.compile(r"<Code>([^<]*)</Code>")
+_STATUS = re.compile(r"status code: (\d{3}[^:\n]*)")
+_NOT_FOUND, _CHANGED = 404, 412
+_FORBIDDEN = ("401", "403")
+_USERS: set[int] = set()
+"""Processes that used a bucket: this one, and the ones that it was forked from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An object and the age at the time of the server's answer.
+
+    Attributes:
+        content: of the object.
+        tag: its e-tag.
+        age_seconds: time since it was written, by the clock of the server, in whole seconds.
+    """
+
+    content: bytes
+    tag: str
+    age_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """The objects of a bucket, by their keys.
+
+    What is missing raises ``FileNotFoundError``, a refused right ``PermissionError``, a condition that does not hold
+    ``FileExistsError``, and an answer that did not come, or that blames the server, ``ConnectionError``.
+    """
+
+    name: str
+
+    def read(self, key: str) -> bytes:
+        """Read an object whole."""
+        with _as_file(self.name, key):
+            return bytes(obstore.get(_client(self.name), key).bytes())
+
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        """Read a part of an object."""
+        with _as_file(self.name, key):
+            return bytes(obstore.get_range(_client(self.name), key, start=start, length=length))
+
+    def head(self, key: str) -> Mapping[str, Any]:
+        """Return size, time and e-tag of an object."""
+        with _as_file(self.name, key):
+            found: Mapping[str, Any] = obstore.head(_client(self.name), key)
+            return found
+
+    def below(self, prefix: str) -> Sequence[Mapping[str, Any]]:
+        """List the objects in a folder and in subfolders."""
+        with _as_file(self.name, prefix):
+            found: Sequence[Mapping[str, Any]] = obstore.list(_client(self.name), prefix or None).collect()
+            return found
+
+    def first(self, prefix: str) -> Sequence[Mapping[str, Any]]:
+        """List the first objects in a folder and in subfolders, by one request."""
+        with _as_file(self.name, prefix):
+            return next(iter(obstore.list(_client(self.name), prefix)), ())
+
+    def inside(self, prefix: str) -> tuple[Sequence[str], Sequence[Mapping[str, Any]]]:
+        """List the subfolders and the objects in a folder."""
+        with _as_file(self.name, prefix):
+            found = obstore.list_with_delimiter(_client(self.name), prefix or None)
+            return found["common_prefixes"], found["objects"]
+
+    def put(self, key: str, content: bytes) -> None:
+        """Write an object, replacing a former one."""
+        with _as_file(self.name, key):
+            obstore.put(_client(self.name), key, content, use_multipart=False)
+
+    def create(self, key: str, content: bytes) -> str:
+        """Write a new object by one request, and return the e-tag.
+
+        Raises:
+            FileExistsError: if there is one; it stays as it is.
+            ConnectionError: without an answer: the object may be there now.
+        """
+        return self._put_if(key, content, "create")
+
+    def exchange(self, key: str, content: bytes, tag: str) -> str:
+        """Write an object by one request if the e-tag is still ``tag``, and return the new e-tag.
+
+        Raises:
+            FileExistsError: if it has another e-tag, or is gone.
+            ConnectionError: without an answer: the content may be there now.
+        """
+        return self._put_if(key, content, {"e_tag": tag})
+
+    def _put_if(self, key: str, content: bytes, mode: str | Mapping[str, str]) -> str:
+        with _as_file(self.name, key):
+            # Tried again below, it would be refused for its own success, and nobody could tell that from a lost race.
+            put = obstore.put(_client(self.name, retries=0), key, content, mode=mode, use_multipart=False)
+            return str(put["e_tag"])
+
+    def delete(self, *keys: str) -> None:
+        """Remove objects, if present; many by one request."""
+        with _as_file(self.name, keys[0]):
+            obstore.delete(_client(self.name), [*keys])
+
+    def aged(self, key: str) -> Seen | None:
+        """Read an object and the age; ``None`` if missing."""
+        status, headers, content = self._answer("GET", key)
+        if status == _NOT_FOUND:
+            return None
+        written, now = (headers.get(name) for name in ("Last-Modified", "Date"))
+        if not written or not now:
+            raise ConnectionError(f"{_named(self.name, key)}: its server does not tell the time (no header Date)")
+        age = parsedate_to_datetime(now) - parsedate_to_datetime(written)
+        return Seen(content, headers.get("ETag", ""), age.total_seconds())
+
+    def delete_if(self, key: str, tag: str) -> bool:
+        """Remove an object if the e-tag is still ``tag``; return whether that was so."""
+        status, _, _ = self._answer("DELETE", key, {"If-Match": tag})
+        return status not in (_NOT_FOUND, _CHANGED)
+
+    def _answer(self, method: str, key: str, headers: Mapping[str, str] | None = None) -> tuple[int, Any, bytes]:
+        """Send a signed request that obstore has no call for; return status, headers and content.
+
+        The text of an error never has the signed address, which whoever reads it could use.
+        """
+        with _as_file(self.name, key):
+            url = obstore.sign(_client(self.name), method, key, timedelta(seconds=_SIGNED_SECONDS))
+        try:
+            request = Request(url, method=method, headers=dict(headers or {}))  # noqa: S310 - the endpoint's
+            with urlopen(request, timeout=_ANSWER_SECONDS) as answer:  # noqa: S310 - as above
+                return answer.status, answer.headers, answer.read()
+        except HTTPError as error:
+            if error.code in (_NOT_FOUND, _CHANGED):
+                return error.code, error.headers, b""
+            text, code = error.read().decode(errors="replace"), error.code
+        except (OSError, HTTPException) as error:
+            text, code = type(error).__name__, 0
+        text = f"status code: {code}: {text}" if code else text
+        raise _refusal(self.name, key, text) from None
+
+
+def require_client() -> None:
+    """Refuse buckets without obstore.
+
+    Raises:
+        ConfigError: names the extra.
+    """
+    _ = stores.S3Store
+
+
+def _client(bucket: str, *, retries: int = _RETRIES) -> Any:  # noqa: ANN401 - obstore may be missing
+    """Return obstore's client of a bucket.
+
+    Raises:
+        ConfigError: in a fork of a process that used one: its threads are not in the fork, and a request would hang.
+    """
+    if _USERS and os.getpid() not in _USERS:
+        raise ConfigError(
+            f"s3://{bucket} cannot be used in a fork of a process that used a bucket: start the process anew (spawn)"
+        )
+    _USERS.add(os.getpid())
+    return _opened(bucket, retries)
+
+
+@lru_cache(maxsize=64)
+def _opened(bucket: str, retries: int) -> Any:  # noqa: ANN401 - as above
+    """Open a client by the environment, with connections to keep."""
+    retrying = {"max_retries": retries, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)}
+    # Options of its HTTP client would take the place of the environment's, AWS_ALLOW_HTTP among them.
+    return stores.S3Store(bucket, retry_config=retrying)
+
+
+@contextmanager
+def _as_file(bucket: str, key: str) -> Iterator[None]:
+    """Raise the errors of obstore as errors of a file system, without the request in the cause."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, "there is no such object", _named(bucket, key)) from None
+    except (failures.AlreadyExistsError, failures.PreconditionError):
+        raise FileExistsError(errno.EEXIST, "the object is there, or another one", _named(bucket, key)) from None
+    except failures.BaseError as error:
+        text = str(error)
+    else:
+        return
+    raise _refusal(bucket, key, text) from None
+
+
+def _refusal(bucket: str, key: str, text: str) -> OSError:
+    """Build the error of a refused or lost request, without signature and headers."""
+    code, status = _CODE.search(text), _STATUS.search(text)
+    why = code[1] if code else status[1] if status else text.partition("\n")[0]
+    place, why = _named(bucket, key), masked(why.strip())
+    if status and status[1].startswith(_FORBIDDEN):
+        return PermissionError(
+            errno.EACCES,
+            f"the server refuses it ({why}): look at AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and their right to the "
+            f"bucket {bucket}",
+            place,
+        )
+    return ConnectionError(
+        f"{place} was not served ({why}): look at the server, its bucket {bucket}, AWS_ENDPOINT_URL and "
+        "AWS_ALLOW_HTTP, and run again"
+    )
+
+
+def _named(bucket: str, key: str) -> str:
+    return f"s3://{bucket}/{key}"
+
+
+def written_at(found: Mapping[str, Any]) -> int:
+    """Return when an object was written, in ns since 1970.
+
+    To the second: lists tell more of it than other answers do.
+    """
+    at: datetime = found["last_modified"]
+    return int(at.timestamp()) * 1_000_000_000

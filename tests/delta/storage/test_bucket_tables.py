@@ -1,0 +1,106 @@
+"""A table in a bucket, by Spark: the same story as in a folder, step by step, with equal rows.
+
+The engine that all tests share has no jars for buckets, so the story is told by a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from dedp_assets.graph.resources.environments import CHECKOUT, child_environment
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.budget(60, "an engine of its own that tells the story of a table twice, and an S3 server"),
+]
+
+STEPS = [
+    "created",
+    "again",
+    "overwritten",
+    "refused",
+    "merged",
+    "appended",
+    "compacted",
+    "raced",
+    "restored",
+    "vacuumed",
+]
+
+
+@pytest.fixture(scope="module")
+def stories(object_store, test_settings, tmp_path_factory):
+    """The story in a bucket and in a folder."""
+    places = [
+        f"s3://{object_store.bucket}/story/silver/events",
+        str(tmp_path_factory.mktemp("story") / "silver/events"),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.delta.storage.bucket_story", *places],
+        cwd=CHECKOUT,
+        env=child_environment(object_store.environment, without=("SPARK_REMOTE",)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-5000:]
+    assert object_store.environment["AWS_SECRET_ACCESS_KEY"] not in done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def told(stories):
+    """The story in the bucket."""
+    return stories[0]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_each_step_leaves_the_rows_and_the_version_that_it_leaves_in_a_folder(stories, step):
+    """Read by deltalake, and where Spark read them, by the library and by Delta."""
+    bucket, folder = (dict(story[step]) for story in stories)
+    assert (bucket.pop("committers", None) is None) == (folder.pop("committers", None) is None)
+    assert bucket == folder
+    for read in bucket.get("by_spark", []):
+        assert read == bucket["rows"]
+
+
+def test_the_story_has_no_other_steps(stories):
+    """None is left out of the comparison."""
+    assert [[*story] for story in stories] == [STEPS, STEPS]
+
+
+def test_tasks_upload_under_the_final_name(told):
+    """A bucket renames no file: the magic committer wrote what is staged."""
+    assert {each["committer"] for each in told["created"]["committers"]} == {"magic"}
+
+
+def test_the_same_run_twice_publishes_nothing(told):
+    """Nor does a commit without changes come of it."""
+    assert (told["again"]["changed"], told["again"]["version"]) == (False, told["created"]["version"])
+
+
+def test_a_refused_audit_leaves_nothing_published(told):
+    """The refused rows are read in their stage, which then goes as a whole."""
+    facts = told["refused"]
+    assert (facts["version"], facts["rows"]) == (told["overwritten"]["version"], told["overwritten"]["rows"])
+    assert (facts["staged"], facts["said"], facts["left"]) == (1, True, False)
+
+
+def test_of_two_writers_at_once_each_commits_each_time(told):
+    """Without a lock: a commit that came second is decided again."""
+    assert told["raced"]["commits"] == 4
+    days = [row[3] for row in told["raced"]["rows"]]
+    assert (days.count("2026-01-06"), days.count("2026-01-07")) == (3, 3)
+
+
+def test_files_are_merged_and_removed_and_no_row_is_lost(told):
+    """A vacuum leaves the files that the newest version names, and those alone."""
+    assert told["compacted"]["reason"] == "5 files became 1, in 1 partitions"
+    assert told["compacted"]["rows"] == told["appended"]["rows"]
+    assert told["restored"]["rows"] == told["overwritten"]["rows"]
+    assert (told["vacuumed"]["removed"], told["vacuumed"]["exact"], told["vacuumed"]["in_use"]) == (True, True, 0)
