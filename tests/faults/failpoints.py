@@ -14,6 +14,7 @@ import pytest
 from dedp_assets.patterns.core.measuring import observing
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
+from dedp_assets.patterns.delta.storage.store import Hold
 from dedp_assets.patterns.idempotency import _transactions, transactional_writer
 
 POINTS = ("before", "after")
@@ -118,14 +119,14 @@ def vacuuming(table: Table, *, times: int = 1) -> Iterator[list[str]]:
     locked = LocalStore.lock
 
     @contextmanager
-    def lock(store: LocalStore, timeout_seconds: float) -> Iterator[None]:
-        with locked(store, timeout_seconds):
+    def lock(store: LocalStore, timeout_seconds: float) -> Iterator[Hold]:
+        with locked(store, timeout_seconds) as held:
             if len(removed) < times and store.root == str(table.location):
                 live = {Path(store.root, file["path"]) for file in table.ledger.state().files()}
                 for staged in sorted({*Path(store.root).glob("staged-*/**/*.parquet")} - live)[:1]:
                     staged.unlink()
                     removed.append(staged.name)
-            yield
+            yield held
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LocalStore, "lock", lock)

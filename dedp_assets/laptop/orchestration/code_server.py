@@ -23,6 +23,8 @@ from dedp_assets.project import Project
 __all__ = ["command", "left_out", "loaded", "workspace"]
 
 _LOOK_SECONDS = 1.0
+_LOADER = {"api", "grpc"}
+"""Words in the command of the process that loads the code."""
 _START = "Starting Dagster code server"
 _FAULT = re.compile(r"^.+\.(?:ya?ml|py):\d+:\d+: .+", re.MULTILINE)
 """A fault of a declaration in YAML or Python, printed while the code loads without the table."""
@@ -83,17 +85,18 @@ def _end_with_the_code() -> None:
     """
     this, loaded = psutil.Process(), False
     while True:
-        living = any(map(_lives, this.children()))
+        living = any(map(_has_code, this.children()))
         if loaded and not living:
             os._exit(1)
         loaded = living
         time.sleep(_LOOK_SECONDS)
 
 
-def _lives(process: psutil.Process) -> bool:
+def _has_code(process: psutil.Process) -> bool:
+    """Return whether a child is the process with the loaded code, and no command that an import calls."""
     try:
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
+        return _LOADER.issubset(process.cmdline())
+    except psutil.NoSuchProcess:  # gone, or a zombie
         return False
 
 

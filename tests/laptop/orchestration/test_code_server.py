@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -53,3 +55,28 @@ def test_a_server_that_does_not_answer_is_not_ready(tmp_path):
         port = server.getsockname()[1]
     (tmp_path / "code.log").write_text(lines(FAULT))
     assert loaded(port, tmp_path / "code.log") == ""
+
+
+WATCHED = """
+import subprocess, sys, time
+from threading import Thread
+from dedp_assets.laptop.orchestration import code_server
+code_server._LOOK_SECONDS = 0.05
+Thread(target=code_server._end_with_the_code, daemon=True).start()
+child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()", *sys.argv[2:]], stdin=subprocess.PIPE)
+time.sleep(2)
+child.communicate()
+time.sleep(float(sys.argv[1]))
+print("goes on")
+"""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words", "code"),
+    [("1", [], 0), ("120", ["-m", "dagster", "api", "grpc"], 1)],
+    ids=["another child", "the child with the code"],
+)
+def test_a_code_server_ends_after_the_child_with_the_code_and_after_no_other(seconds, words, code):
+    """A command that an import calls while the server starts comes and goes."""
+    done = subprocess.run([sys.executable, "-c", WATCHED, seconds, *words], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (code, "" if code else "goes on"), done.stderr
