@@ -98,10 +98,10 @@ def watched(other):
 
         @contextmanager
         def counted(store, timeout_seconds):
-            with lock(store, timeout_seconds):
+            with lock(store, timeout_seconds) as held:
                 other.locks += not other.busy
                 try:
-                    yield
+                    yield held
                 finally:
                     other.locks -= not other.busy
 

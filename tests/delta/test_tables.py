@@ -675,9 +675,9 @@ def test_no_job_runs_while_the_lock_is_held(make_table, spark, monkeypatch):
 
     @contextmanager
     def counted(store, timeout_seconds):
-        with lock(store, timeout_seconds):
+        with lock(store, timeout_seconds) as hold:
             before = jobs_of(spark)
-            yield
+            yield hold
             held.append(jobs_of(spark) - before)
 
     monkeypatch.setattr(LocalStore, "lock", counted)
