@@ -32,13 +32,13 @@ __all__ = [
 ]  # fmt: skip
 
 SaysReads = Reads | Mapping[TableSpec, Feed] | Sequence[TableSpec]
-"""Inputs of a table: the record, or upstream tables, with or without mappings of partitions."""
+"""Inputs of a table: ``Reads``, or upstream tables with or without mappings of partitions."""
 SaysRuns = Runs | dg.PartitionsDefinition[str] | Start | None
-"""Runs of a table: the record, or partitions, or a start; ``None`` for runs after those of the upstream tables."""
+"""Runs of a table: ``Runs``, partitions, or a start; ``None`` for partitions and runs of the upstream tables."""
 SaysGates = Gates | Sequence[Audit]
-"""Gates of a table: the record, or audits."""
+"""Gates of a table: ``Gates``, or audits."""
 SaysAbout = About | str | None
-"""Facts of a table: the record, or a text with the readers of the table; ``None`` for the facts of the layer."""
+"""Facts of a table: an ``About``, or a text with the readers of the table; ``None`` for the layer's ``ABOUT``."""
 
 _LAYER = "ABOUT"
 

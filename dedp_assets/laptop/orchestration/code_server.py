@@ -93,7 +93,7 @@ def _end_with_the_code() -> None:
 
 
 def _has_code(process: psutil.Process) -> bool:
-    """Return whether a child is the process with the loaded code, and no command that an import calls."""
+    """Return whether a child process is the process that loads the code."""
     try:
         return _LOADER.issubset(process.cmdline())
     except psutil.NoSuchProcess:  # gone, or a zombie

@@ -54,16 +54,9 @@ def store(request):
     return STORES[request.param](request)
 
 
-def needs(store, ability):
-    """Skip a test of what a store says that it cannot do."""
-    if ability not in store.can:
-        pytest.skip(f"{type(store).__name__} cannot {ability}")
-
-
 @pytest.fixture
 def holder(store):
     """Another process that holds the store's lock and a claim."""
-    needs(store, "lock")
     command = [sys.executable, "-c", HOLD, pickle.dumps(store).hex()]
     with subprocess.Popen(command, cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline().strip() == b"held"

@@ -26,7 +26,7 @@ __all__ = ["LeaseClaim", "ObjectLease", "is_leased"]
 
 _WAITING = Backoff(first_seconds=0.05, longest_seconds=1)
 _RENEWALS = 3
-"""Renewals within the time of a lease, so that two of them may fail."""
+"""Number of renewals in the lifetime of a lease; two may fail."""
 _WHOLE_SECONDS = 1
 """By so much a store's clock may overstate an age."""
 
@@ -119,7 +119,10 @@ class ObjectLease:
                 return not self._is_over()  # it ends by itself
 
     def _is_new(self) -> bool:
-        """Take a lease that nobody holds; false also without an answer, which the content makes up for."""
+        """Create the lease object; return whether the server confirmed the creation.
+
+        After a creation without an answer, :meth:`_is_taken_over` finds the holder in the content.
+        """
         with suppress(FileExistsError, ConnectionError):
             return self._write(None)
         return False

@@ -37,7 +37,7 @@ _STATUS = re.compile(r"status code: (\d{3}[^:\n]*)")
 _NOT_FOUND, _CHANGED = 404, 412
 _FORBIDDEN = ("401", "403")
 _USERS: set[int] = set()
-"""Processes that used a bucket: this one, and the ones that it was forked from."""
+"""Ids of processes that sent a request to a bucket; a fork inherits the ids of the parent processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class Bucket:
             obstore.delete(_client(self.name), [*keys])
 
     def aged(self, key: str) -> Seen | None:
-        """Read an object and the age; ``None`` if missing."""
+        """Read an object with e-tag and age by the server's clock; ``None`` if missing."""
         status, headers, content = self._answer("GET", key)
         if status == _NOT_FOUND:
             return None

@@ -27,7 +27,7 @@ _SCHEME = "s3a"
 """Scheme by which Spark knows S3A, and deltalake takes a bucket, too: one spelling for all."""
 _ADDRESSES = ("s3a://", "s3://")
 _AGAIN = Backoff(attempts=5, first_seconds=0.2, longest_seconds=5)
-"""Attempts to put a file if it is absent, while no answer comes."""
+"""Retries of a conditional put without an answer from the server."""
 _AHEAD = 32
 """Greatest number of files that are read at once."""
 _SHORTEST_LEASE_SECONDS = 1

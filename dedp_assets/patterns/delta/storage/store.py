@@ -53,7 +53,7 @@ class Hold(Protocol):
     """A held lock of a location's writers."""
 
     def confirm(self) -> None:
-        """Make sure that the lock is still held, before a step that nobody can take back.
+        """Check that the lock is still held, before an irreversible step such as the removal of a file.
 
         Raises:
             TimeoutError: if another process holds it, or may.
@@ -64,7 +64,7 @@ class Unending:
     """A lock that lasts until the holder releases the lock or dies."""
 
     def confirm(self) -> None:
-        """Do nothing: nobody else can take the lock."""
+        """Return at once: the lock lasts as long as the holder lives."""
 
 
 class WorkLock(Protocol):
