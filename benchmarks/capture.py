@@ -22,6 +22,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import median, quantiles
 from threading import Thread
 from urllib.parse import unquote
@@ -110,7 +111,7 @@ class _Loops:
     def __init__(self, session: SparkSession, operational: OperationalDatabase) -> None:
         self.session, self.operational, self.runs = session, operational, itertools.count()
         specs = (HISTORY, USERS, replace(USERS, name="bronze/users_whole"))
-        self.history, self.latest, self.whole = (Table(s, settings().lakehouse / s.name, session) for s in specs)
+        self.history, self.latest, self.whole = (Table(s, Path(settings().lake) / s.name, session) for s in specs)
         self.counters = Counters(session)
 
     def turn(self, number: int, *, seconds: float) -> dict[str, _Turn]:

@@ -13,6 +13,7 @@ were deleted or changed; here, as in the table of legacy visits, there are none.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -71,7 +72,7 @@ class _Loads:
     ) -> None:
         self.session, self.operational, self.connection, self.count = session, operational, connection, count
         self.days, self.rows, self.loaded_days = 0, 0, days
-        self.by_day, self.whole = (Table(s, settings().lakehouse / s.name, session) for s in (LEGACY_VISITS, _WHOLE))
+        self.by_day, self.whole = (Table(s, Path(settings().lake) / s.name, session) for s in (LEGACY_VISITS, _WHOLE))
         for _ in range(days):
             self._grow(count // days)
             self._load_newest()

@@ -123,7 +123,7 @@ def _at_once(chosen: Settings, first: date, days: int, many: int) -> float:
     wanted = _with_two_more(chosen, dates)
     landed = _drop(chosen, first + timedelta(days=days - 1), dates, number=1_000)
     _wait_for(chosen, wanted)
-    return next(Ledger(chosen.lakehouse / _GOLD, name=_GOLD).newest_first()).timestamp.timestamp() - landed
+    return next(Ledger(Path(chosen.lake) / _GOLD, name=_GOLD).newest_first()).timestamp.timestamp() - landed
 
 
 def _drop(chosen: Settings, landing: date, dates: list[date], number: int) -> float:
@@ -135,14 +135,14 @@ def _drop(chosen: Settings, landing: date, dates: list[date], number: int) -> fl
 
 def _counts(chosen: Settings) -> dict[str, int]:
     """Day -> visits, as the newest commit of gold about it says."""
-    ledger = Ledger(chosen.lakehouse / _GOLD, name=_GOLD)
+    ledger = Ledger(Path(chosen.lake) / _GOLD, name=_GOLD)
     records = [commit.record for commit in (ledger.commits() if ledger.exists() else ())]
     return {r.partition["event_date"]: int(r.rows["represented"]) for r in records if r and "represented" in r.rows}
 
 
 def _way(chosen: Settings, landed: float, day: str) -> _Way:
-    bronze = Ledger(chosen.lakehouse / _BRONZE, name=_BRONZE).last(lambda c: c.record)
-    gold = Ledger(chosen.lakehouse / _GOLD, name=_GOLD).last(lambda c: c.changes({"event_date": day}))
+    bronze = Ledger(Path(chosen.lake) / _BRONZE, name=_BRONZE).last(lambda c: c.record)
+    gold = Ledger(Path(chosen.lake) / _GOLD, name=_GOLD).last(lambda c: c.changes({"event_date": day}))
     assert bronze
     assert bronze.record
     assert gold

@@ -47,7 +47,7 @@ class Bronze:
 
     def __init__(self, session: SparkSession) -> None:
         self.session = session
-        self.table = Table(LANDED, settings().lakehouse / LANDED.name, session)
+        self.table = Table(LANDED, Path(settings().lake) / LANDED.name, session)
 
     def land(self, on: str, count: int) -> None:
         """Fill one day."""
@@ -126,7 +126,7 @@ def _measure(platform: Platform, bronze: Bronze, on: str, count: int, rounds: in
 
 
 def _recorded(on: str) -> dict[str, int]:
-    commit = Ledger(settings().lakehouse / VISITS.name, name=VISITS.name).latest({"event_date": on})
+    commit = Ledger(Path(settings().lake) / VISITS.name, name=VISITS.name).latest({"event_date": on})
     assert commit is not None
     assert commit.record is not None
     return {name: commit.record.rows[name] for name in ("read", "dead", "duplicates", "written")}
@@ -136,7 +136,7 @@ class Script:
     """The hand-written step."""
 
     def __init__(self, session: SparkSession, lake: Path) -> None:
-        self.session, self.bronze = session, settings().lakehouse / LANDED.name
+        self.session, self.bronze = session, Path(settings().lake) / LANDED.name
         self.visits, self.letters = lake / VISITS.name, lake / DEAD_LETTER.name
         for spec, location in ((VISITS, self.visits), (DEAD_LETTER, self.letters)):
             self._create(spec, location)

@@ -101,11 +101,11 @@ def _written(number: int, count: int) -> dict[str, float]:
     files: list[Path] = []
     day = _day(number)
     for name, column in (("bronze/visits", "landed_on"), ("silver/visits", "event_date")):
-        commit = Ledger(settings().lakehouse / name, name=name).latest({column: day})
+        commit = Ledger(Path(settings().lake) / name, name=name).latest({column: day})
         assert commit is not None
         assert commit.record is not None
         assert commit.record.rows["read"] >= count - count // 200
-        files += [settings().lakehouse / name / file for file in commit.files_added]
+        files += [Path(settings().lake) / name / file for file in commit.files_added]
     return files_of({"size_bytes": file.stat().st_size if file.exists() else 0} for file in files)
 
 

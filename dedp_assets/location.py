@@ -26,7 +26,7 @@ from dedp_assets.graph.resources.alerting import Alerting  # noqa: E402
 from dedp_assets.graph.resources.clock import Clock  # noqa: E402
 from dedp_assets.graph.resources.environments import settings  # noqa: E402
 from dedp_assets.graph.resources.journal import Journal  # noqa: E402
-from dedp_assets.graph.resources.lake import Lake  # noqa: E402
+from dedp_assets.graph.resources.lake import lake_of  # noqa: E402
 from dedp_assets.graph.resources.landing import Landing  # noqa: E402
 from dedp_assets.graph.resources.spark import SparkEngine  # noqa: E402
 from dedp_assets.graph.run.waiting import mend_waiting  # noqa: E402
@@ -69,7 +69,7 @@ def lake_resources() -> dict[str, object]:
         "clock": Clock(),
         "engine": engine,
         "journal": Journal(folder=str(chosen.home / "measurements")),
-        "lake": Lake(root=str(chosen.lakehouse), lineage=str(chosen.home / "lineage"), engine=engine),
+        "lake": lake_of(chosen, engine),
         "landing": Landing(root=str(chosen.landing)),
         "secrets": Secrets(),
     }

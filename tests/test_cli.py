@@ -26,8 +26,7 @@ from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.engine import EngineError
 from dedp_assets.graph.resources.environments import CHECKOUT, child_environment, settings
 from dedp_assets.graph.resources.home import Running, hold
-from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.laptop.servers import engine
 from dedp_assets.patterns.core.measuring.troubles import Trouble
 from tests.helpers import a_record, fill, write_log
@@ -370,7 +369,7 @@ def commit_table(tmp_path, *, files=True):
 
 
 def stored_lake():
-    return Lake(root=str(settings().lakehouse), engine=SparkEngine())
+    return lake_of(settings())
 
 
 def stored(tmp_path, name, *partitions, files=True, **fields):

@@ -18,6 +18,7 @@ from dedp_assets.graph.outcomes.run_tags import APPROVED_BECAUSE, APPROVED_BY
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import Settings, child_environment
 from dedp_assets.graph.resources.home import running
+from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.laptop.orchestration.instance import Platform
 from dedp_assets.patterns.delta import Ledger
 from dedp_assets.project import project
@@ -58,7 +59,7 @@ def migrate(settings: Settings) -> int:
             f"a platform runs here ({platform}), with the code of one phase: end it, and start it again after"
         )
     if not (ledger := _ledger(settings)).exists():
-        raise ValueError(f"a migration needs rows, and {settings.lakehouse} has no visits: run `dedp demo` first")
+        raise ValueError(f"a migration needs rows, and {settings.lake} has no visits: run `dedp demo` first")
     terminal = console()
     title = "\nColumns of silver/visits are renamed and nested, while visits land and are loaded"
     terminal.print(title, style="bold")
@@ -149,7 +150,7 @@ def _landed(settings: Settings) -> list[str]:
 
 
 def _ledger(settings: Settings) -> Ledger:
-    return Ledger(settings.lakehouse / _TABLE, name=_TABLE)
+    return lake_of(settings).ledger(_TABLE)
 
 
 def _is_over(ledger: Ledger) -> bool:

@@ -23,8 +23,7 @@ from dedp_assets.graph.checks.contracts import (
 )
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import Settings
-from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.graph.run.column_traces import traced_tables
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.governance._documents import contract_document
@@ -210,7 +209,7 @@ class _Contracts:
         self.folder: ContractFolder = project().contracts()
         self.names = with_contract(self.tables, self.folder)
         self.now = now
-        lake = Lake(root=str(settings.lakehouse), engine=SparkEngine())
+        lake = lake_of(settings)
         self.observed: Mapping[str, ColumnLineage] = traced_tables(
             lake, [spec.name for table in self.tables for spec in table.tables]
         )

@@ -12,8 +12,7 @@ from dedp_assets.commands._arguments import add_json, add_table, day
 from dedp_assets.commands._output import Grid, console, print_json, say
 from dedp_assets.commands._tables import require_home, require_known
 from dedp_assets.graph.resources.environments import Settings
-from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.measuring.costs import Cost, total
 from dedp_assets.patterns.core.records import slice_name
@@ -91,7 +90,7 @@ def cost(settings: Settings, table: str = "", *, since: date | None = None, as_j
         ConfigError: if there is no such table, or no home.
         ContractError: if logs are damaged, after everything else was printed.
     """
-    lake = Lake(root=str(settings.lakehouse), engine=SparkEngine())
+    lake = lake_of(settings)
     names = lake.names(replicas=True)
     if table:
         require_known(table, names)

@@ -17,8 +17,7 @@ from dedp_assets.commands._runs import react
 from dedp_assets.commands.status import status
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import Settings, apply
-from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.laptop.orchestration.instance import Platform
 from dedp_assets.laptop.servers import engine
 from dedp_assets.project import project
@@ -81,7 +80,7 @@ def demo(settings: Settings, *, logs: Sequence[Path] = (), first: date | None = 
     else:
         first = _first_day(settings, first)
         _land_week(settings, first, terminal)
-    Lake(root=str(settings.lakehouse), engine=SparkEngine()).mark_demo()
+    lake_of(settings).mark_demo()
     with engine.preparing(settings):
         platform = Platform(settings)  # after the oldest delivery, whose day becomes the first partition
         terminal.print("\nThe platform loads what has landed", style="bold")
@@ -92,7 +91,7 @@ def demo(settings: Settings, *, logs: Sequence[Path] = (), first: date | None = 
             react(platform, terminal)
     terminal.print()
     status(settings)
-    tables = f"Tables: {settings.lakehouse}/<layer>/<dataset>"
+    tables = f"Tables: {settings.lake}/<layer>/<dataset>"
     terminal.print(coloured("\nLook at it in the UI: ", ("make up", "bold"), f", then http://127.0.0.1:3000. {tables}"))
     return 0
 

@@ -9,8 +9,7 @@ from dedp_assets.commands._tables import require_home
 from dedp_assets.graph.checks.letters import count_letters, refused_letters
 from dedp_assets.graph.reconcile.table_errors import TableErrors
 from dedp_assets.graph.resources.environments import Settings
-from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.graph.resources.lake import Lake, lake_of
 
 __all__ = ["arguments", "letters", "run"]
 
@@ -34,7 +33,7 @@ def letters(settings: Settings) -> int:
         ConfigError: if there is no home.
     """
     require_home(settings)
-    lake = Lake(root=str(settings.lakehouse), engine=SparkEngine())
+    lake = lake_of(settings)
     grid = Grid("table", "status", "error class", title="Dead letters")
     for heading in ("letters", "partitions"):
         grid.add_column(heading, justify="right")

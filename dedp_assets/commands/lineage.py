@@ -17,8 +17,7 @@ from dedp_assets.graph.checks.lineage import column_origins, column_types, decla
 from dedp_assets.graph.mail.lineage_outbox import LineageOutbox
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import Settings
-from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.graph.run.column_traces import traced_tables
 from dedp_assets.patterns.core.running.lineage import Dataset, LineageGraph, ObservedRun
 from dedp_assets.patterns.core.sql.column_lineage import broken_references
@@ -136,7 +135,7 @@ def _as_dict(impact: Impact) -> dict[str, Any]:
 
 def _traced(settings: Settings, tables: Sequence[LakeTable[...]]) -> dict[str, ColumnLineage]:
     """Return the column lineage of tables in the plans of their last runs."""
-    lake = Lake(root=str(settings.lakehouse), engine=SparkEngine())
+    lake = lake_of(settings)
     return traced_tables(lake, [spec.name for table in tables for spec in table.tables])
 
 

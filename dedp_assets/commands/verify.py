@@ -9,8 +9,7 @@ from dedp_assets.commands._arguments import add_table
 from dedp_assets.commands._output import say
 from dedp_assets.commands._tables import require_home, require_known
 from dedp_assets.graph.resources.environments import Settings
-from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.graph.resources.lake import Lake, lake_of
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.delta import Ledger, LostFile, Verification, verify_table
 
@@ -49,7 +48,7 @@ def verify(settings: Settings, table: str = "") -> int:
         ConfigError: if there is no such table, or no home.
         NotReady: if the table's source does not answer.
     """
-    lake = Lake(root=str(settings.lakehouse), engine=SparkEngine())
+    lake = lake_of(settings)
     names = lake.names(replicas=True)
     if table:
         require_known(table, names)

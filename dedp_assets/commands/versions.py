@@ -17,8 +17,7 @@ from dedp_assets.commands._tables import require_known
 from dedp_assets.graph.catalogue.table_names import require_table
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import Settings
-from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.delta import Table
@@ -98,7 +97,7 @@ def _target(settings: Settings, name: str) -> Table:
     tables = {table.spec.name: table for table in project().tables() if load_version in table.patterns}
     require_known(name, tables)
     require_table(name, tables, of="with versions")
-    return Lake(root=str(settings.lakehouse), engine=SparkEngine()).table(tables[name].spec)
+    return lake_of(settings).table(tables[name].spec)
 
 
 def _listed(target: Table) -> Grid | str:

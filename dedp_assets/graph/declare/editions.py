@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.results import Split
@@ -131,7 +132,7 @@ class Edition:
 
 def edition_of(table: str, migration: Migration, new: Mapping[str, Column]) -> Edition:
     """Return the edition for the phase of a table of the home's lakehouse, as :func:`edition_at`."""
-    return edition_at(Ledger(settings().lakehouse / table, name=table), migration, new)
+    return edition_at(lake_of(settings()).ledger(table), migration, new)
 
 
 def edition_at(ledger: Ledger, migration: Migration, new: Mapping[str, Column]) -> Edition:

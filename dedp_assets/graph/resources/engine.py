@@ -130,15 +130,15 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         "spark.sql.ui.explainMode": "simple",
         # Column lineage is read from plans, which Spark cuts at 25 columns by default.
         "spark.sql.debug.maxToStringFields": "10000",
-        **(_s3_conf(settings.s3_endpoint, settings.s3_region) if settings.s3_endpoint else {}),
+        **(_s3_conf(settings.s3_endpoint, settings.s3_region) if settings.uses_buckets else {}),
     }
 
 
-def _s3_conf(endpoint: str, region: str) -> dict[str, str]:
+def _s3_conf(endpoint: str | None, region: str) -> dict[str, str]:
     """Return the Spark configuration for tables in a bucket, without the keys of the environment."""
     committing = "org.apache.spark.internal.io.cloud"
     return {
-        "spark.hadoop.fs.s3a.endpoint": endpoint,
+        **({"spark.hadoop.fs.s3a.endpoint": endpoint} if endpoint else {}),
         "spark.hadoop.fs.s3a.endpoint.region": region,
         "spark.hadoop.fs.s3a.path.style.access": "true",
         "spark.hadoop.fs.s3a.aws.credentials.provider": _S3_KEYS,
@@ -198,8 +198,8 @@ def class_path(settings: Settings, configuration: str = "engine") -> list[Path]:
 
 
 def engine_jars(settings: Settings) -> list[Path]:
-    """List the jars of an engine, including the jars for buckets if an endpoint is named."""
-    return [*class_path(settings), *(class_path(settings, "s3") if settings.s3_endpoint else [])]
+    """List the jars of an engine, including the jars for buckets if tables may be in one."""
+    return [*class_path(settings), *(class_path(settings, "s3") if settings.uses_buckets else [])]
 
 
 def class_archive(settings: Settings) -> Path | None:

@@ -33,6 +33,7 @@ __all__ = [
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 """The folder that holds this package: a checkout, or where the wheel is installed."""
+_OWN, _OWN_LAKE, _BUCKETS = "s3", "s3://dedp/lakehouse", ("s3://", "s3a://")
 RETENTION_DAYS = 30
 """How many days before its landing day an event may have happened and still be filed under its own date."""
 
@@ -119,6 +120,14 @@ def _address(value: str) -> str:
     return value.rstrip("/")
 
 
+def _lake(value: str) -> str:
+    if value == _OWN or re.fullmatch(r"s3a?://[^\s/?#@:]+/[^\s?#]+", value):
+        return value.rstrip("/")
+    if "://" in value:
+        raise _Unfit("a folder, s3, or a location like s3://bucket/prefix", "the given one")
+    return str(Path(value).absolute())
+
+
 @dataclass(frozen=True, slots=True)
 class Variable:
     """The environment variable of a setting.
@@ -173,6 +182,10 @@ class Settings:
         "DEDP_HOME", "folder for everything that is written", "`.dedp` in the project", Path)] = Path()
     cache: Annotated[Path, Variable(
         "DEDP_CACHE", "jars and the class-data archive", "`$DEDP_HOME/cache`", Path)] = Path()
+    stated_lake: Annotated[str, Variable(
+        "DEDP_LAKE",
+        "location of the tables: a folder, `s3://bucket/prefix`, or `s3` for a server of this home",
+        "`$DEDP_HOME/lakehouse`", _lake)] = ""
     remote: Annotated[str | None, Variable(
         "SPARK_REMOTE", "`sc://host:port` of a shared Spark Connect engine", "none: an embedded engine")] = None
     s3_endpoint: Annotated[str | None, Variable(
@@ -252,9 +265,19 @@ class Settings:
         return ""
 
     @property
-    def lakehouse(self) -> Path:
-        """Root of the Delta tables, which are at ``<layer>/<dataset>``."""
-        return self.home / "lakehouse"
+    def lake(self) -> str:
+        """Location of the Delta tables, which are at ``<layer>/<dataset>``: a folder or an ``s3`` URI."""
+        return _OWN_LAKE if self.own_s3 else self.stated_lake or str(self.home / "lakehouse")
+
+    @property
+    def own_s3(self) -> bool:
+        """True for tables in a bucket of this home's own server."""
+        return self.stated_lake == _OWN
+
+    @property
+    def uses_buckets(self) -> bool:
+        """True if an engine needs the jars for buckets: for a lake in a bucket, or an endpoint."""
+        return self.lake.startswith(_BUCKETS) or self.s3_endpoint is not None
 
     @property
     def landing(self) -> Path:

@@ -7,11 +7,12 @@ from dagster_deltalake import DeltaTableResource, LocalConfig
 from deltalake import DeltaTable
 from pydantic import Field
 
+from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Ledger, Store, Table, is_link, store_at
 
-__all__ = ["Lake"]
+__all__ = ["Lake", "lake_of"]
 
 _DEMO = "_demo"
 """File in the root, outside of all tables."""
@@ -79,3 +80,14 @@ class Lake(dg.ConfigurableResource[Any]):
 
     def _uri_of(self, name: str) -> str:
         return store_at(self.root).uri_of(name)
+
+
+def lake_of(chosen: Settings, engine: SparkEngine | None = None) -> Lake:
+    """Open the lake of the settings, with the home's folder for events of lineage.
+
+    Args:
+        chosen: the settings.
+        engine: Spark engine for rows; by default the settings' one.
+    """
+    engine = engine or SparkEngine(remote=chosen.remote or "")
+    return Lake(root=chosen.lake, lineage=str(chosen.home / "lineage"), engine=engine)

@@ -23,11 +23,9 @@ from dedp_assets.graph.reconcile.reconciling import Outcome, Want
 from dedp_assets.graph.reconcile.requests import run_request
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import Settings, apply, settings
-from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.graph.resources.landing import Landing
-from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.laptop.orchestration.inprocess import execute
-from dedp_assets.patterns.delta import Ledger
 from dedp_assets.project import project
 
 __all__ = ["Ended", "Platform", "close_abandoned", "configuration", "prepare_home"]
@@ -183,7 +181,7 @@ class Platform:
             ValueError: in one sentence.
         """
         named = f"{table} {partition}".strip()
-        last = published(Ledger(settings().lakehouse / table, name=table), partition)
+        last = published(lake_of(settings()).ledger(table), partition)
         runs = (
             each for name, key, each in refused_runs(self.instance, limit=None) if (name, key) == (table, partition)
         )
@@ -288,7 +286,7 @@ class Platform:
         self._reconciler = self._reconciler or Reconciler(project().tables())
         chosen = settings()
         outcome, _ = self._reconciler.reconcile(
-            Lake(root=str(chosen.lakehouse), engine=SparkEngine()),
+            lake_of(chosen),
             Landing(root=str(chosen.landing)),
             Clock().now(),
             instance=self.instance,

@@ -14,9 +14,8 @@ from dedp_assets.graph.resources.alerting import outbox_of
 from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.graph.resources.home import running
 from dedp_assets.graph.resources.journal import Journal
-from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.graph.resources.landing import Landing
-from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.laptop.status_page.collect import Collector, Observed
 from dedp_assets.laptop.status_page.model import CommitRow, Details, Page
 from dedp_assets.patterns.core.errors import error_line
@@ -44,7 +43,7 @@ class Maker:
         self._repository: dg.RepositoryDefinition | None = None
         self._stamp: object = None
         self._collector = Collector(
-            Lake(root=str(chosen.lakehouse), engine=SparkEngine()),
+            lake_of(chosen),
             Landing(root=str(chosen.landing)),
             Journal(folder=str(chosen.home / "measurements")),
             self._load(),

@@ -68,7 +68,7 @@ class World:
 
     def rows(self, table: str, **values: str) -> list[dict[str, Any]]:
         """Rows of a table, filtered by column text."""
-        found = DeltaTable(str(self.settings.lakehouse / table)).to_pyarrow_table().to_pylist()
+        found = DeltaTable(str(Path(self.settings.lake) / table)).to_pyarrow_table().to_pylist()
         return [row for row in found if all(str(row[column]) == value for column, value in values.items())]
 
     def ids(self, table: str, **values: str) -> list[str]:
@@ -77,7 +77,7 @@ class World:
 
     def ledger(self, table: str) -> Ledger:
         """A table's log."""
-        return Ledger(self.settings.lakehouse / table, name=table)
+        return Ledger(Path(self.settings.lake) / table, name=table)
 
     def last(self, table: str, **partition: str) -> Commit:
         """The newest commit of a partition."""
@@ -87,7 +87,7 @@ class World:
 
     def versions(self) -> dict[str, int]:
         """Version of every table there is."""
-        found = sorted(self.settings.lakehouse.glob("*/*/_delta_log"))
+        found = sorted(Path(self.settings.lake).glob("*/*/_delta_log"))
         names = ["/".join(log.parts[-3:-1]) for log in found]
         return {name: self.ledger(name).version() for name in names}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from datetime import datetime, time, timedelta, timezone
+from pathlib import Path
 from types import SimpleNamespace
 
 import dagster as dg
@@ -120,7 +121,7 @@ def test_a_day_computed_anew_has_what_came_too_late_and_the_stream_goes_on_besid
     assert world.run.compute(TABLE, DAY).failure == ""
     assert world.run.versions()[TABLE] == before
     found = impressions(world.run)
-    place = world.run.settings.lakehouse / "_checkpoints" / TABLE
+    place = Path(world.run.settings.lake) / "_checkpoints" / TABLE
     shutil.rmtree(place)
     assert "is lost, while the table holds all up to micro-batch" in world.run.run("join_ads_streamed").failure
     asked = {APPROVED_BY: "Ada", APPROVED_BECAUSE: "the folder was removed"}

@@ -9,8 +9,7 @@ import pytest
 
 from dedp_assets.case_study.defs.silver.devices import DEVICES_CURRENT
 from dedp_assets.case_study.sources import devices
-from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.graph.resources.lake import lake_of
 from tests.case_study.assets.conftest import day, visits_of
 from tests.helpers import a_run
 
@@ -22,7 +21,7 @@ TABLE, CHECK = "platform/completeness_of_visits", "rows_values_and_references_ar
 def know_devices(world):
     """Let silver/devices_current hold the devices of the generator."""
     kinds = {(each["type"], each["version"]) for each in map(json.loads, devices.devices())}
-    table = Lake(root=str(world.settings.lakehouse), engine=SparkEngine()).table(DEVICES_CURRENT)
+    table = lake_of(world.settings).table(DEVICES_CURRENT)
     rows = table.session.createDataFrame(sorted(kinds), "type STRING, version STRING")
     rows = rows.selectExpr("type", "version", "type AS full_name", "timestamp'2026-01-01' AS valid_from", "type AS p")
     table.overwrite(rows.withColumnRenamed("p", "previous_full_name"), provenance=a_run(DEVICES_CURRENT.name))

@@ -13,8 +13,7 @@ from dedp_assets.case_study.defs.gold import country_report, visits_by_country, 
 from dedp_assets.case_study.defs.gold.country_sequence import COUNTRY_REPORT_STEPS
 from dedp_assets.case_study.sources.ip_locations import location_of
 from dedp_assets.graph.outcomes.run_tags import DEGRADED, process_of
-from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.delta.versions import exposure, exposures
 from dedp_assets.patterns.delta.versions.version_tables import names
@@ -87,7 +86,7 @@ def expected(*numbers):
 
 
 def reported(world):
-    return Lake(root=str(world.settings.lakehouse), engine=SparkEngine()).table(country_report.COUNTRY_REPORT)
+    return lake_of(world.settings).table(country_report.COUNTRY_REPORT)
 
 
 def test_without_readiness_neither_load_nor_export_runs(world, services):
@@ -212,7 +211,7 @@ def test_a_process_killed_between_the_rows_and_their_name_leaves_the_former_repo
 
 def test_one_task_of_the_same_steps_gives_the_same_rows(world, spark):
     """The steps as functions in one chain of frames, against the tables that the orchestrated steps wrote."""
-    lake = Lake(root=str(world.settings.lakehouse), engine=SparkEngine())
+    lake = lake_of(world.settings)
     places = lake.stored(PLACES).read()
 
     def by_country(visits):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -24,7 +25,7 @@ def data_files(world, table, **values):
     """The data files of a partition, on disk."""
     state = world.ledger(table).state()
     mine = [file for file, key in state.keyed_files() if values.items() <= dict(key).items()]
-    return [world.settings.lakehouse / table / file["path"] for file in mine]
+    return [Path(world.settings.lake) / table / file["path"] for file in mine]
 
 
 def refused(world, number):

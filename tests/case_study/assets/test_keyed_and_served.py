@@ -11,8 +11,7 @@ import pytest
 from dedp_assets.case_study.defs.gold.daily_sessions import daily_sessions
 from dedp_assets.case_study.defs.gold.referring_sites import REFERRED_PAGES, REFERRING_SITES
 from dedp_assets.graph.declare import schedules_of
-from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.graph.systems import postgres
 from dedp_assets.patterns.idempotency.transactional_writer import read_group
 from tests.case_study.assets.conftest import day, visits_of
@@ -21,7 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.budget(60, "sessions, figures and a
 
 
 def resources(world):
-    return {"lake": Lake(root=str(world.settings.lakehouse), engine=SparkEngine())}
+    return {"lake": lake_of(world.settings)}
 
 
 def night(world, schedule, job, at):

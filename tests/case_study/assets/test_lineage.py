@@ -11,8 +11,7 @@ from dedp_assets.case_study import defs
 from dedp_assets.graph.checks.lineage import declared_lineage
 from dedp_assets.graph.declare import declared, declared_jobs
 from dedp_assets.graph.mail.lineage_outbox import LineageOutbox
-from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.graph.sensors.lineage import LakeFacts
 from dedp_assets.patterns.delta import LocalStore
 from dedp_assets.patterns.observability.dataset_tracker import compare_lineage
@@ -26,7 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.budget(30, "three days are loaded t
 def events(week):
     """The events of three loaded days, as they are delivered."""
     files = sorted((week.settings.home / "lineage").glob("*/*/*.json"))
-    facts = LakeFacts(Lake(root=str(week.settings.lakehouse), engine=SparkEngine()))
+    facts = LakeFacts(lake_of(week.settings))
     return [facts.complete(json.loads(file.read_text())) for file in files]
 
 
@@ -59,7 +58,7 @@ def test_an_event_tells_what_was_opened_and_what_was_committed(week, events):
         and each["run"]["facets"]["nominalTime"]["nominalStartTime"] == f"{day(0)}T00:00:00.000000Z"
     ]
     (read,), written = done[0]["inputs"], {Path(each["name"]).name: each for each in done[0]["outputs"]}
-    assert (read["namespace"], read["name"]) == ("file", str(week.settings.lakehouse / "bronze/visits"))
+    assert (read["namespace"], read["name"]) == ("file", str(Path(week.settings.lake) / "bronze/visits"))
     assert read["facets"]["version"]["datasetVersion"] == str(
         week.ledger("bronze/visits").latest({"landed_on": day(0)}).version
     )

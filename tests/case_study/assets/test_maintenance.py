@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -21,7 +22,7 @@ SCATTERED = {"bronze/visits": f"landed_on = '{day(0)}'", "silver/visits": f"even
 
 def scatter(world, spark, table, where, files=12):
     """The same rows of a partition in many small files, as frequent small writes would have left them."""
-    location = str(world.settings.lakehouse / table)
+    location = str(Path(world.settings.lake) / table)
     rows = spark.read.format("delta").load(location).where(where).repartition(files)
     writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", where)
     writer.option("dataChange", "false").save(location)
@@ -36,7 +37,7 @@ def report(world):
 
 
 def files_on_disk(world, table):
-    return {path for path in (world.settings.lakehouse / table).rglob("*.parquet") if "_delta_log" not in path.parts}
+    return {path for path in (Path(world.settings.lake) / table).rglob("*.parquet") if "_delta_log" not in path.parts}
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +111,7 @@ def test_many_small_files_start_maintenance_before_the_night(loaded, spark, monk
 def test_a_month_later_the_old_files_go_and_the_past_can_still_be_rebuilt(loaded, monkeypatch):
     """Only current files are left; new code rebuilds silver from bronze rows that were compacted since they landed."""
     rows = loaded.ids("silver/visits")
-    left = loaded.settings.lakehouse / "silver/visits/staged-left/part-0.parquet"
+    left = Path(loaded.settings.lake) / "silver/visits/staged-left/part-0.parquet"
     left.parent.mkdir()
     left.write_bytes(b"refused")
     later = datetime.now(timezone.utc) + timedelta(hours=RETENTION_HOURS + 1)  # noqa: TID251
@@ -159,7 +160,7 @@ def test_a_table_that_cannot_be_maintained_does_not_keep_the_others_from_it(load
     for table, where in SCATTERED.items():
         scatter(loaded, spark, table, where)
     damaged = next(f for f in loaded.ledger("bronze/visits").state().files() if str(f["partition.landed_on"]) == day(0))
-    (loaded.settings.lakehouse / "bronze/visits" / damaged["path"]).write_bytes(b"no Parquet")
+    (Path(loaded.settings.lake) / "bronze/visits" / damaged["path"]).write_bytes(b"no Parquet")
     before = loaded.versions()
     ended = loaded.run("maintain_tables")
     assert "bronze/visits: its small files cannot be merged, nothing was exchanged" in ended.failure

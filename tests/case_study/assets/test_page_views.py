@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -16,8 +17,7 @@ from dedp_assets.graph.outcomes.refusals import Refusal, Refusals
 from dedp_assets.graph.outcomes.run_tags import APPROVED_BECAUSE, APPROVED_BY, FORCE
 from dedp_assets.graph.resources.alerting import outbox_of
 from dedp_assets.graph.resources.clock import Clock
-from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.patterns.quality._profiles import observed_write as _observed_write
 from tests.case_study.assets.conftest import day, page_views, world_in
 from tests.helpers import a_run
@@ -153,7 +153,7 @@ def test_the_complete_day_replaces_the_partial_one_which_time_travel_still_shows
     assert {(row["is_approximate"], row["completeness"]) for row in rows} == {(False, 1.0)}
     judged = world.evaluation(SO_FAR, "every_branch_is_there")
     assert (judged.passed, world.materialization(SO_FAR, day(0))["branches"]) == (True, "24 of 24")
-    past = DeltaTable(str(world.settings.lakehouse / SO_FAR), version=before).to_pyarrow_table().to_pylist()
+    past = DeltaTable(str(Path(world.settings.lake) / SO_FAR), version=before).to_pyarrow_table().to_pylist()
     assert (sum(row["views"] for row in past), {row["is_approximate"] for row in past}) == (60, {True})
 
 
@@ -210,7 +210,7 @@ def test_a_page_that_the_day_has_not_counted_is_refused_by_name_until_it_has(com
     world, _ = complete
     assert world.checks(REPORT)["pages_are_of_the_day"]
     before, monday = of_day(world, REPORT, 0), {"event_date": day(0)}
-    table = Lake(root=str(world.settings.lakehouse), engine=SparkEngine()).table(DAILY_PAGE_VIEWS)
+    table = lake_of(world.settings).table(DAILY_PAGE_VIEWS)
     fewer = table.read(monday).filter("page <> '/posts/1'")
     table.overwrite(fewer, partition=monday, provenance=a_run(table.name, at=Clock().now()))
     said = world.compute(REPORT, day(0)).failure
@@ -227,7 +227,7 @@ def test_a_page_that_the_day_has_not_counted_is_refused_by_name_until_it_has(com
 def test_0_of_24_hours_write_nothing_and_raise_one_alert(tmp_path):
     """The run of the day calls the error handler and is refused: nobody asks for it again until an hour is there."""
     with world_in(tmp_path) as world:
-        refusals = Refusals(Lake(root=str(world.settings.lakehouse), engine=SparkEngine()).refused(BY_HOUR))
+        refusals = Refusals(lake_of(world.settings).refused(BY_HOUR))
         for hour in hours(0):
             refusals.note(hour, Refusal(("1",), "1", "run-1", "pages_are_paths"))
         (ended,) = world.platform.react()

@@ -12,8 +12,7 @@ from dedp_assets.case_study.sources import devices as deliveries
 from dedp_assets.graph.checks.stored import stored_checks
 from dedp_assets.graph.outcomes.run_tags import FORCE
 from dedp_assets.graph.resources.clock import Clock
-from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.patterns.delta.versions import version_of
 from dedp_assets.patterns.delta.versions.exposure import exposures
 from dedp_assets.patterns.delta.versions.version_tables import names
@@ -37,7 +36,7 @@ def named(rows):
 def is_readable(world):
     """The verdict of the check on what is stored, which needs no engine."""
     check = dg.AssetCheckKey(dg.AssetKey(["gold", "devices"]), "every_version_is_readable")
-    lake = Lake(root=str(world.settings.lakehouse), engine=SparkEngine())
+    lake = lake_of(world.settings)
     with dg.DagsterInstance.ephemeral() as instance:
         done = dg.materialize(
             [stored_checks(devices)],
@@ -53,7 +52,7 @@ def test_every_version_is_kept_and_one_is_shown(world):
     """Two deliveries, a forced run, the night's maintenance and a rollback, after which the graph catches up."""
     deliver(world, a="Alpha", b="Beta")
     deliver(world, a="Alpha", b="Beta 2", c="Gamma")
-    table = Lake(root=str(world.settings.lakehouse), engine=SparkEngine()).table(DEVICES)
+    table = lake_of(world.settings).table(DEVICES)
     shown, before = next(exposures(table)), {"a": "Alpha", "b": "Beta 2", "c": "Gamma"}
     assert named(read_back(table)) == before
     assert world.materialization(TABLE)["rows written"] == 3

@@ -7,8 +7,7 @@ import pytest
 
 from dedp_assets.case_study.defs.platform.quality_profiles import OF_THE_DAY, REPORT
 from dedp_assets.case_study.defs.silver.visits import VISITS
-from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.graph.resources.lake import lake_of
 from tests.case_study.assets.conftest import day
 from tests.helpers import a_run
 
@@ -28,7 +27,7 @@ USUAL = "if(id % 4 = 0, 'phone', 'desktop')"
 
 def write(world, *numbers, device=USUAL):
     """Write days of 600 visits to the silver table, in one commit each for a single day."""
-    table = Lake(root=str(world.settings.lakehouse), engine=SparkEngine()).table(VISITS)
+    table = lake_of(world.settings).table(VISITS)
     query = " UNION ALL ".join(A_DAY.format(day=day(number), device=device) for number in numbers)
     owned = {"event_date": day(numbers[0])} if len(numbers) == 1 else {}
     table.overwrite(table.session.sql(query), provenance=a_run(VISITS.name), partition=owned)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 
 import dagster as dg
@@ -158,7 +159,7 @@ def without_files(place):
 )
 def test_a_broken_contract_is_refused_before_a_row_is_read(platforms, instead, found):
     """What was expected is the error, where a read could only fail at missing files; the report stays as it was."""
-    place = platforms.producer.settings.lakehouse / HOURS
+    place = Path(platforms.producer.settings.lake) / HOURS
     before = platforms.consumer.rows(BUSY)
     place.rename(moved := place.with_name("moved"))
     try:

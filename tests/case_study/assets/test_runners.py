@@ -14,8 +14,7 @@ import pytest
 import yaml
 
 from dedp_assets.graph.resources.environments import CHECKOUT, child_environment, settings
-from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.graph.run.batches import NOT_COMPUTED
 from dedp_assets.laptop.orchestration.instance import prepare_home
 from tests.case_study.assets.intervals import intervals, most_at_once
@@ -47,7 +46,7 @@ class World:
             "working_directory": str(CHECKOUT),
         }
         self.workspace.write_text(yaml.safe_dump({"load_from": [{"python_file": code}]}))
-        self.home, self.lake = home, Lake(root=str(settings().lakehouse), engine=SparkEngine())
+        self.home, self.lake = home, lake_of(settings())
         self.instance = dg.DagsterInstance.from_config(str(home / "dagster"))
         variables = {"DEDP_HOME": home, "DAGSTER_HOME": home / "dagster", "DEDP_TICK_SECONDS": 1}
         variables |= {"DEDP_CACHE": settings().cache, "PYTHONPATH": CHECKOUT}

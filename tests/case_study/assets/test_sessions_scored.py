@@ -8,8 +8,7 @@ import pytest
 
 from dedp_assets.case_study.defs.gold.sessions import SESSIONS
 from dedp_assets.case_study.defs.gold.sessions_scored import SESSIONS_SCORED
-from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.graph.resources.lake import lake_of
 from tests.case_study.assets.conftest import MONDAY, day
 from tests.helpers import a_run
 
@@ -26,7 +25,7 @@ def session(name, count, *, hour, seconds, pages):
 def test_a_session_far_from_the_others_of_its_day_is_flagged_with_its_figures(world):
     """A crawler reads many pages in as much time as others read few; every session keeps its key."""
     usual = [session(f"s{n}", 2 + n % 3, hour=n, seconds=100 + 10 * n, pages=3) for n in range(12)]
-    table = Lake(root=str(world.settings.lakehouse), engine=SparkEngine()).table(SESSIONS)
+    table = lake_of(world.settings).table(SESSIONS)
     schema = ", ".join(f"{name} {column.type}" for name, column in SESSIONS.columns.items())
     rows = table.session.createDataFrame([*usual, session("crawler", 200, hour=13, seconds=2, pages=150)], schema)
     table.overwrite(rows, partition={"event_date": day(0)}, provenance=a_run(SESSIONS.name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from dedp_assets.case_study.sources import devices
 from dedp_assets.graph.outcomes.run_tags import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY
@@ -28,7 +29,7 @@ def test_visits_reach_staging_without_what_is_personal_in_them(world):
     pseudonyms = {row["user_id"] for row in replica}
     assert len(pseudonyms) == len(users)
     assert not pseudonyms & users
-    files = contents(world.settings.lakehouse / "staging/visits").values()
+    files = contents(Path(world.settings.lake) / "staging/visits").values()
     assert files
     assert not any(user.encode() in content for user in users for content in files)
     assert world.checks("staging/visits")["no_personal_value_crossed"]
@@ -45,7 +46,7 @@ def test_a_false_positive_reaches_staging_under_the_name_of_a_person(world):
     person, audit = {APPROVED_BY: "Ada", APPROVED_BECAUSE: "a page"}, "no_personal_value_crossed"
     for tags in ({}, person):
         assert f"{audit}: above 0" in world.compute("staging/visits", day(0), **tags).failure
-        assert not (world.settings.lakehouse / "staging/visits").exists()
+        assert not (Path(world.settings.lake) / "staging/visits").exists()
     assert world.compute("staging/visits", day(0), **person, **{APPROVED_AUDITS: audit}).failure == ""
     record = world.last("staging/visits", event_date=day(0)).record
     assert (record.verdict, record.approval) == ("approved", {"by": "Ada", "because": "a page"})
@@ -60,6 +61,6 @@ def test_devices_reach_staging_byte_for_byte(world):
         assert world.compute("staging/devices").failure == ""
     assert world.rows("staging/devices") == world.rows("bronze/devices")
     assert world.versions()["staging/devices"] == world.versions()["bronze/devices"]
-    production, staging = (contents(world.settings.lakehouse / layer / "devices") for layer in ("bronze", "staging"))
+    production, staging = (contents(Path(world.settings.lake) / layer / "devices") for layer in ("bronze", "staging"))
     assert staging
     assert staging.items() <= production.items()

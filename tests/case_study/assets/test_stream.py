@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -165,7 +166,7 @@ def test_a_killed_stream_leaves_nothing_half_done(world, kafka):
 
     One that cannot be parsed is one dead letter, placed by the topic, partition and offset where the broker has it.
     """
-    lines, table = [*visits(60), *BROKEN], world.settings.lakehouse / "bronze/visits"
+    lines, table = [*visits(60), *BROKEN], Path(world.settings.lake) / "bronze/visits"
     publish(kafka, lines[:5])
     assert world.run("stream_visits").failure == ""
     publish(kafka, lines[5:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -48,7 +49,7 @@ def test_windows_are_counted_once_over_runs_and_a_lost_checkpoint_is_told(world)
     shown = world.materialization(TABLE)
     assert shown["batch"] > 1
     assert shown["late visits left out"] == 0
-    shutil.rmtree(world.settings.lakehouse / "_checkpoints")
+    shutil.rmtree(Path(world.settings.lake) / "_checkpoints")
     assert "is lost, while the table holds all up to micro-batch" in world.run("count_visitors").failure
     assert found(world) == everything
     assert world.run("count_visitors", **{FORCE: "true"}).failure == ""

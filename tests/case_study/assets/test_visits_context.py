@@ -11,8 +11,7 @@ import pytest
 from dedp_assets.case_study.defs.platform.visits_context import HIDDEN, visits_context
 from dedp_assets.case_study.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import schedules_of
-from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.graph.resources.lake import lake_of
 from tests.case_study.assets.conftest import day, visits_of
 
 pytestmark = pytest.mark.spark
@@ -24,7 +23,7 @@ def tick(world, night):
     with dg.build_schedule_context(
         instance=world.platform.instance,
         scheduled_execution_time=datetime.fromisoformat(night).replace(hour=2, minute=30, tzinfo=timezone.utc),
-        resources={"lake": Lake(root=str(world.settings.lakehouse), engine=SparkEngine())},
+        resources={"lake": lake_of(world.settings)},
         repository_def=world.platform.definitions.get_repository_def(),
     ) as context:
         (every_day,) = schedules_of(visits_context)

@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from datetime import datetime, timedelta, timezone
 from itertools import product
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -16,7 +17,7 @@ from dedp_assets.case_study.defs.silver.visits import VISITS
 from dedp_assets.case_study.defs.silver.visits_by_visitor import VISITS_BY_VISITOR, visits_by_visitor
 from dedp_assets.graph.declare import schedules_of
 from dedp_assets.graph.outcomes.run_tags import FORCE
-from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.delta import Table
 from tests.case_study.assets.conftest import MONDAY, day, visits_of
@@ -83,7 +84,7 @@ def night(world, number):
         with dg.build_schedule_context(
             instance=world.platform.instance,
             scheduled_execution_time=at,
-            resources={"lake": Lake(root=str(world.settings.lakehouse), engine=SparkEngine())},
+            resources={"lake": lake_of(world.settings)},
             repository_def=world.platform.definitions.get_repository_def(),
         ) as context:
             for request in schedule.evaluate_tick(context).run_requests or []:
@@ -135,7 +136,7 @@ def late_visits_change_their_day_and_week(world, first, second, next_week):
 
 def an_emptied_day_and_a_forced_run(world, lines):
     """A day that lost its visits has no row and fails nothing; who asks for a run anyway gets the same rows."""
-    silver = Table(VISITS, world.settings.lakehouse / VISITS.name, SparkEngine().session)
+    silver = Table(VISITS, Path(world.settings.lake) / VISITS.name, SparkEngine().session)
     run = a_run(VISITS.name, at=datetime(2100, 1, 1, tzinfo=timezone.utc))
     silver.clear(partition={"event_date": day(1)}, provenance=run)
     for table in (CUBE, LAID_OUT, WAYS):

@@ -13,8 +13,7 @@ from dedp_assets.case_study.defs.silver.devices import DEVICES_CURRENT
 from dedp_assets.case_study.defs.silver.users import USERS
 from dedp_assets.case_study.sources import devices
 from dedp_assets.case_study.sources.ip_locations import MOST, location_of
-from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.graph.resources.lake import lake_of
 from tests.case_study.assets.conftest import MONDAY, day, visits_of, world_in
 from tests.helpers import a_run
 
@@ -42,7 +41,7 @@ def at(hour, number=0):
 
 def store(world, spec, rows, **notes):
     """Let a table hold some rows, whoever else would write it."""
-    table = Lake(root=str(world.settings.lakehouse), engine=SparkEngine()).table(spec)
+    table = lake_of(world.settings).table(spec)
     schema = ", ".join(f"{name} {column.type}" for name, column in spec.columns.items())
     run = a_run(spec.name, run_id=f"run-{next(RUNS)}", notes=notes)
     table.overwrite(table.session.createDataFrame(rows, schema), provenance=run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timezone
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -38,7 +39,7 @@ def wrote(day, classes, *, replayed=0, given_up=0, at=REFUSED, rows=None):
 def lake(tmp_path, monkeypatch):
     """Two tables of letters with three partitions, and a table that is none."""
     monkeypatch.setenv("DEDP_HOME", str(tmp_path))
-    root = settings().lakehouse
+    root = Path(settings().lake)
     commits = [
         wrote(MONDAY, {"blank line": 1, "wrong type": 2}, replayed=3, at=datetime(2026, 1, 6, tzinfo=timezone.utc)),
         wrote(TUESDAY, {"wrong type": 4}, given_up=1),
@@ -63,7 +64,7 @@ def test_letters_are_counted_by_table_status_and_class(lake):
 
 def test_a_damaged_log_is_named_and_the_other_letters_are_counted(lake):
     """Whichever table it is, with letters or without."""
-    log = settings().lakehouse / "silver/orders_dead_letter/_delta_log"
+    log = Path(settings().lake) / "silver/orders_dead_letter/_delta_log"
     (log / "00000000000000000000.json").write_text("{")
     errors = TableErrors()
     assert {each.table for each in count_letters(lake, errors)} == {"silver/visits_dead_letter"}
@@ -72,7 +73,7 @@ def test_a_damaged_log_is_named_and_the_other_letters_are_counted(lake):
 
 def test_what_the_log_does_not_tell_is_counted_as_unknown(lake):
     """A commit that counts other letters than there are, as one that a restore took back, is not believed."""
-    root = settings().lakehouse / "bronze/hits_dead_letter"
+    root = Path(settings().lake) / "bronze/hits_dead_letter"
     write_log(root, COLUMNS, ["filed_under"], [wrote(MONDAY, {"blank line": 2}, rows=5), wrote(TUESDAY, {}, rows=1)])
     told = [each for each in count_letters(lake, TableErrors()) if each.table == "bronze/hits_dead_letter"]
     assert told == [LetterCount("bronze/hits_dead_letter", "unknown", "", 6, 2)]

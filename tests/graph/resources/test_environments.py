@@ -170,7 +170,7 @@ def test_two_homes_have_no_folder_in_common(bare, tmp_path):
     for name in ("a", "b"):
         bare.setenv("DEDP_HOME", str(tmp_path / name))
         chosen = settings()
-        folders = (chosen.lakehouse, chosen.landing, chosen.dagster_home, chosen.cache)
+        folders = (Path(chosen.lake), chosen.landing, chosen.dagster_home, chosen.cache)
         assert all(folder.is_relative_to(tmp_path / name) for folder in folders)
         assert set(prepare_home(chosen).values()) == {str(tmp_path / name), str(tmp_path / name / "dagster")}
 
@@ -280,3 +280,29 @@ def test_settings_of_alerts(bare):
     chosen = settings().alerts
     assert (chosen.channels, chosen.hold) == (("log", "webhook"), ("info", "critical"))
     assert chosen.silent == (time(22), time(7), "Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("value", "lake", "uses_buckets"),
+    [
+        ("", "{home}/lakehouse", False),
+        ("/data/lake/", "/data/lake", False),
+        ("s3", "s3://dedp/lakehouse", True),
+        ("s3://bucket/prefix/", "s3://bucket/prefix", True),
+        ("s3a://bucket/a b/c", "s3a://bucket/a b/c", True),
+    ],
+)
+def test_a_lake_is_a_folder_or_in_a_bucket(bare, tmp_path, value, lake, uses_buckets):
+    """One setting decides where the tables are, and an engine has the jars that they need."""
+    bare.setenv("DEDP_HOME", str(tmp_path))
+    bare.setenv("DEDP_LAKE", value)
+    assert (settings().lake, settings().uses_buckets) == (lake.format(home=tmp_path), uses_buckets)
+
+
+@pytest.mark.parametrize("value", ["gs://bucket/prefix", "s3://bucket", "s3://ada:s3cret@host/x", "file:///lake"])
+def test_a_lake_that_is_no_place_for_tables_is_refused_without_its_text(bare, value):
+    """A password may stand in it."""
+    bare.setenv("DEDP_LAKE", value)
+    with pytest.raises(ValueError, match=r"^DEDP_LAKE must be a folder, s3, or a location like s3:") as refused:
+        settings()
+    assert value not in str(refused.value)

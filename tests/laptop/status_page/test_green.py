@@ -26,9 +26,8 @@ from dedp_assets.graph.reconcile.reconciler import Reconciler
 from dedp_assets.graph.reconcile.watching import TableWatch
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.journal import Journal
-from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.lake import Lake, lake_of
 from dedp_assets.graph.resources.landing import Landing
-from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.laptop.status_page.history import History
 from dedp_assets.laptop.status_page.making import Maker
 from dedp_assets.laptop.status_page.model import as_json, summary
@@ -62,7 +61,7 @@ def maker(tmp_path, monkeypatch):
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     monkeypatch.setattr(Project, "declarations", lambda *_: (TABLES, []))
     monkeypatch.setattr(Project, "definitions", lambda _: dg.Definitions())
-    lake = Lake(root=str(settings().lakehouse), engine=SparkEngine())
+    lake = lake_of(settings())
     for day in ("2026-01-18", DAY):
         commit_day(lake, X, day)
         commit_day(lake, S, day, {X: lake.ledger(X).version()}, lake.ledger(X).version())
@@ -143,7 +142,7 @@ TROUBLES = {
 @pytest.mark.parametrize("name", TROUBLES)
 def test_alerts_page_and_programs_know_of_the_same_trouble(maker, name):
     """By one collector: what is announced is what is shown, and both end with the trouble."""
-    lake = Lake(root=str(settings().lakehouse), engine=SparkEngine())
+    lake = lake_of(settings())
     made, observer = maker(), Observer(TABLES)
     cause, kind, table = TROUBLES[name]
     cause(lake)
@@ -158,7 +157,7 @@ def test_alerts_page_and_programs_know_of_the_same_trouble(maker, name):
 
 def test_a_table_that_nothing_declares_is_not_called_right(maker):
     """It is there, and nobody knows what it should be like; the others are as they were."""
-    lake = Lake(root=str(settings().lakehouse), engine=SparkEngine())
+    lake = lake_of(settings())
     commit_day(lake, "gold/removed", DAY)
     page = maker().page(NOW)
     assert {each.name: each.verdict for each in page.tables} == {X: "ok", S: "ok", "gold/removed": "unknown"}

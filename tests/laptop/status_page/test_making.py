@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -29,8 +30,8 @@ def chosen(tmp_path, monkeypatch):
 
 def stored(chosen, name="gold/x"):
     log = {"record": a_record(name, {}), "changed": [{}]}
-    write_log(chosen.lakehouse / name, {"id": "long"}, [], [log])
-    fill(chosen.lakehouse)
+    write_log(Path(chosen.lake) / name, {"id": "long"}, [], [log])
+    fill(Path(chosen.lake))
 
 
 def test_a_home_that_is_not_there_is_a_notice_and_is_not_made(chosen):
