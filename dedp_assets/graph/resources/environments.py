@@ -121,7 +121,7 @@ def _address(value: str) -> str:
 
 
 def _lake(value: str) -> str:
-    if value == _OWN or re.fullmatch(r"s3a?://[^\s/?#@:]+/[^\s?#]+", value):
+    if value == _OWN or re.fullmatch(r"s3a?://[^\s/?#@:]+/[^?#]+", value):
         return value.rstrip("/")
     if "://" in value:
         raise _Unfit("a folder, s3, or a location like s3://bucket/prefix", "the given one")
