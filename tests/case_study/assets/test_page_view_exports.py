@@ -73,7 +73,7 @@ def test_equal_reports_pass_the_comparison(days):
 
 def test_a_difference_is_found_and_stops_nothing(days, spark):
     """A count of the legacy report that somebody changed: the check warns with the page and both counts."""
-    table = Table(LEGACY_PAGE_VIEWS, Path(days.settings.lake) / LEGACY, spark)
+    table = Table(LEGACY_PAGE_VIEWS, days.address(LEGACY), spark)
     page = days.rows(LEGACY, event_date=MIGRATED_ON)[0]["page"]
     changed = table.read({"event_date": MIGRATED_ON}).selectExpr(
         "event_date", "page", f"if(page = '{page}', views + 7, views) AS views", "visitors"
