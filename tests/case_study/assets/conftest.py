@@ -20,7 +20,7 @@ from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.laptop.orchestration.instance import Ended, Platform
 from dedp_assets.laptop.status_page.making import Maker
 from dedp_assets.laptop.status_page.strips import is_state
-from dedp_assets.patterns.delta import Commit, Ledger
+from dedp_assets.patterns.delta import Commit, Ledger, as_folder, store_at
 from tests.helpers import rows_at
 from tests.running import LAKES
 
@@ -85,6 +85,10 @@ class World:
     def address(self, table: str) -> str:
         """A table's location, as Spark and deltalake take it."""
         return self.ledger(table).store.address
+
+    def exported(self, table: str = "") -> Path:
+        """The folder with plain files of a table, or of all."""
+        return Path(as_folder(store_at(lake_of(self.settings).files(table))).root)
 
     def last(self, table: str, **partition: str) -> Commit:
         """The newest commit of a partition."""
