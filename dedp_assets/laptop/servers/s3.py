@@ -51,6 +51,8 @@ _FIXED = (
     "-s3.port.iceberg=0",
     "-s3.port.lance=0",
 )
+_WITHOUT_KEYS = ("env", "-u", "AWS_ACCESS_KEY_ID", "-u", "AWS_SECRET_ACCESS_KEY")
+"""Keys of the environment, whosever they are, would be an administrator's, too, and stand in the log."""
 _ANSWER = timedelta(seconds=5)
 _START_SECONDS, _LOOK_SECONDS = 90, 0.2
 _LOG = logging.getLogger(__name__)
@@ -81,7 +83,7 @@ def command(folder: Path, *, port: int) -> list[str]:
     data.mkdir(exist_ok=True)
     inner = [f"-{part}.port{kind}={ports.free()}" for part in _PARTS for kind in ("", ".grpc")]
     place = [f"-dir={data}", f"-s3.config={folder / _IDENTITIES}", f"-s3.port={port}", f"-s3.port.grpc={ports.free()}"]
-    return [program, "-logtostderr=true", "-v=0", "server", *_FIXED, *place, *inner]
+    return [*_WITHOUT_KEYS, program, "-logtostderr=true", "-v=0", "server", *_FIXED, *place, *inner]
 
 
 def variables(folder: Path, *, port: int) -> dict[str, str]:
