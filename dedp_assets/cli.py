@@ -130,7 +130,7 @@ def _module(name: str) -> ModuleType:
 
 @contextmanager
 def _joined(chosen: Settings, *, computes: bool) -> Iterator[None]:
-    """Use the servers of a platform that runs in this home; run missing ones of the settings for a block.
+    """Use the servers of this home's platform for a block; without a platform, run the missing servers.
 
     A computing command uses the platform's Spark engine.
     """

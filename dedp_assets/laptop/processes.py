@@ -121,7 +121,7 @@ def _without_sources(settings: Settings) -> Settings:
 
 
 def _with_own_lake(settings: Settings, ports_: Ports) -> Settings:
-    """Name the laptop's own S3 server, if the lake is there, in the environment that all servers inherit.
+    """Name the S3 server of a lake in the laptop's own bucket in the environment of all servers.
 
     A command line would show the keys to everybody.
     """
@@ -274,7 +274,7 @@ class _Platform:
         return f"the lake is in {self._settings.lake} at {s3.url(self._ports.s3)}" if ready else ""
 
     def _own_lake(self) -> list[Server]:
-        """Return the laptop's own S3 server, if the lake is there."""
+        """Return the laptop's own S3 server; empty for a lake elsewhere."""
         if not self._settings.own_s3:
             return []
         self._answers[s3.FOLDER] = self._s3
@@ -283,7 +283,7 @@ class _Platform:
         return [Server(s3.FOLDER, command, stop="KILL")]
 
     def _engine_servers(self) -> list[Server]:
-        """Return the shared engine, after the cluster that computes for it, if there is one."""
+        """Return the shared engine, after the cluster of the settings."""
         port, settings = self._ports.engine, self._settings
         embedded = Server("engine", [], {"SPARK_CONNECT_MODE": "0"}, without=("SPARK_REMOTE",))
         if not settings.cluster:

@@ -132,7 +132,7 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
 
 
 def _options(settings: Settings) -> list[str]:
-    """Return the options of the engine's Java runtimes, without those of the class-data archive."""
+    """Return the options of the engine's Java runtimes, without the class-data archive."""
     return [
         "-XX:+UseSerialGC",
         "-XX:-DontCompileHugeMethods",

@@ -1,4 +1,4 @@
-"""Server processes that end with the process that started them, however that one ends."""
+"""Server processes that end with the starting process, however that process ends."""
 
 from __future__ import annotations
 

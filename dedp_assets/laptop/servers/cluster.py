@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on loopback, of the installed pyspark: a master, and workers of one core each.
+"""A standalone Spark cluster of the installed pyspark: a master and workers of one core, on loopback.
 
 The secret by which master, workers and drivers know each other stands in a file that only the owner may read. The
 master's knowledge of workers and drivers is in a folder, and survives the master's death.
@@ -11,11 +11,12 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from dedp_assets.graph.resources.announced import listens
@@ -39,7 +40,7 @@ _DAY_SECONDS = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A master and its workers.
+    """A master and workers.
 
     Attributes:
         settings: settings of the home.
@@ -60,7 +61,7 @@ class Cluster:
 
     @property
     def properties(self) -> Path:
-        """File with the settings of the cluster's processes and drivers, the secret among them."""
+        """File with the settings of the cluster's processes and drivers, and with the secret."""
         return self.folder / "cluster.properties"
 
     @property
@@ -145,5 +146,7 @@ def driving(chosen: Settings) -> Iterator[None]:
         try:
             yield
         finally:
-            if (session := SparkSession.getActiveSession()) is not None:
-                session.stop()
+            # Otherwise the driver would miss its executors, aloud. An engine that died needs no end.
+            with suppress(OSError, Py4JError):
+                if (session := SparkSession.getActiveSession()) is not None:
+                    session.stop()

@@ -64,7 +64,7 @@ def url(port: int) -> str:
 
 
 def command(folder: Path, *, port: int) -> list[str]:
-    """Make the server's folder with new keys, unless present, announce the URL, and return the server's command.
+    """Make the server's folder, unless present, announce the URL, and return the server's command.
 
     Args:
         folder: folder of the server.
@@ -87,7 +87,7 @@ def command(folder: Path, *, port: int) -> list[str]:
 
 
 def variables(folder: Path, *, port: int) -> dict[str, str]:
-    """Return the variables by which obstore, deltalake and Spark reach the server, the home's keys among them."""
+    """Return the variables by which clients reach the server, with the home's keys."""
     key, secret = _keys(folder)
     excluded = [each for each in variable("no_proxy").split(",") if each not in ("", _HOST)]
     return {
@@ -149,9 +149,9 @@ def serving(folder: Path, *, bucket: str = _BUCKET) -> Iterator[int]:
 
 @contextmanager
 def reached(chosen: Settings) -> Iterator[None]:
-    """Name the home's S3 server in the environment for a block: the platform's, another command's, or one of its own.
+    """Name the home's S3 server in the environment for a block; without a running server, run one.
 
-    A command that started the server keeps it until the other commands are done with it.
+    The server is the platform's, another command's, or this command's. A command that started the server keeps it until the other commands are done with it.
 
     Raises:
         EngineError: if the server does not start, or the platform's does not answer.
@@ -194,7 +194,7 @@ def require_unused(chosen: Settings) -> None:
 
 
 def _address(chosen: Settings, folder: Path) -> str:
-    """Return the URL of the running server; empty without one. A platform's server that starts is waited for."""
+    """Return the URL of the running server, after a wait for a platform's; empty without a server."""
     deadline = time.monotonic() + _START_SECONDS
     while running(chosen) is not None:
         if (found := announced(folder)) and is_ready(folder, port=_port(found)):
