@@ -31,6 +31,7 @@ NAMES = (
     "step",
     "ticks",
     "throughput",
+    "size",
     "warm_engine",
     "increment",
     "capture",

@@ -6,6 +6,8 @@ import gc
 import warnings
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -35,6 +37,8 @@ WITH_DAEMONS = frozenset([
 """Files that start daemons and servers. One process runs them one after the other: at once they would starve each other
 on two cores, and wait in vain."""
 
+LAKES = "DEDP_TEST_LAKES"
+"""The variable with the prefix of a bucket below which the platforms of tests have their lakes; not set for folders."""
 CONNECT_SERVER = pytest.StashKey[str]()
 ENGINE_PROCESS = pytest.StashKey[int]()
 """The process of the engine that all test processes of a run share."""
@@ -47,6 +51,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["embedded", "shared", "connect"],
         default="embedded",
         help="the Spark engine to test on: one for each test process, one for all of them, or one over Spark Connect",
+    )
+    parser.addoption(
+        "--lake",
+        choices=["folder", "s3"],
+        default="folder",
+        help="where the platforms of tests have their tables: below the test's folder, or in a bucket of a server",
     )
 
 
@@ -79,8 +89,23 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Start the engine that all test processes of a run share, in the process that starts them."""
     config = session.config
     chosen = config.getoption("--engine")
-    if chosen != "embedded" and not hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput"):
+        return
+    if config.getoption("--lake") == "s3":
+        _serve_lake(config)
+    if chosen != "embedded":
         _start(config, connect=chosen == "connect")
+
+
+def _serve_lake(config: pytest.Config) -> None:
+    """Start an object store, and name it in the environment of all test processes and their engine."""
+    from tests.object_store import serving
+
+    running = ExitStack()
+    config.add_cleanup(running.close)
+    folder = Path(running.enter_context(TemporaryDirectory())) / "objects"
+    served = running.enter_context(serving(folder))
+    apply({**served.environment, LAKES: f"s3://{served.bucket}/lakes"})
 
 
 def _start(config: pytest.Config, *, connect: bool) -> None:

@@ -574,3 +574,9 @@ def test_ctrl_c_is_no_error_with_a_stack_trace(dedp, monkeypatch):
 
     monkeypatch.setattr(engine, "prepare", interrupted)
     assert dedp("setup") == (130, "", "")
+
+
+def test_the_demo_lands_its_week_before_a_first_day_is_decided():
+    """A command that imported declarations at its start would count its days from today, and load no other week."""
+    code = "import sys; from dedp_assets.commands import demo; sys.exit('dedp_assets.graph.declare' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, check=False).returncode == 0

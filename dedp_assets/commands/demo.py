@@ -11,14 +11,10 @@ from rich.console import Console
 
 from dedp_assets.case_study.sources import access_log, devices, partner_visits, visits
 from dedp_assets.commands._arguments import day
-from dedp_assets.commands._migration import deploy, migrate
 from dedp_assets.commands._output import coloured, console
-from dedp_assets.commands._runs import react
-from dedp_assets.commands.status import status
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import Settings, apply
 from dedp_assets.graph.resources.lake import lake_of
-from dedp_assets.laptop.orchestration.instance import Platform
 from dedp_assets.laptop.servers import engine
 from dedp_assets.project import project
 
@@ -60,6 +56,8 @@ def computes(_: argparse.Namespace) -> bool:
 def run(settings: Settings, chosen: argparse.Namespace) -> int:
     """Run the demo, or the demo's migration."""
     if chosen.migrate:
+        from dedp_assets.commands._migration import deploy, migrate  # noqa: PLC0415 - as in `demo`
+
         return migrate(settings) if chosen.migrate == "all" else deploy(settings, console())
     return demo(settings, logs=chosen.log, first=chosen.first)
 
@@ -81,8 +79,13 @@ def demo(settings: Settings, *, logs: Sequence[Path] = (), first: date | None = 
         first = _first_day(settings, first)
         _land_week(settings, first, terminal)
     lake_of(settings).mark_demo()
+    # After the oldest delivery, whose day decides the first partition of every declaration.
+    from dedp_assets.commands._runs import react  # noqa: PLC0415
+    from dedp_assets.commands.status import status  # noqa: PLC0415
+    from dedp_assets.laptop.orchestration.instance import Platform  # noqa: PLC0415
+
     with engine.preparing(settings):
-        platform = Platform(settings)  # after the oldest delivery, whose day becomes the first partition
+        platform = Platform(settings)
         terminal.print("\nThe platform loads what has landed", style="bold")
         react(platform, terminal)
         if first is not None:

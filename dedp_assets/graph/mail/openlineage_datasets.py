@@ -124,7 +124,8 @@ def place_at(location: str) -> tuple[str, str]:
     path = unquote(parts.path)
     if parts.scheme in ("", "file"):
         return ("file", path or location)
-    return (f"{parts.scheme}://{parts.netloc}", path.lstrip("/"))
+    # The specification knows buckets by the name of the service, not by the name of Hadoop's client.
+    return (f"{parts.scheme.replace('s3a', 's3')}://{parts.netloc}", path.lstrip("/"))
 
 
 def touched_of(stated: Mapping[str, Any]) -> Touched:

@@ -279,9 +279,14 @@ class Settings:
         return self.stated_lake == _OWN
 
     @property
+    def in_bucket(self) -> bool:
+        """True for tables in a bucket of any server."""
+        return self.lake.startswith(_BUCKETS)
+
+    @property
     def uses_buckets(self) -> bool:
         """True if an engine needs the jars for buckets: for a lake in a bucket, or an endpoint."""
-        return self.lake.startswith(_BUCKETS) or self.s3_endpoint is not None
+        return self.in_bucket or self.s3_endpoint is not None
 
     @property
     def landing(self) -> Path:

@@ -23,6 +23,7 @@ class Lake(dg.ConfigurableResource[Any]):
 
     root: str = Field(description="Location of the lakehouse: a path or a URI.")
     lineage: str = Field(default="", description="Folder for the events of lineage; without one, none are noted.")
+    exports: str = Field(default="", description="Folder for plain files for other systems; by default in the root.")
     engine: dg.ResourceDependency[SparkEngine]
 
     def table(self, spec: TableSpec) -> Table:
@@ -50,7 +51,7 @@ class Lake(dg.ConfigurableResource[Any]):
 
     def files(self, name: str) -> str:
         """Return the folder with plain files of the table ``name`` for other systems, outside of all tables."""
-        return self._uri_of(f"_files/{name}")
+        return f"{self.exports}/{name}" if self.exports else self._uri_of(f"_files/{name}")
 
     def refused(self, name: str) -> Store:
         """Open the folder with the notes on refused partitions of the table ``name``, outside of all tables."""
@@ -85,9 +86,15 @@ class Lake(dg.ConfigurableResource[Any]):
 def lake_of(chosen: Settings, engine: SparkEngine | None = None) -> Lake:
     """Open the lake of the settings, with the home's folder for events of lineage.
 
+    Plain files of a lake in a bucket are put into the home: a folder is exchanged as a whole, which no bucket can do.
+
     Args:
         chosen: the settings.
         engine: Spark engine for rows; by default the settings' one.
     """
-    engine = engine or SparkEngine(remote=chosen.remote or "")
-    return Lake(root=chosen.lake, lineage=str(chosen.home / "lineage"), engine=engine)
+    return Lake(
+        root=chosen.lake,
+        lineage=str(chosen.home / "lineage"),
+        exports=str(chosen.home / "exports") if chosen.in_bucket else "",
+        engine=engine or SparkEngine(remote=chosen.remote or ""),
+    )

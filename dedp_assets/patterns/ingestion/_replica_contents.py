@@ -15,11 +15,13 @@ from pathlib import PurePosixPath
 from urllib.parse import unquote
 
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady
-from dedp_assets.patterns.delta import Entry, Ledger, LocalStore, Store, as_folder, lies_outside, read_actions
+from dedp_assets.patterns.delta import Entry, Ledger, LocalStore, Store, lies_outside, read_actions
 
-__all__ = ["Contents", "FileState", "folder_contents", "readable", "some", "table_contents"]
+__all__ = ["HINT", "Contents", "FileState", "folder_contents", "readable", "some", "table_contents", "version_of"]
 
 _LOG = "_delta_log"
+HINT = f"{_LOG}/_last_checkpoint"
+"""File with the version of the newest checkpoint."""
 _LOG_FILE = re.compile(r"(?:\d{20}\.)?(\d{20})\.(?:json|crc|compacted\.json|checkpoint\.[\w.-]+)")
 _VECTORS = re.compile(r"deletion_vector_.*\.bin")
 _COMMIT = re.compile(r"(\d{20})\.json")
@@ -75,7 +77,7 @@ class Contents:
     """
 
     name: str
-    root: LocalStore
+    root: Store
     files: Mapping[str, FileState] = field(repr=False)
     folders: frozenset[str] = frozenset()
     version: int | None = None
@@ -126,7 +128,7 @@ def table_contents(ledger: Ledger, version: int) -> Contents:
 def _table_contents(ledger: Ledger, version: int) -> Contents:
     if version > (newest := ledger.version()):
         raise NotReady(f"{ledger.name} has no version {version} yet, the newest is {newest}")
-    root = as_folder(ledger.store).resolved()
+    root = ledger.store.resolved() if isinstance(ledger.store, LocalStore) else ledger.store
     pinned = Ledger(root, name=ledger.name)
     state = pinned.state(version)
     active = {file["path"] for file in state.files()}
@@ -194,10 +196,17 @@ def _history(ledger: Ledger, logged: Iterable[str]) -> tuple[set[str], set[str]]
 def _hint(root: Store, version: int) -> list[str]:
     """List ``_last_checkpoint`` if the file names a checkpoint of ``version`` or earlier; else empty."""
     try:
-        checkpoint = json.loads(root.read(f"{_LOG}/_last_checkpoint"))
+        checkpoint = json.loads(root.read(HINT))
         return ["_last_checkpoint"] if checkpoint["version"] <= version else []
     except (OSError, ValueError, KeyError, TypeError):
         return []
+
+
+def version_of(path: str) -> int | None:
+    """Return the version of a file of the log (commit, checkpoint, checksum); ``None`` for other files."""
+    folder, _, name = path.rpartition("/")
+    found = _LOG_FILE.fullmatch(name.removeprefix(".").removesuffix(".crc")) or _LOG_FILE.fullmatch(name)
+    return int(found[1]) if folder == _LOG and found else None
 
 
 def some(names: Iterable[str], most: int = 3) -> str:

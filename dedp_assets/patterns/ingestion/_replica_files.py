@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Lock
 
 from dedp_assets.patterns.connectors.landing.editions import MANIFEST, FolderEdition, next_edition, replacing
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
-from dedp_assets.patterns.delta import Ledger, LocalStore
+from dedp_assets.patterns.delta import Ledger, LocalStore, Store, as_folder
 from dedp_assets.patterns.ingestion._replica_contents import Contents, FileState, folder_contents, readable, some
 from dedp_assets.patterns.ingestion._replica_manifest import (
     Held,
@@ -26,7 +28,7 @@ from dedp_assets.patterns.ingestion._replica_manifest import (
     require_successor,
 )
 
-__all__ = ["copy_replica", "verify"]
+__all__ = ["Limit", "checks_of", "copy_replica", "figures_of", "result_of", "unchanged", "verify"]
 
 _CHUNK = 1 << 20
 
@@ -37,8 +39,7 @@ def copy_replica(
     *,
     name: str,
     provenance: Provenance,
-    bytes_per_second: float | None = None,
-    files_at_once: int = 1,
+    limit: Limit | None = None,
 ) -> WriteResult:
     """Make ``target`` an exact replica of ``contents``, copying only missing or changed files.
 
@@ -47,16 +48,15 @@ def copy_replica(
         target: the replica's folder.
         name: what the replica is called.
         provenance: who copies, and why.
-        bytes_per_second: most bytes to copy per second, of all files together; as many as possible if ``None``.
-        files_at_once: most files to copy at the same time.
+        limit: of the copy; one file at a time as fast as possible, if ``None``.
 
     Raises:
         AuditFailed: if a file did not arrive as it was read, or the copied table is not the source's.
         Conflict: if the source changed meanwhile, or the replica shows a newer version of it.
         ConfigError: if the target is no replica or one of something else, or a file of the source may not be read.
     """
-    limit = _Limit(bytes_per_second, files_at_once)
-    if target.overlaps(contents.root):
+    limit = limit or Limit()
+    if isinstance(contents.root, LocalStore) and target.overlaps(contents.root):
         raise ConfigError(f"{name} and {contents.name} lie in one another: name another target")
     with replacing(target):
         former = manifest_of(target)
@@ -64,37 +64,51 @@ def copy_replica(
             require_successor(contents, former, name)
         held = files_held(target, former)
         if former is not None and _is_replica(target, held, contents):
-            return _unchanged(former, name)
+            return unchanged(former, name)
         with next_edition(target) as made:
             digests, copied = _fill(made, contents, target, held, limit)
-            findings = _checks(contents, made)
+            findings = checks_of(contents, made.files)
             gone = len(set(former.files if former else ()) - set(contents.files))
-            figures = {
-                "files": len(contents.files),
-                "bytes": sum(f.size_bytes for f in contents.files.values()),
-                "copied_files": len(copied),
-                "copied_bytes": sum(contents.files[path].size_bytes for path in copied),
-                "removed_files": gone,
-            }
+            figures = figures_of(contents, copied, gone)
             manifest = new_manifest(contents, former, digests, provenance, findings, figures)
             made.home.put(MANIFEST, manifest.to_json().encode())
+    return result_of(name, manifest, findings, figures)
+
+
+def figures_of(contents: Contents, copied: Collection[str], gone: int) -> dict[str, int]:
+    """Return the figures of a copy: files and bytes in all, copied, and removed."""
+    return {
+        "files": len(contents.files),
+        "bytes": sum(f.size_bytes for f in contents.files.values()),
+        "copied_files": len(copied),
+        "copied_bytes": sum(contents.files[path].size_bytes for path in copied),
+        "removed_files": gone,
+    }
+
+
+def result_of(name: str, manifest: Manifest, findings: tuple[Finding, ...], figures: Mapping[str, int]) -> WriteResult:
+    """Return the result of a copy that changed the replica."""
     return WriteResult(
         table=name,
         version=manifest.version,
         applied=True,
         changed=True,
-        reason=f"{len(copied)} of {len(contents.files)} files copied, {gone} removed",
+        reason=f"{figures['copied_files']} of {figures['files']} files copied, {figures['removed_files']} removed",
         rows=RowCounts(**manifest.record.rows),
         findings=findings,
-        figures=figures,
+        figures=dict(figures),
     )
 
 
-def verify(contents: Contents, target: LocalStore) -> Finding:
-    """Compare a copy with the source: names, sizes, times and the SHA-256 of every byte."""
-    tree = target.resolved().tree()
-    files = {entry.path for entry in tree.files}
-    expected, there = {*contents.files, *contents.folders}, {*files, *tree.empty, *tree.others}
+def verify(contents: Contents, target: Store) -> Finding:
+    """Compare a copy with the source: names, sizes and the SHA-256 of every byte; of a folder the times, too."""
+    beside: set[str] = set()
+    if isinstance(target, LocalStore):
+        target = target.resolved()
+        tree = target.tree()
+        beside = {*tree.empty, *tree.others}
+    files = {entry.path for entry in target.files()}
+    expected, there = {*contents.files, *contents.folders}, files | beside
     named = {
         "missing": expected - there,
         "unexpected": there - expected,
@@ -114,7 +128,7 @@ def _is_replica(target: LocalStore, held: Held, contents: Contents) -> bool:
 
 
 def _fill(
-    made: FolderEdition, contents: Contents, target: LocalStore, held: Held, limit: _Limit
+    made: FolderEdition, contents: Contents, target: LocalStore, held: Held, limit: Limit
 ) -> tuple[dict[str, str], list[str]]:
     """Copy or link every file; return the SHA-256 by path, and the paths of the copied files."""
     digests: dict[str, str] = {}
@@ -138,7 +152,7 @@ def _fill(
     return digests, copied
 
 
-def _copy(contents: Contents, path: str, into: LocalStore, limit: _Limit) -> str:
+def _copy(contents: Contents, path: str, into: LocalStore, limit: Limit) -> str:
     source, state, sha = contents.root, contents.files[path], hashlib.sha256()
     try:
         with readable(contents.name, source):
@@ -148,7 +162,8 @@ def _copy(contents: Contents, path: str, into: LocalStore, limit: _Limit) -> str
                 write.write(chunk)
                 sha.update(chunk)
                 limit.count(len(chunk))
-        into.copy_times(path, source)
+        if isinstance(source, LocalStore):
+            into.copy_times(path, source)
         still = FileState.of(source, path, rewritable=bool(state.changed_ns)) == state
     except (FileNotFoundError, Conflict):
         still = False
@@ -159,10 +174,18 @@ def _copy(contents: Contents, path: str, into: LocalStore, limit: _Limit) -> str
     return sha.hexdigest()
 
 
-class _Limit:
-    """A limit of bytes per second for a copy, however many files are copied at once."""
+class Limit:
+    """A limit of bytes per second and of files at once for a copy.
 
-    def __init__(self, bytes_per_second: float | None, files_at_once: int) -> None:
+    Args:
+        bytes_per_second: most bytes to copy per second, of all files together; as many as possible if ``None``.
+        files_at_once: most files to copy at the same time.
+
+    Raises:
+        ConfigError: if nothing would ever be copied.
+    """
+
+    def __init__(self, bytes_per_second: float | None = None, files_at_once: int = 1) -> None:
         if bytes_per_second is not None and bytes_per_second <= 0:
             raise ConfigError(f"bytes_per_second={bytes_per_second} would never copy anything")
         if files_at_once < 1:
@@ -171,6 +194,7 @@ class _Limit:
         self._rate, self._since, self._seen = bytes_per_second, time.monotonic(), 0
 
     def count(self, size_bytes: int) -> None:
+        """Count copied bytes, and wait until the limit allows further ones."""
         with self._counting:
             self._seen += size_bytes
             ahead = self._seen / self._rate - (time.monotonic() - self._since) if self._rate else 0
@@ -178,8 +202,8 @@ class _Limit:
             time.sleep(ahead)
 
 
-def _checks(contents: Contents, made: FolderEdition) -> tuple[Finding, ...]:
-    """Check the copy before the swap; return the findings.
+def checks_of(contents: Contents, made: Store) -> tuple[Finding, ...]:
+    """Check a copy; return the findings.
 
     Raises:
         Conflict: if files came, went or changed in the source's folder meanwhile.
@@ -187,10 +211,10 @@ def _checks(contents: Contents, made: FolderEdition) -> tuple[Finding, ...]:
     """
     whole = Finding("copy_is_byte_for_byte", passed=True, figures={"files": len(contents.files)})
     if contents.version is None:
-        if folder_contents(contents.root, name=contents.name) != contents:
+        if folder_contents(as_folder(contents.root), name=contents.name) != contents:
             raise Conflict(f"{contents.name} changed while it was being copied: run it again")
         return (whole,)
-    same, version = _same_table(contents, made.files)
+    same, version = _same_table(contents, made)
     note = "" if same else f"the copied log does not give version {contents.version}"
     finding = Finding("copy_is_the_same_table", passed=same, figures={"version": version}, note=note)
     if not same:
@@ -198,7 +222,7 @@ def _checks(contents: Contents, made: FolderEdition) -> tuple[Finding, ...]:
     return whole, finding
 
 
-def _same_table(contents: Contents, copy: LocalStore) -> tuple[bool, int]:
+def _same_table(contents: Contents, copy: Store) -> tuple[bool, int]:
     """Compare the copied log with the source at the pinned version; return equality and the version."""
     version = Ledger(copy).version()
     if version != contents.version:
@@ -213,7 +237,8 @@ def _refusal(contents: Contents, finding: Finding) -> AuditFailed:
     return AuditFailed(f"{contents.name}: nothing was swapped in, {finding.note}", findings=[finding])
 
 
-def _unchanged(former: Manifest, name: str) -> WriteResult:
+def unchanged(former: Manifest, name: str) -> WriteResult:
+    """Return the result of a copy of an unchanged source."""
     return WriteResult(
         table=name,
         version=former.version,
@@ -226,12 +251,14 @@ def _unchanged(former: Manifest, name: str) -> WriteResult:
     )
 
 
-def _equal(path: str, one: LocalStore, other: LocalStore) -> bool:
+def _equal(path: str, one: Store, other: Store) -> bool:
     states = [FileState.of(store, path, rewritable=False) for store in (one, other)]
+    if not all(isinstance(store, LocalStore) for store in (one, other)):  # a bucket keeps no time of another place
+        states = [replace(state, modified_ns=0) for state in states]
     return states[0] == states[1] and _sha256(one, path) == _sha256(other, path)
 
 
-def _sha256(store: LocalStore, path: str) -> str:
+def _sha256(store: Store, path: str) -> str:
     sha = hashlib.sha256()
     with store.open(path) as file:
         while chunk := file.read(_CHUNK):

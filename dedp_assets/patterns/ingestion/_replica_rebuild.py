@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from dedp_assets.patterns.connectors.landing.editions import current, next_edition, replacing
-from dedp_assets.patterns.core.errors import AuditFailed
+from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.masking import MaskingKey
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta import Table, as_folder
+from dedp_assets.patterns.delta import LocalStore, Table, as_folder
 from dedp_assets.patterns.delta.maintenance.abandoned import discard_stage, remove_unjudged
 
 __all__ = ["is_made_by", "parts_to_make", "remake", "rules_of"]
@@ -44,16 +44,16 @@ def remake(
     Raises:
         AuditFailed: if the rows are refused; they are removed, because they must not lie in this environment.
     """
-    place = as_folder(replica.store)
     try:
-        with replacing(place):
+        if not isinstance(replica.store, LocalStore):
+            return _write_in_bucket(replica, write, rules=rules, owned=owned)
+        with replacing(replica.store):
             remove_unjudged(replica)
             if is_made_by(rules, replica):
                 return write(replica, [owned] if owned else [], owned)
             parts = parts_to_make(replica, kept, owned)
-            with next_edition(place, keep_former=False) as made:
-                spec = replace(replica.spec, properties={**replica.spec.properties, **rules})
-                fresh = Table(spec, made.files, lambda: replica.session)
+            with next_edition(replica.store, keep_former=False) as made:
+                fresh = Table(_declared_by(rules, replica), made.files, lambda: replica.session)
                 return write(fresh, parts, owned if parts == [owned] else {})
     except AuditFailed as refused:
         if refused.stage:
@@ -61,10 +61,37 @@ def remake(
         raise AuditFailed(str(refused), findings=refused.findings) from None
 
 
+def _write_in_bucket(
+    replica: Table, write: Write, *, rules: Mapping[str, str], owned: Mapping[str, str]
+) -> WriteResult:
+    """Write one partition or all of a replica in a bucket, which exchanges no table as a whole.
+
+    Raises:
+        ConfigError: if the replica was made by other rules.
+    """
+    if replica.ledger.exists():
+        remove_unjudged(replica)
+        if not _has(rules, replica):
+            raise ConfigError(
+                f"{replica.name} was made by other masking rules or another key, and a bucket exchanges no table as a "
+                f"whole: remove {replica.store.uri}, and run all of its partitions again"
+            )
+    made = Table(_declared_by(rules, replica), replica.store, lambda: replica.session)
+    return write(made, [owned] if owned else [], owned)
+
+
+def _declared_by(rules: Mapping[str, str], replica: Table) -> TableSpec:
+    return replace(replica.spec, properties={**replica.spec.properties, **rules})
+
+
 def is_made_by(rules: Mapping[str, str], replica: Table) -> bool:
     """Return whether the replica exists and was made by ``rules``."""
     shown = current(as_folder(replica.store)) is not None and replica.ledger.exists()
-    return shown and rules.items() <= replica.ledger.state().properties.items()
+    return shown and _has(rules, replica)
+
+
+def _has(rules: Mapping[str, str], replica: Table) -> bool:
+    return rules.items() <= replica.ledger.state().properties.items()
 
 
 def parts_to_make(replica: Table, kept: Sequence[str], owned: Mapping[str, str]) -> list[Mapping[str, str | None]]:

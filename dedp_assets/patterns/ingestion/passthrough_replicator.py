@@ -2,8 +2,8 @@
 
 Problem: a dataset cannot be built again elsewhere, because its source answers differently at each call.
 Solution: copy what was built, uninterpreted: a table with its log up to a pinned version, a folder with its layout, a
-    topic with keys, headers and order (`copy_topic`). The copy of a table or folder is verified beside the
-    replica that readers use, then swapped in by one rename. The source is asked once (`keep_answer`).
+    topic with keys, headers and order (`copy_topic`). A copy is verified beside the replica that readers use, then
+    swapped in by one rename, or in a bucket put version by version. The source is asked once (`keep_answer`).
 Consequences: the replica follows deletions, too, and is read-only: what others write to it is gone with the next copy.
     The owner of the data pushes it: who runs this reads the source and writes the target, never the other way round.
 Choose instead: Transformation Replicator, if anything in it may not leave its environment.
@@ -21,9 +21,10 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.running.demands import demanding
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta import Table, Target, as_folder, folder_at
+from dedp_assets.patterns.delta import LocalStore, Table, Target, folder_at
+from dedp_assets.patterns.ingestion._replica_bucket import copy_to_bucket
 from dedp_assets.patterns.ingestion._replica_contents import folder_contents, readable, table_contents
-from dedp_assets.patterns.ingestion._replica_files import copy_replica
+from dedp_assets.patterns.ingestion._replica_files import Limit, copy_replica
 
 __all__ = ["replicate_table", "replicate_files", "declare_replica"]
 
@@ -75,14 +76,10 @@ def replicate_table(
     contents = table_contents(source.ledger, pinned)
     if not may_hold_personal:
         _require_declared(source.spec, contents.columns)
-    return copy_replica(
-        contents,
-        as_folder(into.table.store),
-        name=into.name,
-        provenance=into.run,
-        bytes_per_second=bytes_per_second,
-        files_at_once=files_at_once,
-    )
+    store, limit = into.table.store, Limit(bytes_per_second, files_at_once)
+    if isinstance(store, LocalStore):
+        return copy_replica(contents, store, name=into.name, provenance=into.run, limit=limit)
+    return copy_to_bucket(contents, store, name=into.name, provenance=into.run, limit=limit)
 
 
 @typed
@@ -121,8 +118,7 @@ def replicate_files(
         folder_at(target),
         name=name,
         provenance=run.by(_PATTERN),
-        bytes_per_second=bytes_per_second,
-        files_at_once=files_at_once,
+        limit=Limit(bytes_per_second, files_at_once),
     )
 
 

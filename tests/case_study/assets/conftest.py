@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,15 +12,17 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from deltalake import DeltaTable
 
 from dedp_assets.case_study.sources import visits
 from dedp_assets.graph.resources.clock import Clock
-from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.resources.environments import settings, variable
+from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.laptop.orchestration.instance import Ended, Platform
 from dedp_assets.laptop.status_page.making import Maker
 from dedp_assets.laptop.status_page.strips import is_state
-from dedp_assets.patterns.delta import Commit, Ledger
+from dedp_assets.patterns.delta import Commit, Ledger, as_folder, store_at
+from tests.helpers import rows_at
+from tests.running import LAKES
 
 MONDAY = date(2026, 1, 5)
 BOTH_OF_GOLD = "gold/daily_page_views, gold/daily_visitors"
@@ -68,7 +71,7 @@ class World:
 
     def rows(self, table: str, **values: str) -> list[dict[str, Any]]:
         """Rows of a table, filtered by column text."""
-        found = DeltaTable(str(Path(self.settings.lake) / table)).to_pyarrow_table().to_pylist()
+        found = rows_at(self.ledger(table).store)
         return [row for row in found if all(str(row[column]) == value for column, value in values.items())]
 
     def ids(self, table: str, **values: str) -> list[str]:
@@ -77,7 +80,15 @@ class World:
 
     def ledger(self, table: str) -> Ledger:
         """A table's log."""
-        return Ledger(Path(self.settings.lake) / table, name=table)
+        return lake_of(self.settings).ledger(table)
+
+    def address(self, table: str) -> str:
+        """A table's location, as Spark and deltalake take it."""
+        return self.ledger(table).store.address
+
+    def exported(self, table: str = "") -> Path:
+        """The folder with plain files of a table, or of all."""
+        return Path(as_folder(store_at(lake_of(self.settings).files(table))).root)
 
     def last(self, table: str, **partition: str) -> Commit:
         """The newest commit of a partition."""
@@ -87,9 +98,7 @@ class World:
 
     def versions(self) -> dict[str, int]:
         """Version of every table there is."""
-        found = sorted(Path(self.settings.lake).glob("*/*/_delta_log"))
-        names = ["/".join(log.parts[-3:-1]) for log in found]
-        return {name: self.ledger(name).version() for name in names}
+        return {name: self.ledger(name).version() for name in lake_of(self.settings).names(replicas=True)}
 
     def checks(self, table: str) -> dict[str, bool]:
         """Verdict of the newest evaluation of each check of a table that ever ran."""
@@ -144,6 +153,8 @@ def world_in(home: Path) -> Iterator[World]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DEDP_HOME", str(home))
         patch.setenv("DAGSTER_HOME", str(home / "dagster"))
+        if lakes := variable(LAKES):
+            patch.setenv("DEDP_LAKE", f"{lakes}/{uuid.uuid4().hex}")
         made = World(Platform(settings()))
         yield made
         contradicted = made.contradicted()

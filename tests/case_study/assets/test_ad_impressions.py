@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 from datetime import datetime, time, timedelta, timezone
-from pathlib import Path
 from types import SimpleNamespace
 
 import dagster as dg
@@ -16,6 +14,7 @@ from dedp_assets.graph.outcomes.run_tags import APPROVED_BECAUSE, APPROVED_BY
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.systems.kafka import Kafka
 from dedp_assets.patterns.connectors.kafka.schema_registry import framed
+from dedp_assets.patterns.delta import store_at
 from tests.case_study.assets.conftest import world_in
 from tests.case_study.assets.test_stream import streaming_world
 
@@ -121,8 +120,7 @@ def test_a_day_computed_anew_has_what_came_too_late_and_the_stream_goes_on_besid
     assert world.run.compute(TABLE, DAY).failure == ""
     assert world.run.versions()[TABLE] == before
     found = impressions(world.run)
-    place = Path(world.run.settings.lake) / "_checkpoints" / TABLE
-    shutil.rmtree(place)
+    store_at(world.run.settings.lake).delete_folder(f"_checkpoints/{TABLE}")
     assert "is lost, while the table holds all up to micro-batch" in world.run.run("join_ads_streamed").failure
     asked = {APPROVED_BY: "Ada", APPROVED_BECAUSE: "the folder was removed"}
     assert world.run.run("join_ads_streamed", **asked).failure == ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -53,7 +52,7 @@ def test_devices_keep_their_names(world):
         assert world.compute(table, **{"dedp/force": "true"}).failure == ""
         assert sorted(map(str, world.rows(table))) == sorted(map(str, rows))
     assert world.react() == []
-    path = str(Path(world.settings.lake) / "silver/devices")
+    path = world.address("silver/devices")
     write_deltalake(path, DeltaTable(path).to_pyarrow_table().slice(0, 1), mode="append")
     assert world.run("check_tables").failure == ""
     assert not world.checks("silver/devices")["versions_are_sound"]

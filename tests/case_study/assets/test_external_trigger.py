@@ -92,7 +92,7 @@ def test_growth_of_the_reference_shows_in_its_materializations(world, release):
         assert world.react() == DONE
         shown = metadata(world)
         sizes.append(shown["size [bytes]"])
-        table = DeltaTable(str(Path(world.settings.lake) / "bronze/devices"))
+        table = DeltaTable(world.address("bronze/devices"))
         assert shown["size [bytes]"] == sum(Path(path).stat().st_size for path in files_of(table))
         assert shown["dagster/row_count"] == shown["rows written"] == len(world.rows("bronze/devices")) == count
     assert shown["rows before"] == 60

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,7 @@ from dedp_assets.case_study.defs.silver.visits import VISITS
 from dedp_assets.case_study.sources import devices
 from dedp_assets.graph.outcomes.run_tags import APPROVED_BECAUSE, APPROVED_BY
 from dedp_assets.patterns.core.records import Provenance
-from dedp_assets.patterns.delta import Ledger, Table
+from dedp_assets.patterns.delta import Table
 from tests.case_study.assets.conftest import BOTH_OF_GOLD, day, visits_of
 
 pytestmark = pytest.mark.budget(60, "a platform with refused and approved days")
@@ -94,7 +93,7 @@ def test_a_check_that_did_not_run_blocks_like_one_that_failed(world, spark, audi
     """Silver rows without the explicit verdict that gold asks for are not promoted, however good they are."""
     world.land(day(0), visits_of(0))
     world.react()
-    silver = Table(VISITS, Path(world.settings.lake) / VISITS.name, spark)
+    silver = Table(VISITS, world.address(VISITS.name), spark)
     some = silver.read({"event_date": day(0)}).limit(30)
     if audited:
         by_hand = Provenance(asset="by hand", run_id="by hand", sequence=9)
@@ -128,4 +127,4 @@ def test_a_truncated_devices_delivery_does_not_replace_a_full_table(world):
 def test_gold_without_silver_says_what_to_do(world):
     """A date that was never processed is refused with one sentence, and nothing is created."""
     assert "silver/visits" in world.compute("gold/daily_visitors", day(0)).failure
-    assert not Ledger(Path(world.settings.lake) / "gold/daily_visitors").exists()
+    assert not world.ledger("gold/daily_visitors").exists()

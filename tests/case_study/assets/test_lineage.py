@@ -58,7 +58,7 @@ def test_an_event_tells_what_was_opened_and_what_was_committed(week, events):
         and each["run"]["facets"]["nominalTime"]["nominalStartTime"] == f"{day(0)}T00:00:00.000000Z"
     ]
     (read,), written = done[0]["inputs"], {Path(each["name"]).name: each for each in done[0]["outputs"]}
-    assert (read["namespace"], read["name"]) == ("file", str(Path(week.settings.lake) / "bronze/visits"))
+    assert (read["namespace"], read["name"]) == ("file", week.address("bronze/visits"))
     assert read["facets"]["version"]["datasetVersion"] == str(
         week.ledger("bronze/visits").latest({"landed_on": day(0)}).version
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -22,7 +21,7 @@ SCATTERED = {"bronze/visits": f"landed_on = '{day(0)}'", "silver/visits": f"even
 
 def scatter(world, spark, table, where, files=12):
     """The same rows of a partition in many small files, as frequent small writes would have left them."""
-    location = str(Path(world.settings.lake) / table)
+    location = world.address(table)
     rows = spark.read.format("delta").load(location).where(where).repartition(files)
     writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", where)
     writer.option("dataChange", "false").save(location)
@@ -37,7 +36,8 @@ def report(world):
 
 
 def files_on_disk(world, table):
-    return {path for path in (Path(world.settings.lake) / table).rglob("*.parquet") if "_delta_log" not in path.parts}
+    paths = [file.path for file in world.ledger(table).store.files()]
+    return {path for path in paths if path.endswith(".parquet") and not path.startswith("_delta_log")}
 
 
 @pytest.fixture(scope="module")
@@ -111,16 +111,15 @@ def test_many_small_files_start_maintenance_before_the_night(loaded, spark, monk
 def test_a_month_later_the_old_files_go_and_the_past_can_still_be_rebuilt(loaded, monkeypatch):
     """Only current files are left; new code rebuilds silver from bronze rows that were compacted since they landed."""
     rows = loaded.ids("silver/visits")
-    left = Path(loaded.settings.lake) / "silver/visits/staged-left/part-0.parquet"
-    left.parent.mkdir()
-    left.write_bytes(b"refused")
+    store, left = loaded.ledger("silver/visits").store, "staged-left/part-0.parquet"
+    store.put(left, b"refused")
     later = datetime.now(timezone.utc) + timedelta(hours=RETENTION_HOURS + 1)  # noqa: TID251
     with monkeypatch.context() as patch:
         patch.setattr(Clock, "now", lambda _: later)
         assert loaded.run("maintain_tables").failure == ""
     shown, tables = report(loaded)
     assert (shown["stages removed"], tables["silver/visits"]["stages_removed"]) == (1, 1)
-    assert not left.parent.exists()
+    assert not store.exists(left)
     assert shown["files removed"] == sum(row["files_removed"] for row in tables.values()) >= 26
     for table in TABLES:
         assert len(files_on_disk(loaded, table)) == tables[table]["files_after"]
@@ -160,7 +159,7 @@ def test_a_table_that_cannot_be_maintained_does_not_keep_the_others_from_it(load
     for table, where in SCATTERED.items():
         scatter(loaded, spark, table, where)
     damaged = next(f for f in loaded.ledger("bronze/visits").state().files() if str(f["partition.landed_on"]) == day(0))
-    (Path(loaded.settings.lake) / "bronze/visits" / damaged["path"]).write_bytes(b"no Parquet")
+    loaded.ledger("bronze/visits").store.put(damaged["path"], b"no Parquet")
     before = loaded.versions()
     ended = loaded.run("maintain_tables")
     assert "bronze/visits: its small files cannot be merged, nothing was exchanged" in ended.failure

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from datetime import date, timedelta
-from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -49,7 +48,7 @@ def counts(rows):
 
 def lines_of(world, table, key):
     """The records of a day's folder of CSV files, which holds the listed files and no other one."""
-    place = Path(world.settings.lake) / "_files" / table / f"event_date={key}"
+    place = world.exported(table) / f"event_date={key}"
     sizes = {each.name: each.stat().st_size for each in place.iterdir() if each.name != MARKER}
     receipts = [(row["file"], row["size_bytes"]) for row in world.rows(RECEIPTS[table], event_date=key)]
     assert sorted(sizes.items()) == sorted(receipts)
@@ -73,7 +72,7 @@ def test_equal_reports_pass_the_comparison(days):
 
 def test_a_difference_is_found_and_stops_nothing(days, spark):
     """A count of the legacy report that somebody changed: the check warns with the page and both counts."""
-    table = Table(LEGACY_PAGE_VIEWS, Path(days.settings.lake) / LEGACY, spark)
+    table = Table(LEGACY_PAGE_VIEWS, days.address(LEGACY), spark)
     page = days.rows(LEGACY, event_date=MIGRATED_ON)[0]["page"]
     changed = table.read({"event_date": MIGRATED_ON}).selectExpr(
         "event_date", "page", f"if(page = '{page}', views + 7, views) AS views", "visitors"
@@ -91,7 +90,7 @@ def test_each_day_is_exported_by_its_branch(days):
     """Files before the migration and a table since, and one list of both."""
     assert {str(row["event_date"]) for row in days.rows(FILES)} == {BEFORE}
     assert {str(row["event_date"]) for row in days.rows(TABLE)} == {MIGRATED_ON}
-    folder = Path(days.settings.lake) / "_files" / FILES
+    folder = days.exported(FILES)
     assert [each.name for each in folder.iterdir() if each.is_symlink()] == [f"event_date={BEFORE}"]
     parts = {(str(row["event_date"]), row["branch"]): row["parts"] for row in days.rows(EXPORTS)}
     assert parts == {(BEFORE, "files"): len(days.rows(FILES)), (MIGRATED_ON, "table"): len(days.rows(TABLE))}

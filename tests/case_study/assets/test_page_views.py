@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -153,7 +152,7 @@ def test_the_complete_day_replaces_the_partial_one_which_time_travel_still_shows
     assert {(row["is_approximate"], row["completeness"]) for row in rows} == {(False, 1.0)}
     judged = world.evaluation(SO_FAR, "every_branch_is_there")
     assert (judged.passed, world.materialization(SO_FAR, day(0))["branches"]) == (True, "24 of 24")
-    past = DeltaTable(str(Path(world.settings.lake) / SO_FAR), version=before).to_pyarrow_table().to_pylist()
+    past = DeltaTable(world.address(SO_FAR), version=before).to_pyarrow_table().to_pylist()
     assert (sum(row["views"] for row in past), {row["is_approximate"] for row in past}) == (60, {True})
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import dagster as dg
 import pytest
 from deltalake import DeltaTable
@@ -37,7 +35,7 @@ def corrected(spark, tmp_path_factory):
 def test_silver_restored_by_somebody_is_caught_up_though_no_run_is_recorded_any_more(corrected):
     """Both days were taken back, one to nothing: silver computes them anew, and gold follows in the same runs."""
     world, first, held = corrected
-    DeltaTable(str(Path(world.settings.lake) / SILVER)).restore(first[SILVER])
+    DeltaTable(world.address(SILVER)).restore(first[SILVER])
     assert contents(world) != held
     for run in world.platform.instance.get_runs():
         world.platform.instance.delete_run(run.run_id)
@@ -49,7 +47,7 @@ def test_silver_restored_by_somebody_is_caught_up_though_no_run_is_recorded_any_
 def test_gold_restored_by_the_library_is_caught_up_alone(corrected, spark):
     """The runs that computed its days succeeded: they are asked for under other keys; its neighbour is left alone."""
     world, first, held = corrected
-    table = Table(DAILY_VISITORS, Path(world.settings.lake) / DAILY_VISITORS.name, lambda: spark)
+    table = Table(DAILY_VISITORS, world.address(DAILY_VISITORS.name), lambda: spark)
     table.restore(first[DAILY_VISITORS.name], provenance=a_run(DAILY_VISITORS.name))
     before = world.versions()["gold/daily_page_views"]
     assert world.react() == [(DAILY_VISITORS.name, day(0)), (DAILY_VISITORS.name, day(1))]
@@ -61,7 +59,7 @@ def test_gold_restored_by_the_library_is_caught_up_alone(corrected, spark):
 def test_bronze_restored_is_loaded_again_before_what_is_computed_from_it(corrected):
     """A restore upstream wakes downstream, after the delivery that it took back: no date is emptied on the way."""
     world, first, held = corrected
-    DeltaTable(str(Path(world.settings.lake) / "bronze/visits")).restore(first["bronze/visits"])
+    DeltaTable(world.address("bronze/visits")).restore(first["bronze/visits"])
     assert world.react() == [("daily_visits", day(1)), (SILVER_AND_GOLD, day(0))]
     assert contents(world) == held
     failed = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE])
@@ -73,7 +71,7 @@ def test_a_restore_of_what_nobody_delivers_any_more_wakes_downstream(corrected):
     world, first, held = corrected
     folder = world.landing / "visits" / day(1)
     archived = folder.rename(folder.with_name(f"_{day(1)}"))
-    DeltaTable(str(Path(world.settings.lake) / "bronze/visits")).restore(first["bronze/visits"])
+    DeltaTable(world.address("bronze/visits")).restore(first["bronze/visits"])
     assert {(ended.job, ended.partition) for ended in world.platform.react()} >= {(SILVER_AND_GOLD, day(0))}
     assert len(world.ids(SILVER, event_date=day(0))) == 40
     archived.rename(folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -61,7 +60,7 @@ def test_late_visits_of_a_day_leave_the_table_of_a_clean_rebuild(world):
     assert world.versions() == versions
     assert world.checks(TOTALS)["constraints_hold"]
     for name in (TOTALS, LAST):
-        DeltaTable(str(Path(world.settings.lake) / name)).restore(2)
+        DeltaTable(world.address(name)).restore(2)
     assert {key for _, key in world.react()} >= {day(0), day(1), day(2)}
     assert held(world) == everything
     assert world.react() == []

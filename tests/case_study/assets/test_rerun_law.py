@@ -9,7 +9,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -137,7 +136,7 @@ class Contents:
                     kept = [column for column in spec.content if column not in varying]
                     rows = Counter(str([row[column] for column in kept]) for row in self.world.rows(spec.name))
                     self.known[spec.name] = versions[spec.name], rows
-        shown = (Path(self.world.settings.lake) / "_files").glob("*/*/[!.]*=*")
+        shown = self.world.exported().glob("*/*/[!.]*=*")
         folders = sorted(path for path in shown if path.is_dir())
         files = {str(folder): Counter(_lines(folder)) for folder in folders}
         return {**{name: rows for name, (_, rows) in self.known.items()}, **files}

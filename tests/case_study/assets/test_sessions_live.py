@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
 from dedp_assets.graph.outcomes.run_tags import FORCE
+from dedp_assets.patterns.delta import store_at
 from tests.case_study.assets.conftest import day, visits_of
 from tests.case_study.assets.test_sessions import visit
 
@@ -40,7 +39,7 @@ def test_live_sessions_are_those_of_the_night(world):
     newest = max(row["event_time"] for row in world.rows("silver/visits"))
     over = newest - timedelta(hours=1, minutes=30)
     assert live == [row for row in held(world, NIGHTLY) if row[3] <= over]
-    shutil.rmtree(Path(world.settings.lake) / "_checkpoints")
+    store_at(world.settings.lake).delete_folder("_checkpoints")
     assert "is lost" in world.run("compute_live_sessions").failure
     assert world.run("compute_live_sessions", **{FORCE: "true"}).failure == ""
     assert held(world, LIVE) == live

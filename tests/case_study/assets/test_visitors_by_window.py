@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest
 
 from dedp_assets.graph.outcomes.run_tags import FORCE
+from dedp_assets.patterns.delta import store_at
 from tests.case_study.assets.conftest import day, visits_of
 
 pytestmark = pytest.mark.spark
@@ -49,7 +48,7 @@ def test_windows_are_counted_once_over_runs_and_a_lost_checkpoint_is_told(world)
     shown = world.materialization(TABLE)
     assert shown["batch"] > 1
     assert shown["late visits left out"] == 0
-    shutil.rmtree(Path(world.settings.lake) / "_checkpoints")
+    store_at(world.settings.lake).delete_folder("_checkpoints")
     assert "is lost, while the table holds all up to micro-batch" in world.run("count_visitors").failure
     assert found(world) == everything
     assert world.run("count_visitors", **{FORCE: "true"}).failure == ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -71,7 +70,7 @@ def test_a_day_is_no_week(world):
 
 def a_frozen_week_is_refused(world):
     before = world.ids(WEEKLY)
-    table = Table(VISITS_BY_WEEK, Path(world.settings.lake) / WEEKLY, lambda: None)
+    table = Table(VISITS_BY_WEEK, world.address(WEEKLY), lambda: None)
     freeze_units(table.target(a_run()), before=MONDAY + timedelta(days=60))
     assert world.ids(WEEKLY) == before
     assert world.react() == []

@@ -6,7 +6,6 @@ import json
 from collections import defaultdict
 from datetime import datetime, timedelta, timezone
 from itertools import product
-from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -136,7 +135,7 @@ def late_visits_change_their_day_and_week(world, first, second, next_week):
 
 def an_emptied_day_and_a_forced_run(world, lines):
     """A day that lost its visits has no row and fails nothing; who asks for a run anyway gets the same rows."""
-    silver = Table(VISITS, Path(world.settings.lake) / VISITS.name, SparkEngine().session)
+    silver = Table(VISITS, world.address(VISITS.name), SparkEngine().session)
     run = a_run(VISITS.name, at=datetime(2100, 1, 1, tzinfo=timezone.utc))
     silver.clear(partition={"event_date": day(1)}, provenance=run)
     for table in (CUBE, LAID_OUT, WAYS):

@@ -9,7 +9,6 @@ import threading
 from contextlib import contextmanager, suppress
 from io import StringIO
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
@@ -190,7 +189,7 @@ def played(spark, tmp_path_factory):
         for number in range(2):
             world.land(day(number), visits_of(number, count=20))
         assert len(world.react()) == 2
-        path, seen, over = str(Path(world.settings.lake) / "silver/visits"), [], threading.Event()
+        path, seen, over = world.address("silver/visits"), [], threading.Event()
 
         def read():
             while not over.wait(2):
@@ -218,7 +217,7 @@ def played(spark, tmp_path_factory):
 def test_each_version_holds_each_visit_in_one_form_or_in_both_alike(played):
     """Of all versions and for a reader in a loop: the size and the device that landed, in old columns or new ones."""
     world, _, seen = played
-    path, landed = str(Path(world.settings.lake) / "silver/visits"), truth(world.landing)
+    path, landed = world.address("silver/visits"), truth(world.landing)
     versions = [looked_at(path, version) for version in range(1, world.ledger("silver/visits").version() + 1)]
     for _, columns, visits in [*versions, *seen]:
         assert columns >= OLD or columns >= NEW

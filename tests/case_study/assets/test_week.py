@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from pathlib import Path
 
 import dagster as dg
 
@@ -88,7 +87,7 @@ def test_compaction_of_upstream_wakes_nobody(week, spark):
     """OPTIMIZE rewrites the files of bronze and silver, not their rows, so neither silver nor gold is computed."""
     loaded = week.versions()
     for table in ("bronze/visits", "silver/visits"):
-        location, where = str(Path(week.settings.lake) / table), f"event_date = '{day(0)}'"
+        location, where = week.address(table), f"event_date = '{day(0)}'"
         rows = spark.read.format("delta").load(location).where(where).repartition(4)
         writer = rows.write.format("delta").mode("overwrite").option("dataChange", "false")
         writer.option("replaceWhere", where).save(location)

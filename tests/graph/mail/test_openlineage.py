@@ -19,7 +19,7 @@ from dedp_assets.graph.mail.openlineage import (
     observed_run,
     start_event,
 )
-from dedp_assets.graph.mail.openlineage_datasets import InputField, Touched
+from dedp_assets.graph.mail.openlineage_datasets import InputField, Touched, place_at
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.running.lineage import LAKE, Dataset, LineageGraph
@@ -276,3 +276,17 @@ def test_a_subset_names_partitions_and_a_whole_dataset_has_none(partitions, dime
     found = [read["inputFacets"].get("subset"), written["outputFacets"].get("subset")]
     conditions = [each and (each.get("inputCondition") or each["outputCondition"]) for each in found]
     assert [each and [one["dimensions"] for one in each["partitions"]] for each in conditions] == [dimensions] * 2
+
+
+@pytest.mark.parametrize(
+    ("location", "place"),
+    [
+        ("/lake/silver/visits", ("file", "/lake/silver/visits")),
+        ("file:///a%20b/visits", ("file", "/a b/visits")),
+        ("s3a://lake/silver/a%20b", ("s3://lake", "silver/a b")),
+        ("s3://lake/silver/visits", ("s3://lake", "silver/visits")),
+    ],
+)
+def test_a_place_has_the_namespace_of_the_specification(location, place):
+    """A bucket is `s3://bucket` for every reader of events, however Spark calls it."""
+    assert place_at(location) == place

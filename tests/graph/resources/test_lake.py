@@ -7,10 +7,12 @@ import pytest
 from deltalake import write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
-from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.resources.lake import Lake, lake_of
 from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.errors import SchemaMismatch
-from tests.helpers import EVENTS, a_record, write_log
+from dedp_assets.patterns.delta import store_at
+from tests.helpers import EVENTS, a_record, rows_at, write_log
 
 
 @pytest.fixture
@@ -77,3 +79,37 @@ def test_a_table_without_declaration_can_be_maintained_and_not_written(lake):
     assert (stored.name, stored.ledger.version()) == ("silver/events", 1)
     with pytest.raises(SchemaMismatch, match="no longer declared"):
         stored.ensure()
+
+
+def test_plain_files_of_a_lake_in_a_bucket_are_in_the_home(monkeypatch, tmp_path):
+    """A folder of files is exchanged as a whole, which a bucket cannot do; those of a folder lie in the lake."""
+    monkeypatch.setenv("DEDP_HOME", str(tmp_path))
+    for lake, files in (
+        (str(tmp_path / "lake"), f"file://{tmp_path}/lake/_files"),
+        ("s3://b/lake", tmp_path / "exports"),
+    ):
+        monkeypatch.setenv("DEDP_LAKE", lake)
+        assert lake_of(settings()).files("gold/days") == f"{files}/gold/days"
+
+
+def test_a_lake_that_is_copied_to_a_bucket_and_back_is_the_same_lake(bucket_store, lake, tmp_path):
+    """By its files alone: rows, versions and ledgers of each table are as they were, and every byte in the end."""
+    record = a_record("gold/days", {"day": "2026-01-05"})
+    write_log(tmp_path / "gold/days", {"id": "long", "day": "date"}, ["day"], [{"changed": [], "record": record}])
+    copied = Lake(root=bucket_store.address, engine=SparkEngine())
+    back = Lake(root=str(tmp_path / "back"), engine=SparkEngine())
+    for source, target in ((lake, copied), (copied, back)):
+        here, there = store_at(source.root), store_at(target.root)
+        for file in here.files():
+            there.put(file.path, here.read(file.path))
+        assert target.names() == ["gold/days", "silver/events"]
+        newest = [each.ledger("gold/days").last(lambda commit: commit.record) for each in (target, lake)]
+        assert newest[0] == newest[1]
+        assert newest[0].record == record
+        for version in (0, 1):
+            rows = rows_at(target.ledger("silver/events").store, version)
+            assert rows == rows_at(lake.ledger("silver/events").store, version)
+    first, last = (
+        {file.path: store_at(at.root).read(file.path) for file in store_at(at.root).files()} for at in (lake, back)
+    )
+    assert {path: content for path, content in first.items() if not path.startswith("back/")} == last
