@@ -84,7 +84,7 @@ class Server:
         without: variables of this process that it does not get.
         user: whom it runs as, if this process is root's.
         stop: the signal that ends it.
-        after: name of the server that has to answer first; :meth:`Supervision.start` starts it then.
+        after: name of the server that has to answer first; :meth:`Supervision.start` starts this one then.
     """
 
     name: str
@@ -178,7 +178,7 @@ class Supervision:
             interface.supervisor.startProcess(f"{_GROUP}:{name}", False)  # noqa: FBT003 - does not wait
 
     def start(self, name: str) -> None:
-        """Start a server that waits for another one, unless it runs."""
+        """Start a waiting server, unless running."""
         interface: Any = ServerProxy("http://localhost", SupervisorTransport(None, None, self._socket))
         with suppress(Fault):
             interface.supervisor.startProcess(f"{_GROUP}:{name}", False)  # noqa: FBT003 - does not wait

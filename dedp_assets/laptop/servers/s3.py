@@ -151,7 +151,8 @@ def serving(folder: Path, *, bucket: str = _BUCKET) -> Iterator[int]:
 def reached(chosen: Settings) -> Iterator[None]:
     """Name the home's S3 server in the environment for a block; without a running server, run one.
 
-    The server is the platform's, another command's, or this command's. A command that started the server keeps it until the other commands are done with it.
+    The server is the platform's, another command's, or this command's. A command that started the server keeps it until
+    the other commands are done with it.
 
     Raises:
         EngineError: if the server does not start, or the platform's does not answer.
