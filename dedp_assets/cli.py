@@ -12,8 +12,8 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from io import StringIO, TextIOWrapper
 from pathlib import Path
@@ -25,6 +25,7 @@ from dedp_assets.graph.resources.engine import EngineError
 from dedp_assets.graph.resources.environments import Settings, apply, settings
 from dedp_assets.graph.resources.home import running
 from dedp_assets.graph.resources.masking import shown
+from dedp_assets.laptop.servers import s3
 from dedp_assets.patterns.core.errors import ConfigError, PatternError
 from dedp_assets.patterns.core.extras import extra_of, needs
 from dedp_assets.patterns.core.running.disks import refused_write
@@ -89,9 +90,11 @@ def _run(name: str, words: Sequence[str]) -> int:
         return 0
     if unfit := settings().unfit_home:
         raise ConfigError(unfit)
-    if getattr(command, "BESIDE", False):
-        _join(settings(), computes=hasattr(command, "computes") and command.computes(chosen))
-    return int(command.run(settings(), chosen))
+    with ExitStack() as joined:
+        if getattr(command, "BESIDE", False):
+            computes = hasattr(command, "computes") and command.computes(chosen)
+            joined.enter_context(_joined(settings(), computes=computes))
+        return int(command.run(settings(), chosen))
 
 
 def _parser(known: dict[str, tuple[str, str]]) -> argparse.ArgumentParser:
@@ -125,15 +128,28 @@ def _module(name: str) -> ModuleType:
     return importlib.import_module(f"{commands.__name__}.{name}")
 
 
-def _join(chosen: Settings, *, computes: bool) -> None:
-    """Report a platform running in this home, and use the platform's Spark engine for computing commands."""
-    if (platform := running(chosen)) is None:
-        return
-    used = ""
-    if computes and chosen.remote is None:
-        apply({"SPARK_REMOTE": platform.engine})
-        used = "; its engine is used"
-    note(f"The platform of this home runs ({platform}) at {platform.web}{used}")
+@contextmanager
+def _joined(chosen: Settings, *, computes: bool) -> Iterator[None]:
+    """Use the servers of this home's platform for a block; without a platform, run the missing servers.
+
+    A computing command uses the platform's Spark engine.
+    """
+    platform = running(chosen)
+    if platform is not None:
+        used = ""
+        if computes and chosen.remote is None:
+            apply({"SPARK_REMOTE": platform.engine})
+            used = "; its engine is used"
+        note(f"The platform of this home runs ({platform}) at {platform.web}{used}")
+    with ExitStack() as served:
+        if chosen.own_s3:
+            served.enter_context(s3.reached(chosen))
+        if chosen.cluster and computes and platform is None and chosen.remote is None:
+            # Seconds of imports.
+            from dedp_assets.laptop.servers.cluster import driving  # noqa: PLC0415
+
+            served.enter_context(driving(settings()))
+        yield
 
 
 def _failed(name: str, error: Exception) -> int:

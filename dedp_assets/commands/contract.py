@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["acknowledge", "announce", "arguments", "check", "diff", "publish", "run", "show"]
 
 NEEDS = "dagster"
+BESIDE = True
 _ACTIONS = {
     "show": "print the contract of a table, as a document of the Open Data Contract Standard",
     "diff": "what declarations say other than the published contracts",

@@ -17,6 +17,7 @@ _SERVERS = {
     "engine": ("--engine-port", "the Spark engine", 15002),
     "status": ("--status-port", "the status page", 3001),
     "registry": ("--registry-port", "the schema registry", 8081),
+    "s3": ("--s3-port", "the S3 server of DEDP_LAKE=s3", 8333),
 }
 _DATABASE = {"database": ("--database-port", "PostgreSQL", 0)}
 _SOURCES = {

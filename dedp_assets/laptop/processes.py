@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -28,7 +28,8 @@ from dedp_assets.laptop import status_server
 from dedp_assets.laptop.orchestration import code_server
 from dedp_assets.laptop.orchestration.instance import close_abandoned, prepare_home
 from dedp_assets.laptop.orchestration.reloading import Reloading
-from dedp_assets.laptop.servers import engine, loopback, ports, postgres, registry
+from dedp_assets.laptop.servers import cluster, engine, loopback, ports, postgres, registry, s3
+from dedp_assets.laptop.servers.cluster import Cluster
 from dedp_assets.laptop.servers.kafka import Broker
 from dedp_assets.laptop.supervision import Server, Supervision, end_leftovers, log_of, supervise
 from dedp_assets.laptop.telling import Telling
@@ -59,6 +60,7 @@ class Ports:
         services: the HTTP services.
         status: the status page.
         registry: the schema registry.
+        s3: the S3 server.
     """
 
     web: int = 3000
@@ -68,6 +70,7 @@ class Ports:
     services: int = 8800
     status: int = 3001
     registry: int = 8081
+    s3: int = 8333
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,7 @@ def up(settings: Settings, ports_: Ports, sources: SourceSystems | None = None) 
         if left := end_leftovers(str(settings.home)):
             _say("notice", f"{left} processes that an earlier platform left in this home were ended")
         _require_ports(_wanted(settings, ports_))
+        settings = _with_own_lake(settings, ports_)
         engine.prepare(settings)
         use_java(settings)
         reason = _run(settings, replace(ports_, database=ports_.database or ports.free()), sources)
@@ -114,6 +118,18 @@ def _without_sources(settings: Settings) -> Settings:
     # The run history's server is the database's.
     postgres_ = settings.postgres if settings.history == database.OWN else settings.postgres or ""
     return replace(settings, postgres=postgres_, kafka=settings.kafka or "", services=settings.services or "")
+
+
+def _with_own_lake(settings: Settings, ports_: Ports) -> Settings:
+    """Name the S3 server of a lake in the laptop's own bucket in the environment of all servers.
+
+    A command line would show the keys to everybody.
+    """
+    if not settings.own_s3:
+        return settings
+    s3.require_unused(settings)
+    apply(named := s3.variables(settings.home / s3.FOLDER, port=ports_.s3))
+    return replace(settings, s3_endpoint=named["AWS_ENDPOINT_URL"], s3_region=named["AWS_REGION"])
 
 
 def _run(settings: Settings, ports_: Ports, sources: SourceSystems | None) -> str:
@@ -165,35 +181,42 @@ class _Platform:
         self, settings: Settings, ports_: Ports, home: Mapping[str, str], sources: SourceSystems | None
     ) -> None:
         self._settings, self._ports, self._sources = settings, ports_, sources
-        self._answers: dict[str, Callable[[], str]] = {
-            "engine": self._engine,
-            "status": self._status,
-            "web": self._web,
-        }
-        scripts, locations = Path(sys.executable).parent, project().locations
+        self._answers: dict[str, Callable[[], str]] = {"engine": self._engine, "status": self._status, "web": self._web}
+        locations = project().locations
         code_ports = {location.name: ports.free() for location in locations}
         code = ["-w", str(code_server.workspace(settings.dagster_home, ports=code_ports))]
         spark = {"SPARK_REMOTE": f"sc://127.0.0.1:{ports_.engine}", "PYTHONUNBUFFERED": "1"}
         polling = {"DEDP_LOOK_SECONDS": str(settings.look_seconds or _TICK_LOOKS_SECONDS)}
-        self.servers = [_engine_server(settings, ports_.engine)]
+        self.servers = [*self._own_lake(), *self._engine_servers()]
+        lake = s3.FOLDER if settings.own_s3 else ""  # what looks at tables waits for it
         broker = self._broker()
         importable = {"PYTHONPATH": child_path(project().paths)}  # the code's, which need not be installed
         linked = {"DEDP_STATUS_PAGE": settings.status_page or f"http://127.0.0.1:{ports_.status}"}
         dagster = {**home, **spark, **importable, **polling, **linked}
         dagster |= {"DEDP_KAFKA": broker.address} if broker else {}
         dagster |= self._own_registry()
-        web = [str(scripts / "dagster-webserver"), "-h", "127.0.0.1", "-p", str(ports_.web), *code]
         self.servers += [*self._database_server(), *self._services()]
         threads = {"DAGSTER_CODE_SERVER_MAX_WORKERS": _CODE_THREADS, "DAGSTER_GRPC_MAX_WORKERS": _CODE_THREADS}
         for location in locations:
             name = "code" if location is locations[0] else f"code_{location.name}"
             port = code_ports[location.name]
-            self.servers.append(Server(name, code_server.command(location, port), {**dagster, **threads}))
+            self.servers.append(Server(name, code_server.command(location, port), {**dagster, **threads}, after=lake))
             self._answers[name] = partial(code_server.loaded, port, log_of(_logs_of(settings), name))
-        self.servers.append(Server("web", web, dagster))
-        self.servers.append(self._status_server({**home, **importable}))
-        self.servers.append(Server("daemon", [str(scripts / "dagster-daemon"), "run", *code], dagster))
+        self.servers += self._watching({**home, **importable}, dagster, code, after=lake)
         self.waiting, self._trouble, self._waited = set(self._answers), "", Clock().now()
+
+    def _watching(
+        self, page: Mapping[str, str], dagster: Mapping[str, str], code: Sequence[str], *, after: str
+    ) -> list[Server]:
+        """Return webserver, status page and daemon, with the variables of the page and of Dagster's processes."""
+        scripts = Path(sys.executable).parent
+        web = [str(scripts / "dagster-webserver"), "-h", "127.0.0.1", "-p", str(self._ports.web), *code]
+        daemon = [str(scripts / "dagster-daemon"), "run", *code]
+        return [
+            Server("web", web, dagster, after=after),
+            replace(self._status_server(page), after=after),
+            Server("daemon", daemon, dagster, after=after),
+        ]
 
     def died(self, name: str, log: Path) -> None:
         """Report the restart of a dead server."""
@@ -210,7 +233,7 @@ class _Platform:
         while not kept.asked.wait(_LOOK_SECONDS):
             if reason := kept.poll():
                 return reason
-            self._report_answers(clock.now())
+            self._report_answers(clock.now(), kept)
             if (now := clock.now()) - told_at >= _TELL_EVERY:
                 told_at = now
                 self._report(instance, telling, now)
@@ -218,13 +241,16 @@ class _Platform:
                     reloading.poll()
         return ""
 
-    def _report_answers(self, now: datetime) -> None:
-        """Report the servers that begin to answer, and after some time the servers that do not."""
+    def _report_answers(self, now: datetime, kept: Supervision) -> None:
+        """Report the servers that begin to answer, start the servers that waited, and report a long silence."""
         for name in sorted(self.waiting):
             if text := self._answers[name]():
                 _say("ready", f"{name}: {text}")
                 self.waiting.remove(name)
                 self._waited = now
+                for server in self.servers:
+                    if server.after == name:
+                        kept.start(server.name)
         if self.waiting and now - self._waited >= _PATIENCE:
             _say("waiting", f"for {', '.join(sorted(self.waiting))}")
             self._waited = now
@@ -242,6 +268,36 @@ class _Platform:
 
     def _engine(self) -> str:
         return f"Spark answers at sc://127.0.0.1:{self._ports.engine}" if listens(self._ports.engine) else ""
+
+    def _s3(self) -> str:
+        ready = s3.is_ready(self._settings.home / s3.FOLDER, port=self._ports.s3)
+        return f"the lake is in {self._settings.lake} at {s3.url(self._ports.s3)}" if ready else ""
+
+    def _own_lake(self) -> list[Server]:
+        """Return the laptop's own S3 server; empty for a lake elsewhere."""
+        if not self._settings.own_s3:
+            return []
+        self._answers[s3.FOLDER] = self._s3
+        # The server takes its time to end when asked to, and a killed one has lost nothing that it answered for.
+        command = s3.command(self._settings.home / s3.FOLDER, port=self._ports.s3)
+        return [Server(s3.FOLDER, command, stop="KILL")]
+
+    def _engine_servers(self) -> list[Server]:
+        """Return the shared engine, after the cluster of the settings."""
+        port, settings = self._ports.engine, self._settings
+        embedded = Server("engine", [], {"SPARK_CONNECT_MODE": "0"}, without=("SPARK_REMOTE",))
+        if not settings.cluster:
+            return [replace(embedded, command=engine.connect_command(settings, port))]
+        made = Cluster(settings, settings.home / cluster.FOLDER, ports.free(), settings.cluster)
+        made.prepare()
+        self._answers["master"] = lambda: f"the Spark master answers at {made.url}" if made.answers() else ""
+        driver = engine.connect_command(replace(settings, master=made.url), port, properties=made.properties)
+        named = [f"worker_{number + 1}" for number in range(made.workers)]
+        return [
+            Server("master", made.master(), made.variables),
+            *(Server(name, made.worker(), made.variables, after="master") for name in named),
+            replace(embedded, command=driver, after="master"),
+        ]
 
     def _kafka(self) -> str:
         return f"the broker answers at 127.0.0.1:{self._ports.kafka}" if listens(self._ports.kafka) else ""
@@ -336,14 +392,11 @@ def _logs_of(settings: Settings) -> Path:
     return settings.home / "logs"
 
 
-def _engine_server(settings: Settings, port: int) -> Server:
-    embedded = {"SPARK_CONNECT_MODE": "0"}
-    return Server("engine", engine.connect_command(settings, port), embedded, without=("SPARK_REMOTE",))
-
-
 def _wanted(settings: Settings, ports_: Ports) -> dict[str, int]:
     wanted = {"the Spark engine (--engine-port)": ports_.engine, "the webserver (--port)": ports_.web}
     wanted["the status page (--status-port)"] = ports_.status
+    if settings.own_s3:
+        wanted["the S3 server (--s3-port)"] = ports_.s3
     if settings.registry == OWN_REGISTRY:
         wanted["the schema registry (--registry-port)"] = ports_.registry
     if settings.kafka is None:

@@ -62,6 +62,7 @@ directory={directory}
 stopwaitsecs={policy.stop_seconds}
 stopasgroup=true
 killasgroup=true
+autostart={at_once}
 autorestart=true
 startsecs={policy.settled_seconds}
 startretries={policy.retries}
@@ -83,6 +84,7 @@ class Server:
         without: variables of this process that it does not get.
         user: whom it runs as, if this process is root's.
         stop: the signal that ends it.
+        after: name of the server that has to answer first; :meth:`Supervision.start` starts this one then.
     """
 
     name: str
@@ -91,6 +93,7 @@ class Server:
     without: Sequence[str] = ()
     user: str = ""
     stop: str = "TERM"
+    after: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +175,12 @@ class Supervision:
         with suppress(*_UNANSWERED, Fault):  # a server that is only starting loads the newest files anyway
             self._restarted.add(name)
             interface.supervisor.stopProcess(f"{_GROUP}:{name}")
+            interface.supervisor.startProcess(f"{_GROUP}:{name}", False)  # noqa: FBT003 - does not wait
+
+    def start(self, name: str) -> None:
+        """Start a waiting server, unless running."""
+        interface: Any = ServerProxy("http://localhost", SupervisorTransport(None, None, self._socket))
+        with suppress(Fault):
             interface.supervisor.startProcess(f"{_GROUP}:{name}", False)  # noqa: FBT003 - does not wait
 
     def _poll_one(self, name: str, state: str, died_at: int) -> str:
@@ -292,6 +301,7 @@ def _program(server: Server, folder: Path, policy: Policy) -> str:
         command=shlex.join(["env", *removed, *changed, *server.command]).replace("%", "%%"),
         directory=_folder(),
         user=f"user={server.user}\n" if server.user else "",
+        at_once="false" if server.after else "true",
         policy=policy,
         log=log_of(folder, server.name),
     )

@@ -23,7 +23,8 @@ from pathlib import Path
 from dedp_assets.laptop.supervision import Policy, Server, supervise
 
 folder, programs = Path(sys.argv[1]), json.loads(sys.argv[2])
-servers = [Server(name, [sys.executable, "-c", text]) for name, text in programs.items()]
+after = {"second": "first"}
+servers = [Server(name, [sys.executable, "-c", text], after=after.get(name, "")) for name, text in programs.items()]
 policy = Policy(settled_seconds=int(sys.argv[3]), retries=int(sys.argv[4]), hourly=int(sys.argv[5]), stop_seconds=2)
 
 def died(name, log):
@@ -34,11 +35,12 @@ with supervise(servers, folder, mark=str(folder), died=died, policy=policy) as k
     reason = ""
     while not reason and not kept.asked.wait(0.1):
         reason = kept.poll()
-        if (wish := folder / "restart").exists():
-            name = wish.read_text()
-            wish.unlink()
-            kept.restart(name)
-            print("restarted", flush=True)
+        for ask in (kept.restart, kept.start):
+            if (wish := folder / ask.__name__).exists():
+                name = wish.read_text()
+                wish.unlink()
+                ask(name)
+                print(f"{ask.__name__}ed", flush=True)
 print("ended:", reason or "asked", flush=True)
 """
 STAYS = "import time; time.sleep(600)"
@@ -100,6 +102,22 @@ def test_a_restart_is_no_death(tmp_path):
         up.send_signal(signal.SIGTERM)
     assert "died:" not in said()
     assert "ended: asked" in said()
+
+
+def test_a_server_waits_until_its_start_is_asked_for(tmp_path):
+    """It does not run before; asked for again while it runs, it stays the same process, and no death is said."""
+    waits = "import time; time.sleep(601)"
+    with kept(tmp_path, first=STAYS, second=waits) as (up, said):
+        program(up, STAYS)
+        assert not [each for each in descendants(psutil.Process(up.pid)) if command(each).endswith(waits)]
+        seen = set()
+        for times in (1, 2):
+            (tmp_path / "logs" / "start").write_text("second")
+            assert wait_until(lambda times=times: said().count("started") == times, seconds=30)
+            seen.add(program(up, waits).pid)
+        up.send_signal(signal.SIGTERM)
+    assert len(seen) == 1
+    assert "died:" not in said()
 
 
 def test_what_is_killed_comes_back_and_is_said_in_one_line(tmp_path):

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
@@ -72,14 +73,7 @@ class EngineError(RuntimeError):
 def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dict[str, str]:
     """Return the Spark configuration of an embedded or shared engine on a small machine."""
     archive = class_archive(settings)
-    options = [
-        "-XX:+UseSerialGC",
-        "-XX:-DontCompileHugeMethods",
-        f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
-    ]
-    options += _SMALL_DATA_OPTIONS if settings.jit != "full" else []
-    options += _launching(_java(settings))
-    options += [_FIRST_TIER] if settings.jit == "quick" else []
+    options = _options(settings)
     if record_classes is not None:
         options += [f"-XX:ArchiveClassesAtExit={record_classes}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
     elif archive is not None and archive.exists():
@@ -87,13 +81,16 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
     if _java(settings) == _bundled() and _SYSTEM_TRUST.exists():
         options.append(f"-Djavax.net.ssl.trustStore={_SYSTEM_TRUST}")
     scratch = settings.cache / "spark"
+    options.append(f"-Djava.io.tmpdir={_made(scratch / 'tmp')}")
+    jars = ":".join(str(jar) for jar in engine_jars(settings))
     return {
         "spark.master": settings.master,
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraClassPath": ":".join(str(jar) for jar in engine_jars(settings)),
-        "spark.driver.extraJavaOptions": " ".join([*options, f"-Djava.io.tmpdir={_made(scratch / 'tmp')}"]),
+        "spark.driver.extraClassPath": jars,
+        "spark.driver.extraJavaOptions": " ".join(options),
+        **({} if settings.master.startswith("local") else _executor_conf(jars, options)),
         "spark.local.dir": str(_made(scratch / "local")),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -131,6 +128,29 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         # Column lineage is read from plans, which Spark cuts at 25 columns by default.
         "spark.sql.debug.maxToStringFields": "10000",
         **(_s3_conf(settings.s3_endpoint, settings.s3_region) if settings.uses_buckets else {}),
+    }
+
+
+def _options(settings: Settings) -> list[str]:
+    """Return the options of the engine's Java runtimes, without the class-data archive."""
+    return [
+        "-XX:+UseSerialGC",
+        "-XX:-DontCompileHugeMethods",
+        f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
+        *(_SMALL_DATA_OPTIONS if settings.jit != "full" else []),
+        *_launching(_java(settings)),
+        *([_FIRST_TIER] if settings.jit == "quick" else []),
+    ]
+
+
+def _executor_conf(jars: str, options: Sequence[str]) -> dict[str, str]:
+    """Return the Spark configuration of executors in processes of their own, on the driver's machine.
+
+    Keys of buckets are the environment's there, too: executors inherit that of their worker.
+    """
+    return {
+        "spark.executor.extraClassPath": jars,
+        "spark.executor.extraJavaOptions": " ".join(options),
     }
 
 

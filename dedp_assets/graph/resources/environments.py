@@ -194,6 +194,10 @@ class Settings:
         "none: folders only", _endpoint)] = None
     s3_region: Annotated[str, Variable("AWS_REGION", "region of the buckets")] = "us-east-1"
     master: Annotated[str, Variable("DEDP_SPARK_MASTER", "Spark master of an embedded engine")] = "local[*]"
+    cluster: Annotated[int, Variable(
+        "DEDP_CLUSTER",
+        "workers of a Spark cluster of this home, of one core each; 0: the engine computes alone",
+        parse=_whole(least=0))] = 0
     driver_memory: Annotated[str, Variable("DEDP_DRIVER_MEMORY", "heap of an embedded engine")] = "2g"
     java: Annotated[Literal["auto", "bundled"], Variable(
         "DEDP_JAVA", "`auto`: Java 17+ if found; `bundled`: the wheel's", parse=_one_of("auto", "bundled"))] = "auto"

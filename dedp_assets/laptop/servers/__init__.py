@@ -1,1 +1,1 @@
-"""Servers of a laptop: Spark engine, PostgreSQL, Kafka, schema registry."""
+"""Servers of a laptop: Spark engine and cluster, PostgreSQL, Kafka, schema registry, S3."""

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pyspark
@@ -63,7 +64,7 @@ def preparing(settings: Settings) -> Iterator[None]:
 
 def _record(settings: Settings, archive: Path) -> None:
     draft = archive.with_suffix(".draft")
-    conf = spark_conf(settings, record_classes=draft)
+    conf = spark_conf(replace(settings, master="local[2]"), record_classes=draft)
     command = [
         *_LAST_IN_LINE,
         _submit(),
@@ -79,11 +80,16 @@ def _record(settings: Settings, archive: Path) -> None:
         draft.replace(archive)
 
 
-def connect_command(settings: Settings, port: int) -> list[str]:
+def connect_command(settings: Settings, port: int, *, properties: Path | None = None) -> list[str]:
     """Write the command that runs the shared engine, a Spark Connect server on the loopback interface.
 
     Runs share the server. Spark Connect interrupts the tasks of a failed query whatever the configuration says, which
     may end the Python workers of others (see :func:`spark_conf`); a task is tried again, as on a cluster.
+
+    Args:
+        settings: settings of the home.
+        port: port on loopback.
+        properties: file with further settings, such as the secret of a cluster; the command line shows none of them.
     """
     conf = {
         **spark_conf(settings),
@@ -93,7 +99,8 @@ def connect_command(settings: Settings, port: int) -> list[str]:
         "spark.sql.artifact.isolation.enabled": "false",
     }
     server = "org.apache.spark.sql.connect.service.SparkConnectServer"
-    return [_submit(), "--class", server, *_as_arguments(conf), "spark-internal"]
+    more = ["--properties-file", str(properties)] if properties else []
+    return [_submit(), "--class", server, *more, *_as_arguments(conf), "spark-internal"]
 
 
 def _submit() -> str:

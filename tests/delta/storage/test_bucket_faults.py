@@ -12,7 +12,6 @@ from dedp_assets.patterns.delta import Ledger, LogFold
 from dedp_assets.patterns.delta.commit import commits
 from tests.logs import LogOverTime, upload
 from tests.object_faults import FATES, next_puts, proxied, seeded
-from tests.object_store import KEY, SECRET
 
 pytestmark = pytest.mark.slow
 
@@ -89,7 +88,7 @@ def test_a_reader_takes_in_each_commit_once(bucket_store, proxy, tmp_path):
 
 @pytest.mark.parametrize("fate", ["busy", "cut"])
 @pytest.mark.parametrize("ask", ["read", "put_if_absent", "list", "delete", "poll"])
-def test_a_fault_that_stays_is_an_error_that_says_what_to_look_at(bucket_store, proxy, fate, ask):
+def test_a_fault_that_stays_is_an_error_that_says_what_to_look_at(object_store, bucket_store, proxy, fate, ask):
     """Bucket, object and the environment's variables, in one line and without a secret."""
     fold = LogFold(lambda ledger, since: ledger.glimpses(since=since), list, list)
     commit(bucket_store, 0, "ours")
@@ -107,5 +106,5 @@ def test_a_fault_that_stays_is_an_error_that_says_what_to_look_at(bucket_store, 
     text = str(failed.value)
     assert text.startswith(f"s3://{bucket_store.bucket}/{bucket_store.root}")
     assert f"look at the server, its bucket {bucket_store.bucket}, AWS_ENDPOINT_URL and AWS_ALLOW_HTTP" in text
-    assert [secret for secret in (KEY, SECRET, "Signature", "\n") if secret in text] == []
+    assert [secret for secret in (*object_store.secrets, "Signature", "\n") if secret in text] == []
     assert fold.version == 0
