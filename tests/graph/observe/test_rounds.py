@@ -128,7 +128,7 @@ def test_a_round_over_unchanged_tables_opens_no_commit(tmp_path, monkeypatch):
     world.now += 7 * HOUR
     world.look(world.rounds)
     read = []
-    monkeypatch.setattr("dedp_assets.patterns.delta.storage.local_store._content", read.append)
+    monkeypatch.setattr("dedp_assets.patterns.delta.storage.local_store.content_of", read.append)
     for _ in range(5):
         world.now += MINUTE
         assert world.look(world.rounds)

@@ -53,8 +53,8 @@ class TableStates:
             ContractError: if the log is damaged; the text names the file and what repairs it.
             NotReady: if there is no such version, or no table.
         """
-        pinned = self.files.version() if version is None else version
-        commit, opened = self.files.identity(pinned), self._opened
+        pinned, commit = self.files.newest() if version is None else (version, self.files.identity(version))
+        opened = self._opened
         if commit is None and not 0 <= pinned <= self.files.version():
             # Asked for such a version, delta-rs looks for it without an end.
             raise NotReady(f"{self.files.name} has no version {pinned}: its newest is {self.files.version()}")

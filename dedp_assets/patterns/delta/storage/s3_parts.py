@@ -6,13 +6,13 @@ import io
 
 from dedp_assets.patterns.delta.storage.s3_bucket import Bucket
 
-__all__ = ["Parts"]
+__all__ = ["RangedObject"]
 
 _END_BYTES = 1 << 16
 """By so much a file that is read in parts is read from its end at first: pyarrow asks for as much of a footer."""
 
 
-class Parts(io.RawIOBase):
+class RangedObject(io.RawIOBase):
     """An object as a file of Python's that is read in parts; each part is one request, but for the end.
 
     The end is read at once, and tells the size: a footer, or a small file as a whole, is one request.

@@ -19,7 +19,7 @@ from dedp_assets.patterns.core.running.backoff import Backoff
 from dedp_assets.patterns.core.running.disks import writing_to
 from dedp_assets.patterns.delta.storage.leases import LeaseClaim, ObjectLease, is_leased
 from dedp_assets.patterns.delta.storage.s3_bucket import PAGE, Bucket, require_client, written_at
-from dedp_assets.patterns.delta.storage.s3_parts import Parts
+from dedp_assets.patterns.delta.storage.s3_parts import RangedObject
 from dedp_assets.patterns.delta.storage.store import Ability, Entry, Hold, WorkLock
 
 __all__ = ["S3Store"]
@@ -171,7 +171,7 @@ class S3Store:
 
     def open(self, path: str) -> Any:  # noqa: ANN401 - pyarrow is not typed
         """Open an object as pyarrow's ``NativeFile``, of which each part is read by a request."""
-        return pa.PythonFile(Parts(self._objects, self._key(path)), mode="r")
+        return pa.PythonFile(RangedObject(self._objects, self._key(path)), mode="r")
 
     def put(self, path: str, content: bytes) -> None:
         """Write an object, replacing a former one."""
