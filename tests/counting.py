@@ -67,11 +67,11 @@ def _count_logs(patch: pytest.MonkeyPatch, opened: Counter[str], found: dict[str
 
     home, read_on = str(settings().home), LocalStore.read_on
 
-    def each_read(store: LocalStore, paths: Iterable[str]) -> Iterator[bytes]:
+    def each_read(store: LocalStore, paths: Iterable[str]) -> Iterator[tuple[bytes, object]]:
         named = []
-        for content in read_on(store, (named.append(path) or path for path in paths)):
+        for file in read_on(store, (named.append(path) or path for path in paths)):
             note_opened(store, named[-1])
-            yield content
+            yield file
 
     for owner, name, note in (
         (LocalStore, "read", note_opened), (LocalStore, "open", note_opened), (LocalStore, "exists", note_look),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from dedp_assets.patterns.core.records import CommitRecord
-from dedp_assets.patterns.delta import transaction_id
+from dedp_assets.patterns.delta import Store, transaction_id
 from tests.helpers import a_record
 
 _FILE_BYTES = 100
@@ -136,6 +137,13 @@ class LogOverTime:
 
     def _removed(self, key: str) -> list[dict[str, Any]]:
         return [{"remove": {**_removal(each), "dataChange": True}} for each in self.files.pop(key, {}).values()]
+
+
+def upload(log: LogOverTime, store: Store, *, since: int = 0) -> None:
+    """Put the commits of a log from version ``since`` into another store of the table."""
+    names = [f"_delta_log/{version:020d}.json" for version in range(since, log.version + 1)]
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda name: store.put(name, (log.location / name).read_bytes()), names))
 
 
 def _removal(add: Mapping[str, Any]) -> dict[str, Any]:

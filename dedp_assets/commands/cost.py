@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
@@ -32,9 +32,13 @@ _SHOWN: dict[str, Callable[[Cost], float | None]] = {
     "MB read": lambda of: None if of.bytes_read is None else of.bytes_read / _MB,
     "rows written": lambda of: of.rows_written,
     "MB written": lambda of: None if of.bytes_written is None else of.bytes_written / _MB,
+    "requests": lambda of: of.requests,
     "attempts": lambda of: of.attempts,
 }
-"""Heading -> function of a cost that returns the figure; ``None`` for an unknown figure."""
+"""Heading -> function of a cost that returns the figure; ``None`` for an unknown figure.
+
+Requests are shown where a table lies in a bucket.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,19 +159,21 @@ def _print(found: list[Spent], *, since: date | None, as_json: bool) -> None:
         return
     named = any(each.partition for each in found)
     grid = Grid("table", *["partition"] * named, "day", "cause", title="Cost")
-    for heading in ("commits", *_SHOWN):
+    whole = total(each.cost for each in found)
+    shown = {heading: figure for heading, figure in _SHOWN.items() if heading != "requests" or figure(whole)}
+    for heading in ("commits", *shown):
         grid.add_column(heading, justify="right")
     for each in found:
         where = [each.table, *[each.partition] * named, each.day.isoformat(), each.cause]
-        grid.add_row(*where, str(each.commits), *_cells(each.cost))
+        grid.add_row(*where, str(each.commits), *_cells(each.cost, shown))
     grid.add_section()
     commits = str(sum(each.commits for each in found))
-    grid.add_row("all", *[""] * (2 + named), commits, *_cells(total(each.cost for each in found)))
+    grid.add_row("all", *[""] * (2 + named), commits, *_cells(whole, shown))
     console().print(grid)
 
 
-def _cells(of: Cost) -> Iterator[str]:
+def _cells(of: Cost, shown: Mapping[str, Callable[[Cost], float | None]]) -> Iterator[str]:
     """Yield the figures as text; an unknown figure is empty."""
-    for figure in _SHOWN.values():
+    for figure in shown.values():
         value = figure(of)
         yield "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"

@@ -11,7 +11,7 @@ from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.inputs.revisions import Revisions
 from dedp_assets.graph.run.batches import owned_by
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta import Cursors, Glimpse, Ledger, LogFold, Partition
+from dedp_assets.patterns.delta import Cursors, Glimpse, Ledger, LogFold, Partition, Transactions
 from dedp_assets.patterns.idempotency._executions import Execution, ExecutionLog
 
 __all__ = ["LoadedDelivery", "News", "RolledBack", "TableWatch"]
@@ -95,7 +95,8 @@ class TableWatch:
     revisions: Revisions = field(default_factory=Revisions)
     _log: ExecutionLog = field(default_factory=ExecutionLog)
     _newest: dict[str, Execution] = field(default_factory=dict)
-    _cursors: tuple[int, Cursors] | None = None
+    _before: Cursors | None = field(default_factory=Transactions)
+    _moved: dict[str, int] = field(default_factory=dict)
     _prefix: str = ""
     _fold: LogFold[Glimpse] = field(init=False)
     _changed: dict[Partition, int] = field(default_factory=dict)
@@ -139,7 +140,7 @@ class TableWatch:
         if self.read or self.loads or self.spec.executed_by:
             return -1
         # The table's transactions tell at once what was written before.
-        self._skipped = True
+        self._skipped, self._before = True, None
         return ledger.first_restore() - 1
 
     def _commits(self, ledger: Ledger, since: int) -> Iterator[Glimpse]:
@@ -150,6 +151,9 @@ class TableWatch:
         self._changed |= changed
         self.changed |= changed
         written = self._take_in(glimpse)
+        self._moved |= glimpse.transactions
+        if glimpse.forgotten:
+            self._before = None
         self._note_done(glimpse, written)
         self._keys.update(written)
         if self.revises:
@@ -165,12 +169,15 @@ class TableWatch:
         return {key: version for key, version in found if version is not None}
 
     def reached(self, ledger: Ledger, partitions: Iterable[Mapping[str, str]]) -> Iterator[int | None]:
-        """Yield the last applied upstream version of each partition; reads the cursors once per table version."""
+        """Yield the last applied upstream version of each partition.
+
+        The table's cursors are read once, unless all commits were; later commits tell how they moved.
+        """
         if self.version < 0:
             return repeat(None, len(list(partitions)))
-        if self._cursors is None or self._cursors[0] != self.version:
-            self._cursors = self.version, ledger.transactions()
-        return self._cursors[1].reached_each(self.spec.name, partitions)
+        if self._before is None:
+            self._before, self._moved = ledger.transactions(), {}
+        return Transactions(self._moved, self._before).reached_each(self.spec.name, partitions)
 
     def _take_in(self, glimpse: Glimpse) -> Collection[str]:
         """Record a commit's effects on partition keys; return the written or rolled-back keys."""
@@ -236,6 +243,6 @@ class TableWatch:
         return value if column == self.column else None
 
     def _forget(self) -> None:
-        self._log, self.revisions, self._cursors = ExecutionLog(), Revisions(), None
-        for known in (self.changed, self.rolled_back, self.loaded, self.done, self._newest):
+        self._log, self.revisions, self._before = ExecutionLog(), Revisions(), Transactions()
+        for known in (self.changed, self.rolled_back, self.loaded, self.done, self._newest, self._moved):
             known.clear()

@@ -34,7 +34,7 @@ class Lake(dg.ConfigurableResource[Any]):
         """List the names of the lake's own tables, sorted; links to replicas only with ``replicas``."""
         root = store_at(self.root)
         named = [f"{layer}/{dataset}" for layer in root.list() for dataset in root.list(layer)]
-        tables = [name for name in named if "_delta_log" in root.list(name)]
+        tables = [name for name in named if root.has_files(f"{name}/_delta_log")]
         return sorted(name for name in tables if replicas or not is_link(root.within(name)))
 
     def stored(self, name: str) -> Table:

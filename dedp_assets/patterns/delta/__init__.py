@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.log.ledger import Ledger
     from dedp_assets.patterns.delta.log.partition_values import Partition
     from dedp_assets.patterns.delta.log.table_state import FileStats, KeyedFile, TableState
-    from dedp_assets.patterns.delta.log.transactions import Cursors, transaction_id
+    from dedp_assets.patterns.delta.log.transactions import Cursors, Transactions, transaction_id
     from dedp_assets.patterns.delta.merge.clauses import Clause, Delete, Insert, Merge, Update
     from dedp_assets.patterns.delta.merge.declared_keys import require_merge_by_key
     from dedp_assets.patterns.delta.merge.recomputing import Compute
@@ -90,6 +90,7 @@ __all__ = [
     "TableHandle",
     "TableState",
     "Target",
+    "Transactions",
     "Update",
     "Verification",
     "adoption_of",

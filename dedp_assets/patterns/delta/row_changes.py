@@ -12,6 +12,7 @@ from dedp_assets.patterns.core.audits import Audit, not_empty, require_passed
 from dedp_assets.patterns.core.columns import require_rows
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.measuring.metering import Meter
+from dedp_assets.patterns.core.measuring.requests import with_requests_counted
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once
@@ -38,6 +39,7 @@ __all__ = ["delete_rows", "merge_rows", "recompute_rows", "restore_version"]
 
 
 @in_range
+@with_requests_counted
 def merge_rows(  # noqa: PLR0913 - of a verb of the table
     table: TableHandle,
     source: DataFrame,
@@ -122,6 +124,7 @@ def merge_rows(  # noqa: PLR0913 - of a verb of the table
 
 
 @in_range
+@with_requests_counted
 def recompute_rows(
     table: TableHandle,
     source: DataFrame,
@@ -170,6 +173,7 @@ def recompute_rows(
 
 
 @in_range
+@with_requests_counted
 def delete_rows(
     table: TableHandle,
     where: str,
@@ -198,6 +202,7 @@ def delete_rows(
     return spark_dml.run(table, lambda session, _: session.sql(statement), change.content, request, why=why)
 
 
+@with_requests_counted
 def restore_version(table: TableHandle, version: int, *, provenance: Provenance) -> WriteResult:
     """Make the rows of an earlier ``version`` current again, as a new commit.
 

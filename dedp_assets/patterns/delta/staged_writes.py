@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.columns import require_rows
 from dedp_assets.patterns.core.measuring.metering import Meter
+from dedp_assets.patterns.core.measuring.requests import with_requests_counted
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead
@@ -33,6 +34,7 @@ __all__ = ["publish_nothing", "stage_write"]
 
 
 @in_range
+@with_requests_counted
 def stage_write(  # noqa: PLR0913 - of a verb of the table
     table: TableHandle,
     rows: DataFrame | Split,

@@ -57,8 +57,7 @@ def copy_to_bucket(
         findings = checks_of(contents, target)
         held.confirm()
         gone = there.keys() - contents.files.keys()
-        for path in gone:
-            target.delete(path)
+        target.delete(*gone)
         figures = figures_of(contents, copied, len(gone))
         manifest = new_manifest(contents, former, {**known, **copied}, provenance, findings, figures)
         target.above().put(_beside(target), manifest.to_json().encode())

@@ -100,7 +100,7 @@ def test_a_check_that_did_not_run_blocks_like_one_that_failed(world, spark, audi
         silver.overwrite(some, partition={"event_date": day(0)}, provenance=by_hand)
     else:
         writer = some.write.format("delta").mode("overwrite").option("replaceWhere", f"event_date = '{day(0)}'")
-        writer.save(str(silver.location))
+        writer.save(silver.store.address)
     (ended,) = world.platform.react()
     assert "the input was refused. upstream_passed" in ended.failure
     assert world.checks("gold/daily_visitors")["upstream_passed"] is False

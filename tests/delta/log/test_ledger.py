@@ -273,7 +273,7 @@ def test_a_glimpse_says_of_a_commit_what_the_whole_of_it_says(history, partition
         write_log(Path(folder), {"id": "long", "event_date": "date", "site": "string"}, partition_by, commits)
         found, whole = list(ledger.glimpses(records=records)), list(ledger.commits())
     assert [(g.version, g.changed, g.transactions) for g in found] == [
-        (c.version, c.changed, tuple(c.transactions)) for c in whole
+        (c.version, c.changed, c.transactions) for c in whole
     ]
     named = [
         {tuple(sorted((c, values[c] or None) for c in values)) for values in commit["changed"]}

@@ -56,7 +56,7 @@ def test_a_summary_says_what_changed_and_what_moved(separators):
     raw = spelled([INFO, TXN, removed(day), added(day), added({"day": "x"}, changes=False)], separators)
     glimpse = parse_glimpse(7, raw, dict, records=True)
     assert glimpse.changed == {(("day", "2026-01-05"), ("site", None))}
-    assert glimpse.transactions == ("t/day=2026-01-05/0",)
+    assert glimpse.transactions == {"t/day=2026-01-05/0": 7}
     assert transactions_in(raw) == {"t/day=2026-01-05/0": 7}
     assert glimpse.stated["partition"] == {"day": "a"}
 

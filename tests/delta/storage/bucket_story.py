@@ -51,8 +51,13 @@ class Story:
         self.told: dict[str, Any] = {}
 
     def note(self, step: str, **facts: Any) -> None:
-        """Note version, rows by deltalake, and what else is said of a step."""
-        self.told[step] = {"version": delta_table(self.store).version(), "rows": seen(rows_at(self.store)), **facts}
+        """Note version, rows by deltalake, requests by the commit record, and what else is said of a step."""
+        version = delta_table(self.store).version()
+        commit = self.table.ledger.commit(version)
+        record = commit.record or commit.maintenance
+        known = record.cost.known if record and record.cost else {}
+        sent = {name: number for name, number in known.items() if name.startswith("requests")}
+        self.told[step] = {"version": version, "rows": seen(rows_at(self.store)), "requests": sent, **facts}
 
     def tell(self) -> dict[str, Any]:
         """Tell the story."""

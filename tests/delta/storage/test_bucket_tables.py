@@ -19,6 +19,8 @@ pytestmark = [
     pytest.mark.budget(60, "an engine of its own that tells the story of a table twice, and an S3 server"),
 ]
 
+MOST = 75
+"""Requests of a write of this size up to the commit record; twice as many as seen."""
 STEPS = [
     "created",
     "again",
@@ -64,6 +66,8 @@ def test_each_step_leaves_the_rows_and_the_version_that_it_leaves_in_a_folder(st
     """Read by deltalake, and where Spark read them, by the library and by Delta."""
     bucket, folder = (dict(story[step]) for story in stories)
     assert (bucket.pop("committers", None) is None) == (folder.pop("committers", None) is None)
+    for story in (bucket, folder):
+        del story["requests"]
     assert bucket == folder
     for read in bucket.get("by_spark", []):
         assert read == bucket["rows"]
@@ -77,6 +81,15 @@ def test_the_story_has_no_other_steps(stories):
 def test_tasks_upload_under_the_final_name(told):
     """A bucket renames no file: the magic committer wrote what is staged."""
     assert {each["committer"] for each in told["created"]["committers"]} == {"magic"}
+
+
+def test_the_record_of_a_write_has_its_requests(stories):
+    """By kind, of a table in a bucket alone; a write of a day sends as many whatever else the table holds."""
+    bucket, folder = ({step: facts["requests"] for step, facts in story.items()} for story in stories)
+    written = {step: bucket[step] for step in ("created", "overwritten", "merged", "appended", "compacted")}
+    assert [step for step, sent in written.items() if not {"requests_get", "requests_put"} <= sent.keys()] == []
+    assert {step: sum(sent.values()) for step, sent in written.items() if sum(sent.values()) > MOST} == {}
+    assert [sent for sent in folder.values() if sent] == []
 
 
 def test_the_same_run_twice_publishes_nothing(told):

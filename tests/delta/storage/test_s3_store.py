@@ -7,10 +7,6 @@ import pickle
 import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pyarrow as pa
 import pytest
@@ -23,6 +19,7 @@ from dedp_assets.patterns.delta import Table, store_at, table_lock
 from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.storage.s3_store import S3Store
 from tests.faults.processes import wait_until
+from tests.object_faults import next_puts, proxied
 from tests.object_store import forget_clients
 
 COUNT = """
@@ -59,78 +56,19 @@ def started(script, store, *words):
 # --- answers that get lost --------------------------------------------------------------------------------------------
 
 
-class Losing(ThreadingHTTPServer):
-    """A proxy that hands on every request, and loses or falsifies the answers that it is told to.
-
-    Attributes:
-        lose: what becomes of the answers to the next requests with a body: ``cut``, ``503`` or ``""``.
-    """
-
-    def __init__(self, port):
-        super().__init__(("127.0.0.1", 0), _Relay)
-        self.behind, self.lose = port, []
-
-    def handle_error(self, *_):
-        """Say nothing."""
-
-
-class _Relay(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def _relay(self):
-        content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        behind = HTTPConnection("127.0.0.1", self.server.behind)
-        behind.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-        for name, value in self.headers.items():
-            behind.putheader(name, value)
-        behind.endheaders(content)
-        answer = behind.getresponse()
-        body = answer.read()
-        behind.close()
-        fate = self.server.lose.pop(0) if self.command == "PUT" and self.server.lose else ""
-        if fate == "cut":
-            self.close_connection = True
-            return
-        self.send_response(int(fate or answer.status))
-        for name, value in answer.getheaders():
-            if name.lower() not in ("connection", "transfer-encoding", "content-length", "date", "server"):
-                self.send_header(name, value)
-        self.send_header("Content-Length", answer.getheader("Content-Length") if self.command == "HEAD" else len(body))
-        self.end_headers()
-        self.wfile.write(body)
-
-    do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = _relay  # noqa: N815 - http.server's names
-
-    def log_message(self, *_):
-        """Say nothing."""
-
-
-@contextmanager
-def losing(object_store, monkeypatch):
-    """The proxy before the server, named in the environment."""
-    with Losing(object_store.port) as proxy, ThreadPoolExecutor(1) as pool:
-        serving = pool.submit(proxy.serve_forever, 0.01)
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{proxy.server_port}")
-        forget_clients()
-        yield proxy
-        proxy.shutdown()
-        serving.result()
-    forget_clients()
-
-
 @pytest.fixture
 def proxy(object_store, bucket_store, monkeypatch):
     """A proxy that loses answers."""
-    with losing(object_store, monkeypatch) as running:
+    with proxied(object_store, monkeypatch) as running:
         yield running
 
 
 @pytest.mark.parametrize("fate", ["cut", "503"])
 def test_a_put_whose_answer_was_lost_has_won(bucket_store, proxy, fate):
     """It took effect, so the next attempt finds its own file; whoever comes later finds it, too."""
-    proxy.lose = [fate]
+    proxy.fate = next_puts(fate)
     bucket_store.put_if_absent("a", b"mine")
-    assert proxy.lose == []
+    assert proxy.spoilt == {fate: 1}
     with pytest.raises(FileExistsError):
         bucket_store.put_if_absent("a", b"mine")
     assert bucket_store.read("a") == b"mine"
@@ -139,7 +77,7 @@ def test_a_put_whose_answer_was_lost_has_won(bucket_store, proxy, fate):
 def test_a_put_that_lost_the_race_is_told_so_after_a_lost_answer(bucket_store, proxy):
     """The file that is there has another content, so it is somebody else's."""
     bucket_store.put("a", b"theirs")
-    proxy.lose = ["cut"]
+    proxy.fate = next_puts("cut")
     with pytest.raises(FileExistsError):
         bucket_store.put_if_absent("a", b"mine")
     assert bucket_store.read("a") == b"theirs"
@@ -149,7 +87,7 @@ def test_a_commit_whose_answer_was_lost_is_in_the_log_once(bucket_store, proxy):
     """No conflict is reported to its writer."""
     from dedp_assets.patterns.delta.commit import commits
 
-    proxy.lose = ["cut"]
+    proxy.fate = next_puts("cut")
     commits.write(bucket_store, 0, [{"commitInfo": {"operation": "WRITE"}}])
     with pytest.raises(Conflict):
         commits.write(bucket_store, 0, [{"commitInfo": {"operation": "OTHER"}}])
@@ -158,13 +96,13 @@ def test_a_commit_whose_answer_was_lost_is_in_the_log_once(bucket_store, proxy):
 
 def test_a_lock_outlives_lost_answers(bucket_store, proxy):
     """To its taking and to renewals; at the end its object is gone."""
-    proxy.lose = ["cut", "cut"]
+    proxy.fate = next_puts("cut", "cut")
     name = f".{bucket_store.name}.lock"
     with bucket_store.lock(10) as held:
         first = bucket_store.above().entry(name).tag
         assert wait_until(lambda: bucket_store.above().entry(name).tag != first, seconds=30, every=0.05)
         held.confirm()
-        assert proxy.lose == []
+        assert proxy.spoilt == {"cut": 2}
     assert not bucket_store.above().exists(name)
 
 
@@ -173,7 +111,7 @@ def test_a_lock_is_given_up_after_the_answer_to_its_last_renewal_was_lost(bucket
     name = f".{bucket_store.name}.lock"
     with bucket_store.lock(10):
         first = bucket_store.above().entry(name).tag
-        proxy.lose = ["cut"]
+        proxy.fate = next_puts("cut")
         assert wait_until(lambda: bucket_store.above().entry(name).tag != first, seconds=30, every=0.02)
     assert not bucket_store.above().exists(name)
 
@@ -275,7 +213,8 @@ def test_a_long_log_is_read_on_in_order_to_its_end(bucket_store):
     """More files than are asked for at once."""
     for number in range(70):
         bucket_store.put(f"{number:03d}", str(number).encode())
-    assert list(bucket_store.read_on(f"{n:03d}" for n in range(1000))) == [str(n).encode() for n in range(70)]
+    found = [content for content, _ in bucket_store.read_on(f"{n:03d}" for n in range(1000))]
+    assert found == [str(n).encode() for n in range(70)]
 
 
 def test_a_file_elsewhere_in_the_bucket_is_named_from_the_bucket_on(bucket_store):

@@ -174,7 +174,9 @@ def test_files_are_read_on_up_to_the_first_that_is_not_there(store):
     large = os.urandom(1 << 20) * 2
     for path, content in {"a": b"rows", "day=1/b": large, "c": b"", "e": b"never"}.items():
         store.put(path, content)
-    assert list(store.read_on(iter(["a", "day=1/b", "c", "d", "e"]))) == [b"rows", large, b""]
+    found = list(store.read_on(iter(["a", "day=1/b", "c", "d", "e"])))
+    assert [content for content, _ in found] == [b"rows", large, b""]
+    assert [tag for _, tag in found] == [store.entry(path).tag for path in ("a", "day=1/b", "c")]
     assert list(store.within("nothing").read_on(["a"])) == []
 
 
@@ -205,6 +207,47 @@ def test_a_removed_file_takes_empty_folders_along_if_asked_to(store):
     assert list(store.list()) == []
     store.put("a/d", b"again")
     assert store.read("a/d") == b"again"
+
+
+def test_files_that_are_removed_together_are_gone_and_no_others(store):
+    """Those that are not there are no hindrance, and nothing is asked of no files."""
+    for path in ("a/b", "a/c", "d", "e"):
+        store.put(path, b"rows")
+    store.delete("a/b", "a/c", "nothing", "d", tidy=True)
+    store.delete()
+    assert (store.list(), [entry.path for entry in store.files()]) == (["e"], ["e"])
+
+
+@pytest.mark.parametrize("number", [1, 3, 40])
+def test_many_files_are_looked_at_together_as_each_is_alone(store, number):
+    """By the paths that were asked for; what is missing, and a folder, is left out."""
+    paths = [f"day={each % 3}/part {each}" for each in range(number)]
+    for path in paths:
+        store.put(path, path.encode())
+    store.put("day=0/other", b"rows")
+    found = store.entries([*paths, "nothing", "day=0", "day=0/part 0/below"])
+    assert found == {path: store.entry(path) for path in paths}
+    assert store.entries([]) == store.entries(["nothing"]) == {}
+
+
+def test_files_elsewhere_are_looked_at_together_with_those_of_the_location(store):
+    """As the log of a clone names both."""
+    elsewhere = store.above().within("visits")
+    elsewhere.put("a", b"rows")
+    for number in range(20):
+        store.put(f"{number}", b"rows")
+    paths = [*map(str, range(20)), "../visits/a", "../visits/nothing"]
+    found = store.entries(paths)
+    assert (len(found), found["../visits/a"].size_bytes, [*found][-1]) == (21, 4, "../visits/a")
+
+
+def test_a_folder_has_files_if_one_lies_anywhere_below(store):
+    """Not for a file of that name, and no longer once the last one is gone."""
+    store.put("a/b/c", b"rows")
+    asked = ("a", "a/b", "", "a/b/c", "nothing", "nothing/at/all")
+    assert [store.has_files(folder) for folder in asked] == [True, True, True, False, False, False]
+    store.delete("a/b/c")
+    assert not store.has_files("a")
 
 
 def test_a_removed_folder_is_gone_and_can_be_written_again(store):

@@ -1,4 +1,4 @@
-"""The cost of a write: seconds, CPU, and rows, files and bytes read and written.
+"""The cost of a write: seconds, CPU, rows, files and bytes read and written, and requests to a bucket.
 
 Every figure is optional: an unknown one is absent, and never 0.
 """
@@ -39,6 +39,12 @@ class Cost:
         bytes_written: size of these files, in bytes.
         bytes_spilled: what tasks wrote to disk because memory was short, in bytes.
         attempts: commits tried, the one that succeeded included.
+        requests_get: requests for content that the library sent to the table's bucket up to the commit record. Those
+            of Spark and deltalake are not known; lists that a client reads in pages are counted by 1,000 names.
+        requests_head: requests for size and tag of an object, as above.
+        requests_list: requests for names, as above.
+        requests_put: requests that write an object, as above.
+        requests_delete: requests that remove objects, up to 1,000 each, as above.
     """
 
     seconds: float | None = None
@@ -55,11 +61,23 @@ class Cost:
     bytes_written: int | None = None
     bytes_spilled: int | None = None
     attempts: int | None = None
+    requests_get: int | None = None
+    requests_head: int | None = None
+    requests_list: int | None = None
+    requests_put: int | None = None
+    requests_delete: int | None = None
 
     def __add__(self, other: Cost) -> Cost:
         """Return the sum by figure; a figure that one side lacks is the other side's."""
         sums: dict[str, Any] = {name: _sum(getattr(self, name), getattr(other, name)) for name in _NAMES}
         return Cost(**sums)
+
+    @property
+    def requests(self) -> int | None:
+        """Requests of any kind; ``None`` for a table in a folder, and of releases that did not count."""
+        reading = (self.requests_get, self.requests_head, self.requests_list)
+        sent = [each for each in (*reading, self.requests_put, self.requests_delete) if each is not None]
+        return sum(sent) if sent else None
 
     @property
     def known(self) -> dict[str, Any]:

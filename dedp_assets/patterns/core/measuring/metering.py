@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar
 
 from dedp_assets.patterns.core.measuring.costs import Cost
 from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS
+from dedp_assets.patterns.core.measuring.requests import open_count
 
 __all__ = ["Meter", "monotonic", "used_by_jobs"]
 
@@ -35,9 +36,13 @@ def monotonic() -> float:
 
 
 class Meter:
-    """Stopwatch of one write with the phases waiting, staging and committing."""
+    """Stopwatch of one write with the phases waiting, staging and committing.
+
+    The requests to a bucket are those of the block that counts them around the write.
+    """
 
     def __init__(self) -> None:
+        self._requests = open_count()
         self._lapped = monotonic()
         self._spent: dict[Phase, float] = {}
         self._engine = Cost()
@@ -78,13 +83,14 @@ class Meter:
         """Return the cost up to now; the last phase is committing, or staging before the lock."""
         self._lap("committing" if "waiting" in self._spent else "staging")
         spent = {phase: round(seconds, 6) for phase, seconds in self._spent.items()}
-        return self._engine + Cost(
+        figures = Cost(
             seconds=round(sum(spent.values()), 6),
             waiting_seconds=spent.get("waiting"),
             staging_seconds=spent.get("staging"),
             committing_seconds=spent.get("committing"),
             attempts=self._attempts or None,
         )
+        return self._engine + self._requests.cost + figures
 
     def _lap(self, phase: Phase) -> None:
         """Count the time since the last lap as ``phase``."""

@@ -87,7 +87,7 @@ class Glimpse(NamedTuple):
 
     Attributes:
         changed: partitions whose rows the commit changed.
-        transactions: transaction ids that it moved.
+        transactions: transaction ids that it moved, with their versions.
         restores: whether it made an earlier version current again; whoever wrote it.
         restored_to: that version, if the commit names it.
         stated: what the record of a write states, by field, if it was asked for; empty without one.
@@ -96,7 +96,7 @@ class Glimpse(NamedTuple):
 
     version: int
     changed: frozenset[Partition]
-    transactions: tuple[str, ...] = ()
+    transactions: Mapping[str, int] = NOTHING
     restores: bool = False
     restored_to: int | None = None
     stated: Mapping[str, Any] = NOTHING

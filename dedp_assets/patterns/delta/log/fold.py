@@ -61,19 +61,23 @@ class LogFold(Generic[E]):
             self.begin_again()
         if self.version < 0 and not ledger.exists():
             return again
-        before, ledger.states.declared = self.version, self.naming
+        before = self.version
         try:
-            if self.version < 0:
-                self.version = self.begin(ledger)
-            for entry in self.read(ledger, self.version):
-                ledger.files.read(entry.version, partial(self.take, entry))
-                self.version = entry.version
+            with ledger.reading_on(self.version, self.naming):
+                self._take_in(ledger)
         except Exception:
             self.begin_again()
             raise
         if self.version != before:
-            self.identity, self.naming = ledger.identity(self.version), ledger.states.declared
+            self.identity, self.naming = ledger.files.read_identity(self.version), ledger.states.declared
         return again
+
+    def _take_in(self, ledger: Ledger) -> None:
+        if self.version < 0:
+            self.version = self.begin(ledger)
+        for entry in self.read(ledger, self.version):
+            ledger.files.read(entry.version, partial(self.take, entry))
+            self.version = entry.version
 
     def begin_again(self) -> None:
         """Forget the log, so that the next poll reads all commits."""

@@ -10,13 +10,14 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any
 
 from dedp_assets.patterns.delta.log.commit_info import Commit, Glimpse, RawCommit
 from dedp_assets.patterns.delta.log.log_files import LogFiles
 from dedp_assets.patterns.delta.log.parsing import actions_of, changed_partitions, parse_glimpse
-from dedp_assets.patterns.delta.log.partition_values import Partition
+from dedp_assets.patterns.delta.log.partition_values import Naming, Partition
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.log.table_states import TableStates
 from dedp_assets.patterns.delta.log.transactions import Cursors
@@ -61,6 +62,15 @@ class Ledger(Located):
     def resume(self, since: int) -> int:
         """Return ``since``, or -1 if the log ends before: the table was removed and created again."""
         return self.files.resume(since)
+
+    @contextmanager
+    def reading_on(self, version: int, naming: tuple[int, Naming] | None) -> Iterator[None]:
+        """Read after a version that the caller found unchanged (none if negative), for the time of a block."""
+        self.states.declared, self.files.unchanged = naming, version if version >= 0 else None
+        try:
+            yield
+        finally:
+            self.files.unchanged = None
 
     def state(self, version: int | None = None) -> TableState:
         """Return the table state at ``version`` (the newest if ``None``); the last state read is cached.
@@ -107,9 +117,8 @@ class Ledger(Located):
 
     def commits(self, *, since: int = -1) -> Iterator[Commit]:
         """Read the retained commits after version ``since``, oldest first."""
-        naming = cache(self.states.naming)
-        for version in self.files.since(since):
-            raw = self.files.raw(version)
+        naming = self.states.naming_on()
+        for version, raw, _ in self.files.raws(since):
             self.states.read_naming(version, raw)
             yield self.states.commit(version, raw, naming)
 
@@ -120,7 +129,7 @@ class Ledger(Located):
             since: version that is known.
             records: whether the records of writes are read, too, which costs a third more.
         """
-        naming = cache(self.states.naming)
+        naming = self.states.naming_on()
         for version, raw, follows in self.files.raws(since):
             self.states.read_naming(version, raw)
             if not follows:
@@ -137,6 +146,9 @@ class Ledger(Located):
         for version, raw, _ in self.files.raws(-1):
             if b"RESTORE" in raw:
                 return version
+            if version == 0:
+                self.states.declared = -1, {}
+            self.states.read_naming(version, raw)
             if not raw.endswith((b"}\n", b"}")):
                 self.states.commit(version, raw, self.states.naming)  # says what is wrong with it
         return version + 1
@@ -255,16 +267,12 @@ class Ledger(Located):
             The newest version looked at, and partition -> version.
         """
         since = self.resume(since)
-        head, found = since, {}
-        fresh = list(self.files.since(since))
-        if fresh and fresh[0] > since + 1:
-            gap = self.state(fresh[0])
-            found = dict.fromkeys(gap.statistics(), fresh[0])
+        head, found = since, dict[Partition, int]()
         naming = cache(self.states.naming)
-        for version in fresh:
-            for key in self.files.read(version, partial(changed_partitions, self.files.raw(version), naming)):
-                found[key] = version
-            head = version
+        for head, raw, follows in self.files.raws(since):
+            if not follows:
+                found = dict.fromkeys(self.state(head).statistics(), head)
+            found |= dict.fromkeys(self.files.read(head, partial(changed_partitions, raw, naming)), head)
         return head, found
 
     def _newest(

@@ -43,6 +43,12 @@ class LogFiles(Located):
         self._newest: tuple[int, object] = (-1, None)
         self.restarts = 0
         """Number of times that the newest known commit was gone, as another table lay in the folder."""
+        self._read_last: tuple[int, object] = (-1, None)
+        self.unchanged: int | None = None
+        """A version that a reader has just found as it was: :meth:`raws` after it looks at later commits alone.
+
+        So a look costs one request, and one for each new commit. A gap is found where the newest version is asked for.
+        """
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the location; the other process looks for the newest version itself."""
@@ -60,7 +66,11 @@ class LogFiles(Located):
         return False
 
     def version(self) -> int:
-        """Return the newest version.
+        """Return the newest version."""
+        return self.newest()[0]
+
+    def newest(self) -> tuple[int, object]:
+        """Return the newest version with the identity of the commit.
 
         Looked for from the last answer on, as long as the commit of the last answer is unchanged.
 
@@ -75,7 +85,7 @@ class LogFiles(Located):
         self.restarts += tag is not None and not known
         if not known or found != seen:
             self._newest = (found, self.identity(found))
-        return found
+        return self._newest
 
     def _last_from(self, version: int) -> int:
         """Follow the log from a version to the newest version; refuse a log with a gap."""
@@ -182,16 +192,22 @@ class LogFiles(Located):
         Raises:
             ContractError: at a commit that is missing between others.
         """
-        version, before = since + 1, since
-        if not self.holds(version):
-            if self.holds(since):
-                return self._require_end(version)
-            version = min((v for v in self.versions() if v > since), default=version)
-        follows = version == before + 1
-        for each, raw in enumerate(self._log.read_on(f"{each:020d}.json" for each in count(version)), version):
-            yield each, raw, follows
-            version, follows = each + 1, True
-        self._require_end(version)
+        version = since
+        for version, raw in self._read_from(since + 1):
+            yield version, raw, True
+        if since == self.unchanged:
+            return
+        if version == since and not (since >= 0 and self.holds(since)):
+            first = min((v for v in self.versions() if v > since), default=since + 1)
+            for version, raw in self._read_from(first):
+                yield version, raw, version > first
+        self._require_end(version + 1)
+
+    def _read_from(self, version: int) -> Iterator[tuple[int, bytes]]:
+        names = (f"{each:020d}.json" for each in count(version))
+        for each, (raw, tag) in enumerate(self._log.read_on(names), version):
+            self._read_last = each, tag
+            yield each, raw
 
     def back(self, until: int | None = None) -> Iterator[int]:
         """List the versions from the newest (up to ``until``) back to the oldest, without listing the folder."""
@@ -209,8 +225,12 @@ class LogFiles(Located):
         """Return the identity of a commit file: version and file tag; ``None`` if missing."""
         try:
             return version, self._log.entry(f"{version:020d}.json").tag
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
+
+    def read_identity(self, version: int) -> object:
+        """Return the identity of the commit that was read last; of another version, the present identity."""
+        return self._read_last if self._read_last[0] == version else self.identity(version)
 
     def holds(self, version: int) -> bool:
         """Return whether the log has the commit of a version."""

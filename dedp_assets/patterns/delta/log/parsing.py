@@ -77,7 +77,7 @@ def parse_glimpse(version: int, raw: bytes, naming: Callable[[], Naming], *, rec
     """Parse the lines of a commit into a summary."""
     actions = [pair for action in _actions(_lines(raw)) for pair in action.items()]
     details: Mapping[str, Any] = next((of for kind, of in actions if kind == "commitInfo" and of), NOTHING)
-    moved = tuple([of["appId"] for kind, of in actions if kind == "txn"])
+    moved = {of["appId"]: of["version"] for kind, of in actions if kind == "txn"}
     files = [of for kind, of in actions if kind in _ROWS]
     changed = named_all({_values(of) for of in files if of["path"] and of.get("dataChange", True)}, naming)
     fields = _stated(details) if records else NOTHING

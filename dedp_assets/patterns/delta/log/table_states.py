@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from deltalake import DeltaTable
@@ -175,6 +175,19 @@ class TableStates:
         for version, raw, _ in self.files.raws(self.declared[0]) if self.declared[0] < head else ():
             self._read_naming(version, raw)
         return self.declared[1]
+
+    def naming_on(self) -> Callable[[], Naming]:
+        """Return a lookup of the naming for a reader of commits: the newest one, looked for once.
+
+        After a version that is known to be unchanged, the naming is known from there on.
+        """
+        newest = cache(self.naming)
+
+        def naming() -> Naming:
+            reached, unchanged = self.declared, self.files.unchanged
+            return newest() if reached is None or unchanged is None or reached[0] < unchanged else reached[1]
+
+        return naming
 
     def read_naming(self, version: int, raw: bytes) -> None:
         """Update the naming from the next commit of the log, read by the caller."""

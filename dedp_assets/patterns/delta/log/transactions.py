@@ -63,13 +63,20 @@ class Cursors(ABC):
 
 @dataclass(frozen=True)
 class Transactions(Cursors):
-    """Transaction cursors of a table without the remaining state; ``by_id`` maps id to version."""
+    """Transaction cursors of a table without the remaining state.
+
+    Attributes:
+        by_id: transaction id -> version.
+        before: cursors of an earlier version, for other ids.
+    """
 
     by_id: Mapping[str, int] = field(default_factory=dict, repr=False)
+    before: Cursors | None = field(default=None, repr=False)
 
     def transaction(self, app_id: str) -> int | None:
         """Return the last version applied under the transaction id ``app_id``."""
-        return self.by_id.get(app_id)
+        found = self.by_id.get(app_id)
+        return self.before.transaction(app_id) if found is None and self.before else found
 
 
 def generation_id(table: str) -> str:

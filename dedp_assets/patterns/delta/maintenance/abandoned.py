@@ -11,7 +11,7 @@ from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.staging.stages import Stage, claim_of
 from dedp_assets.patterns.delta.storage.coordination import table_lock
 from dedp_assets.patterns.delta.storage.locations import STAGE, store_at
-from dedp_assets.patterns.delta.storage.store import Entry
+from dedp_assets.patterns.delta.storage.store import Entry, Store
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["Stages", "discard_stage", "remove_stages", "remove_unjudged"]
@@ -45,9 +45,10 @@ def remove_stages(table: Table, *, cutoff: datetime) -> Stages:
     """
     store = table.store
     with table_lock(store) as held:
-        stages = [name for name in store.list() if name.startswith(STAGE)]
-        # Before the log is read: a claim ends after the commit that refers to its stage.
-        free = [name for name in stages if not store.is_claimed(claim_of(name))]
+        stages = sorted({file.path.partition("/")[0] for file in store.files() if file.path.startswith(STAGE)})
+        # After the stages, whose claims are older, and before the log: a claim ends after the commit of its stage.
+        claims = _claims(store)
+        free = [name for name in stages if name not in claims or not store.is_claimed(claim_of(name))]
         referred = _referred(table.ledger) if free else set()
         loose = {name: store.files(name) for name in free if name not in referred}
         old = {name: files for name, files in loose.items() if not any(_since(file, cutoff) for file in files)}
@@ -67,14 +68,19 @@ def remove_unjudged(table: Table) -> None:
     if not table.ledger.exists():
         return
     store = table.store
-    stages = [name[1:-6] for name in store.list() if name.startswith(f".{STAGE}") and name.endswith(".claim")]
-    dead = [name for name in stages if not store.is_claimed(claim_of(name))]
+    dead = [name for name in _claims(store) if not store.is_claimed(claim_of(name))]
     records = (commit.record for commit in table.ledger.newest_first()) if dead else ()
     published = {record.notes.get("stage") for record in records if record}
     for name in dead:
         if name not in published:
             store.delete_folder(name)
         store.delete(claim_of(name))
+
+
+def _claims(store: Store) -> list[str]:
+    """List the stages with a claim file, of a living writer or not."""
+    names = [file.path for file in store.files(deep=False)]
+    return [name[1:-6] for name in names if name.startswith(f".{STAGE}") and name.endswith(".claim")]
 
 
 def discard_stage(address: str) -> None:

@@ -20,6 +20,7 @@ from dedp_assets.patterns.core.errors import Conflict, ContractError
 from dedp_assets.patterns.core.measuring.costs import Cost
 from dedp_assets.patterns.core.measuring.metering import Meter
 from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS
+from dedp_assets.patterns.core.measuring.requests import with_requests_counted
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta.commit import commits, file_exchange, spark_writer
@@ -56,6 +57,7 @@ def small_files(state: TableState, below_bytes: int) -> dict[Partition, list[Map
     return found
 
 
+@with_requests_counted
 def rewrite(
     table: Table, state: TableState, files: Files, *, provenance: Provenance, small_bytes: int, target_bytes: int
 ) -> WriteResult:

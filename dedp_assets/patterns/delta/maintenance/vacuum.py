@@ -27,6 +27,8 @@ from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["remove_unneeded", "safe_hours"]
 
+_AT_ONCE = 1000
+"""Files removed between two looks at the lock; a bucket removes as many by one request."""
 _HOURS = {"minute": 1 / 60, "hour": 1, "day": 24, "week": 168}
 _WEEK = 168.0
 _CLAIM = re.compile(r"\.(staged-\w+)\.claim")
@@ -58,9 +60,9 @@ def remove_unneeded(table: Table, *, cutoff: datetime, provenance: Provenance) -
         require_open(table.name, state)
         found = list(_unneeded(table.store, state, _needed(table.ledger, state, cutoff), cutoff, claimed))
         freed = sum(file.size_bytes for file in found)
-        for file in found:
+        for first in range(0, len(found), _AT_ONCE):
             held.confirm()
-            table.store.delete(file.path, tidy=True)
+            table.store.delete(*[file.path for file in found[first : first + _AT_ONCE]], tidy=True)
         data = sum(file.path.endswith((".parquet", ".bin")) for file in found)
         figures = {"files_removed": data, "bytes_removed": freed, "stages_in_use": len(claimed)}
         if not found:
@@ -127,15 +129,15 @@ def _unneeded(
 
 def _candidates(store: Store, state: TableState, claimed: Collection[str]) -> Iterator[Entry]:
     """List the files in the table's folder and in subfolders that may hold data."""
-    yield from store.files(deep=False)
-    for name in store.list():
-        if name not in claimed and _holds_data(name, state):
-            yield from store.files(name)
+    for file in store.files():
+        folder, _, name = file.path.partition("/")
+        if not name or (folder not in claimed and _holds_data(folder, state)):
+            yield file
 
 
 def _claimed(store: Store) -> set[str]:
     """List the stages claimed by a running write."""
-    claims = [(name, match[1]) for name in store.list() if (match := _CLAIM.fullmatch(name))]
+    claims = [(file.path, match[1]) for file in store.files(deep=False) if (match := _CLAIM.fullmatch(file.path))]
     return {stage for name, stage in claims if store.is_claimed(name)}
 
 

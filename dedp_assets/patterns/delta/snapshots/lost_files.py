@@ -10,7 +10,7 @@ from dedp_assets.patterns.core.errors import Conflict
 from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.log.partition_values import Partition
 from dedp_assets.patterns.delta.log.table_state import TableState
-from dedp_assets.patterns.delta.storage.store import Store
+from dedp_assets.patterns.delta.storage.store import Entry, Store
 
 __all__ = ["FilesGone", "LostFile", "LostFileWatch", "lost_files", "require_files", "lost_files_message"]
 
@@ -41,19 +41,19 @@ class LostFile:
 
 def lost_files(store: Store, state: TableState, *partitions: Mapping[str, str | None]) -> list[LostFile]:
     """List the missing or truncated data files of the named partitions (of all if none is named)."""
-    found = []
-    for file, key in state.keyed_files():
-        if not partitions or any(named.items() <= dict(key).items() for named in partitions):
-            path = unquote(file["path"])
-            if what := _loss(store, path, file["size_bytes"]):
-                found.append(LostFile(path, key, what))
-    return found
+    files = [
+        (unquote(file["path"]), key, file["size_bytes"])
+        for file, key in state.keyed_files()
+        if not partitions or any(named.items() <= dict(key).items() for named in partitions)
+    ]
+    return _lost(store, files)
 
 
 @dataclass(slots=True)
 class LostFileWatch:
     """Repeated search of one table for lost data files; the log is read again after a commit only."""
 
+    _ledger: Ledger | None = field(default=None, init=False)
     _version: tuple[int, object] = field(default=(-1, None), init=False)
     _files: Sequence[tuple[str, Partition, int]] = field(default=(), init=False)
 
@@ -67,14 +67,14 @@ class LostFileWatch:
             ContractError: if the log is damaged.
             NotReady: if there is no table.
         """
-        version = ledger.version()
-        known = version, ledger.identity(version)
-        if known != self._version:
-            files = ledger.state(version).keyed_files()
+        if self._ledger is None or self._ledger.store != ledger.store:
+            self._ledger = ledger
+        newest = self._ledger.files.newest()
+        if newest != self._version:
+            files = self._ledger.state(newest[0]).keyed_files()
             self._files = [(unquote(file["path"]), key, file["size_bytes"]) for file, key in files]
-            self._version = known
-        found = ((path, key, _loss(ledger.store, path, size)) for path, key, size in self._files)
-        return [LostFile(path, key, what) for path, key, what in found if what]
+            self._version = newest
+        return _lost(ledger.store, self._files)
 
 
 def require_files(store: Store, files: Iterable[tuple[str, int]]) -> None:
@@ -83,9 +83,9 @@ def require_files(store: Store, files: Iterable[tuple[str, int]]) -> None:
     Raises:
         FilesGone: if one is not there, or is cut short.
     """
-    lost = [(path, what) for path, size in files if (what := _loss(store, path, size))]
+    lost = _lost(store, [(path, (), size) for path, size in files])
     if lost:
-        path, what = lost[0]
+        path, what = lost[0].path, lost[0].what
         more = f", like {len(lost) - 1} more" if len(lost) > 1 else ""
         raise FilesGone(
             f"{store.name}: {path} {what}{more} since it was written, and nothing was committed. A VACUUM with a "
@@ -99,12 +99,19 @@ def lost_files_message(table: str, lost: Sequence[LostFile]) -> str:
     return f"{table} lacks {len(lost)} of its data files ({', '.join(map(str, lost[:_SHOWN]))}{more})"
 
 
-def _loss(store: Store, path: str, size_bytes: int) -> str:
-    """Describe the damage of a data file; empty if sound, or if the path has a scheme."""
-    if "://" in path:
-        return ""
-    try:
-        size = store.entry(path.removeprefix("file:")).size_bytes
-    except OSError:
+def _lost(store: Store, files: Sequence[tuple[str, Partition, int]]) -> list[LostFile]:
+    """List the missing or truncated files among ``files`` (path, partition, size).
+
+    Nothing is known of a file with a scheme, which another store has.
+    """
+    named = [(path, path.removeprefix("file:"), key, size) for path, key, size in files if "://" not in path]
+    found = store.entries([each for _, each, _, _ in named])
+    losses = ((path, key, _loss(found.get(each), size)) for path, each, key, size in named)
+    return [LostFile(path, key, what) for path, key, what in losses if what]
+
+
+def _loss(found: Entry | None, size_bytes: int) -> str:
+    """Describe the damage of a data file; empty if sound."""
+    if found is None:
         return "is missing"
-    return "" if size == size_bytes else f"has {size} of {size_bytes} bytes"
+    return "" if found.size_bytes == size_bytes else f"has {found.size_bytes} of {size_bytes} bytes"

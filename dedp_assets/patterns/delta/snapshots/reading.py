@@ -105,8 +105,9 @@ def plain_uri(uri: str) -> str:
 
 def missing_files(store: Store, state: TableState, partitions: Sequence[Mapping[str, str | None]] = ()) -> list[str]:
     """List files of the named partitions (of all, if none is named) at ``state`` that a vacuum removed."""
-    files = (_files(store, state, partitions) or {}).values()
-    return [path for paths in files for path in paths if not store.exists(path)]
+    files = [path for paths in (_files(store, state, partitions) or {}).values() for path in paths]
+    found = store.entries(files)
+    return [path for path in files if path not in found]
 
 
 def lies_outside(path: str) -> bool:

@@ -18,6 +18,7 @@ from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError
 from dedp_assets.patterns.core.measuring.metering import Meter
 from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS
+from dedp_assets.patterns.core.measuring.requests import with_requests_counted
 from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
@@ -122,12 +123,14 @@ class StagedWrite:
 
     def is_whole(self) -> bool:
         """Return whether all staged files exist."""
-        return all(self.table.store.exists(unquote(add.path)) for add in self.stage.adds)
+        paths = [unquote(add.path) for add in self.stage.adds]
+        return len(self.table.store.entries(paths)) == len(paths)
 
     def part(self, name: str) -> DataFrame:
         """Read the staged rows of another part of the split."""
         return self.stage.read(name)
 
+    @with_requests_counted
     def publish(
         self, *, since: int | None = None, after: int | None = None, held: Mapping[str, str] | None = None
     ) -> WriteResult:

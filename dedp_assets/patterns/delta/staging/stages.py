@@ -104,9 +104,8 @@ class Stage(Located):
         """Remove the stage's log and unpublished files after the commit, and release the claim."""
         self.store.delete_folder("_delta_log")
         kept = {unquote(add.path) for add in self.adds}
-        for file in self.store.files():
-            if file.path.endswith(".parquet") and f"{self.store.name}/{file.path}" not in kept:
-                self.store.delete(file.path)
+        staged = [file.path for file in self.store.files() if file.path.endswith(".parquet")]
+        self.store.delete(*[path for path in staged if f"{self.store.name}/{path}" not in kept])
         self._give_up_claim()
 
     def discard(self) -> None:

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
+from dedp_assets.patterns.core.measuring.requests import inheriting
 from dedp_assets.patterns.core.running.backoff import Backoff
 from dedp_assets.patterns.delta.storage.s3_bucket import Bucket, Seen
 
@@ -71,7 +72,7 @@ class ObjectLease:
             if left <= 0:
                 raise TimeoutError(f"{self.place} is held by another process")
             time.sleep(min(left, _WAITING.pause(failures)))
-        threading.Thread(target=self._renewing, name=f"lease of {self.place}", daemon=True).start()
+        threading.Thread(target=inheriting(self._renewing), name=f"lease of {self.place}", daemon=True).start()
 
     @contextmanager
     def held(self, timeout_seconds: float) -> Iterator[ObjectLease]:
@@ -193,7 +194,7 @@ class LeaseClaim:
     """A lease that ends when the claim is released or forgotten."""
 
     def __init__(self, lease: ObjectLease) -> None:
-        self._end = weakref.finalize(self, lease.give_up)
+        self._end = weakref.finalize(self, inheriting(lease.give_up))
 
     def release(self) -> None:
         """Give up the lease."""

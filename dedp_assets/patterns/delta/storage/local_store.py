@@ -7,7 +7,7 @@ import os
 import shutil
 import stat
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,13 +20,10 @@ from filelock import FileLock, Timeout
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.running.disks import writing_to
+from dedp_assets.patterns.delta.storage.local_files import content_of, entry_of, tag_of
 from dedp_assets.patterns.delta.storage.store import Ability, Entry, Hold, Tree, Unending, WorkLock
 
 __all__ = ["LocalStore"]
-
-
-_COMMIT_BYTES, _MORE_BYTES = 1 << 14, 1 << 20
-"""Bytes of the first read of a file, which is all of most commits, and of each further read."""
 
 
 _LONGEST_NAME_BYTES = 255
@@ -110,25 +107,43 @@ class LocalStore:
         found = [found for found in self._scan(folder, deep=deep) if isinstance(found, Entry)]
         return sorted(found, key=lambda entry: entry.path)
 
+    def has_files(self, folder: str) -> bool:
+        """Return whether a folder or a subfolder has a file."""
+        try:
+            with os.scandir(self._at(folder)) as inside:
+                return any(self.has_files(each.path) if each.is_dir() else each.is_file() for each in inside)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
     def entry(self, path: str) -> Entry:
         """Return size, times and tag of a file."""
         found = os.stat(self._at(path))
         if stat.S_ISDIR(found.st_mode):
             raise FileNotFoundError(f"{self._at(path)} is a folder and no file")
-        return _entry(path, found)
+        return entry_of(path, found)
 
     def read(self, path: str) -> bytes:
         """Read a file whole."""
-        return _content(os.open(self._at(path), os.O_RDONLY))  # a third quicker than open()
+        return content_of(os.open(self._at(path), os.O_RDONLY))  # a third quicker than open()
 
-    def read_on(self, paths: Iterable[str]) -> Iterator[bytes]:
-        """Read files whole, in order, up to the first missing file."""
+    def entries(self, paths: Collection[str]) -> Mapping[str, Entry]:
+        """Return size, times and tag of files by path, without the missing files."""
+        found = {}
+        for path in paths:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                found[path] = self.entry(path)
+        return found
+
+    def read_on(self, paths: Iterable[str]) -> Iterator[tuple[bytes, object]]:
+        """Read files whole, with tags, in order, up to the first missing file."""
         # By their names in the open folder, and without a look at their sizes: a first look reads 50,000 of them.
         with suppress(FileNotFoundError):
             folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 for path in paths:
-                    yield _content(os.open(path, os.O_RDONLY, dir_fd=folder))
+                    file = os.open(path, os.O_RDONLY, dir_fd=folder)
+                    tag = tag_of(os.fstat(file))
+                    yield content_of(file), tag
             finally:
                 os.close(folder)
 
@@ -146,15 +161,16 @@ class LocalStore:
         with writing_to(self._at(path)), self._draft(path, content) as draft:
             os.link(draft, self._at(path))
 
-    def delete(self, path: str, *, tidy: bool = False) -> None:
-        """Remove a file, if present."""
-        with suppress(FileNotFoundError):
-            os.unlink(self._at(path))
-        folder = os.path.dirname(path)
-        with suppress(OSError):
-            while tidy and folder:
-                os.rmdir(self._at(folder))
-                folder = os.path.dirname(folder)
+    def delete(self, *paths: str, tidy: bool = False) -> None:
+        """Remove files, if present."""
+        for path in paths:
+            with suppress(FileNotFoundError):
+                os.unlink(self._at(path))
+            folder = os.path.dirname(path)
+            with suppress(OSError):
+                while tidy and folder:
+                    os.rmdir(self._at(folder))
+                    folder = os.path.dirname(folder)
 
     def delete_folder(self, folder: str) -> None:
         """Remove everything below a folder, and the folder."""
@@ -276,25 +292,6 @@ class LocalStore:
             elif each.is_file(follow_symlinks=links):
                 # A file that goes meanwhile is none.
                 with suppress(FileNotFoundError):
-                    yield _entry(path, each.stat())
+                    yield entry_of(path, each.stat())
             else:
                 yield path
-
-
-def _content(file: int) -> bytes:
-    """Read an opened file to the end, and close the file."""
-    try:
-        content = os.read(file, _COMMIT_BYTES)
-        if more := os.read(file, _COMMIT_BYTES):
-            parts = [content, more]
-            while more := os.read(file, _MORE_BYTES):
-                parts.append(more)
-            content = b"".join(parts)
-    finally:
-        os.close(file)
-    return content
-
-
-def _entry(path: str, found: os.stat_result) -> Entry:
-    tag = (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
-    return Entry(path, found.st_size, found.st_mtime_ns, found.st_ctime_ns, tag)

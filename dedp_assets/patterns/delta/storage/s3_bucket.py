@@ -1,4 +1,6 @@
-"""Requests to one bucket: obstore's calls, with the errors of a file system.
+"""Requests to one bucket: obstore's calls, counted by kind, with the errors of a file system.
+
+This is the one place that sends them, and that counts them. What obstore sends again after a fault is counted once.
 
 Endpoint, region and credentials are the environment's: obstore, deltalake and Spark's SDK read the same variables
 (``AWS_ENDPOINT_URL``, ``AWS_REGION``, ``AWS_ACCESS_KEY_ID``, ...), so no object of the library holds a secret.
@@ -16,22 +18,29 @@ from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from http.client import HTTPException
+from itertools import islice
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.extras import optional
+from dedp_assets.patterns.core.measuring.requests import RequestKind, count_request
 from dedp_assets.patterns.core.secret import masked
 
-__all__ = ["Bucket", "Seen", "require_client", "written_at"]
+__all__ = ["PAGE", "Bucket", "Seen", "require_client", "written_at"]
 
 obstore = optional("obstore")
 stores = optional("obstore.store")
 failures = optional("obstore.exceptions")
 
+PAGE = 1000
+"""Most objects that one answer lists, and that one request removes."""
+
 _RETRIES, _RETRY_SECONDS = 4, 60
 _ANSWER_SECONDS, _SIGNED_SECONDS = 30, 60
+_NO_RANGE = "<Code>InvalidRange</Code>"
+_KINDS: Mapping[str, RequestKind] = {"GET": "get", "DELETE": "delete"}
 _CODE = re.compile(r"<Code>([^<]*)</Code>")
 _STATUS = re.compile(r"status code: (\d{3}[^:\n]*)")
 _NOT_FOUND, _CHANGED = 404, 412
@@ -65,42 +74,57 @@ class Bucket:
 
     name: str
 
-    def read(self, key: str) -> bytes:
-        """Read an object whole."""
-        with _as_file(self.name, key):
-            return bytes(obstore.get(_client(self.name), key).bytes())
+    def read(self, key: str) -> tuple[bytes, str]:
+        """Read an object whole; return content and e-tag."""
+        with _sent(self.name, key, "get"):
+            found = obstore.get(_client(self.name), key)
+            return bytes(found.bytes()), str(found.meta["e_tag"])
+
+    def read_end(self, key: str, length: int) -> tuple[bytes, int]:
+        """Read the last bytes of an object, at most ``length``; return content and the size of the object."""
+        with _sent(self.name, key, "get"):
+            try:
+                found = obstore.get(_client(self.name), key, options={"range": {"suffix": length}})
+                return bytes(found.bytes()), int(found.meta["size"])
+            except failures.GenericError as error:
+                if _NO_RANGE in str(error):  # an empty object has no last bytes
+                    return b"", 0
+                raise
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
         """Read a part of an object."""
-        with _as_file(self.name, key):
+        with _sent(self.name, key, "get"):
             return bytes(obstore.get_range(_client(self.name), key, start=start, length=length))
 
     def head(self, key: str) -> Mapping[str, Any]:
         """Return size, time and e-tag of an object."""
-        with _as_file(self.name, key):
+        with _sent(self.name, key, "head"):
             found: Mapping[str, Any] = obstore.head(_client(self.name), key)
             return found
 
-    def below(self, prefix: str) -> Sequence[Mapping[str, Any]]:
-        """List the objects in a folder and in subfolders."""
-        with _as_file(self.name, prefix):
-            found: Sequence[Mapping[str, Any]] = obstore.list(_client(self.name), prefix or None).collect()
-            return found
+    def below(self, prefix: str, *, pages: int | None = None) -> Sequence[Mapping[str, Any]]:
+        """List the objects in a folder and in subfolders, on the first ``pages`` (all if ``None``)."""
+        with _sent(self.name, prefix, "list"):
+            listed = obstore.list(_client(self.name), prefix or None, chunk_size=PAGE)
+            found: list[Mapping[str, Any]] = [each for page in islice(listed, pages) for each in page]
+        _count_pages(found)
+        return found
 
     def first(self, prefix: str) -> Sequence[Mapping[str, Any]]:
         """List the first objects in a folder and in subfolders, by one request."""
-        with _as_file(self.name, prefix):
+        with _sent(self.name, prefix, "list"):
             return next(iter(obstore.list(_client(self.name), prefix)), ())
 
     def inside(self, prefix: str) -> tuple[Sequence[str], Sequence[Mapping[str, Any]]]:
         """List the subfolders and the objects in a folder."""
-        with _as_file(self.name, prefix):
+        with _sent(self.name, prefix, "list"):
             found = obstore.list_with_delimiter(_client(self.name), prefix or None)
-            return found["common_prefixes"], found["objects"]
+        _count_pages([*found["common_prefixes"], *found["objects"]])
+        return found["common_prefixes"], found["objects"]
 
     def put(self, key: str, content: bytes) -> None:
         """Write an object, replacing a former one."""
-        with _as_file(self.name, key):
+        with _sent(self.name, key, "put"):
             obstore.put(_client(self.name), key, content, use_multipart=False)
 
     def create(self, key: str, content: bytes) -> str:
@@ -122,15 +146,16 @@ class Bucket:
         return self._put_if(key, content, {"e_tag": tag})
 
     def _put_if(self, key: str, content: bytes, mode: str | Mapping[str, str]) -> str:
-        with _as_file(self.name, key):
+        with _sent(self.name, key, "put"):
             # Tried again below, it would be refused for its own success, and nobody could tell that from a lost race.
             put = obstore.put(_client(self.name, retries=0), key, content, mode=mode, use_multipart=False)
             return str(put["e_tag"])
 
     def delete(self, *keys: str) -> None:
-        """Remove objects, if present; many by one request."""
-        with _as_file(self.name, keys[0]):
-            obstore.delete(_client(self.name), [*keys])
+        """Remove objects, if present, up to :data:`PAGE` by one request."""
+        for first in range(0, len(keys), PAGE):
+            with _sent(self.name, keys[first], "delete"):
+                obstore.delete(_client(self.name), [*keys[first : first + PAGE]])
 
     def aged(self, key: str) -> Seen | None:
         """Read an object with e-tag and age by the server's clock; ``None`` if missing."""
@@ -155,6 +180,7 @@ class Bucket:
         """
         with _as_file(self.name, key):
             url = obstore.sign(_client(self.name), method, key, timedelta(seconds=_SIGNED_SECONDS))
+        count_request(_KINDS[method])
         try:
             request = Request(url, method=method, headers=dict(headers or {}))  # noqa: S310 - the endpoint's
             with urlopen(request, timeout=_ANSWER_SECONDS) as answer:  # noqa: S310 - as above
@@ -198,6 +224,20 @@ def _opened(bucket: str, retries: int) -> Any:  # noqa: ANN401 - as above
     retrying = {"max_retries": retries, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)}
     # Options of its HTTP client would take the place of the environment's, AWS_ALLOW_HTTP among them.
     return stores.S3Store(bucket, retry_config=retrying)
+
+
+@contextmanager
+def _sent(bucket: str, key: str, kind: RequestKind) -> Iterator[None]:
+    """Count a request, and raise the errors of obstore as errors of a file system."""
+    count_request(kind)
+    with _as_file(bucket, key):
+        yield
+
+
+def _count_pages(listed: Sequence[object]) -> None:
+    """Count the requests of a list after the first one."""
+    if further := max(len(listed) - 1, 0) // PAGE:
+        count_request("list", further)
 
 
 @contextmanager

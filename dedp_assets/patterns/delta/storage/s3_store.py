@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import io
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
-from typing import Any
+from itertools import chain, count, islice
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import pyarrow as pa
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.measuring.requests import inheriting
 from dedp_assets.patterns.core.running.backoff import Backoff
 from dedp_assets.patterns.core.running.disks import writing_to
 from dedp_assets.patterns.delta.storage.leases import LeaseClaim, ObjectLease, is_leased
-from dedp_assets.patterns.delta.storage.s3_bucket import Bucket, require_client, written_at
+from dedp_assets.patterns.delta.storage.s3_bucket import PAGE, Bucket, require_client, written_at
+from dedp_assets.patterns.delta.storage.s3_parts import Parts
 from dedp_assets.patterns.delta.storage.store import Ability, Entry, Hold, WorkLock
 
 __all__ = ["S3Store"]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _SCHEME = "s3a"
 """Scheme by which Spark knows S3A, and deltalake takes a bucket, too: one spelling for all."""
@@ -30,6 +34,8 @@ _AGAIN = Backoff(attempts=5, first_seconds=0.2, longest_seconds=5)
 """Retries of a conditional put without an answer from the server."""
 _AHEAD = 32
 """Greatest number of files that are read at once."""
+_HEADS_OF_A_LIST = 12
+"""Number of requests for one object each that cost as much as one for a page of names."""
 _SHORTEST_LEASE_SECONDS = 1
 
 
@@ -103,9 +109,12 @@ class S3Store:
         return replace(self, root=self.root.rpartition("/")[0])
 
     def exists(self, path: str) -> bool:
-        """Return whether the object exists."""
+        """Return whether the object exists.
+
+        Never one in the place of the location: in a bucket it is in nobody's way.
+        """
         try:
-            return bool(self._key(path)) and bool(self._objects.head(self._key(path)))
+            return self._key(path) not in ("", self.root) and bool(self._objects.head(self._key(path)))
         except FileNotFoundError:
             return False
 
@@ -123,29 +132,46 @@ class S3Store:
         files = [self._entry(file) for file in found if file["path"] != key and not self._is_folder(file)]
         return sorted(files, key=lambda entry: entry.path)
 
+    def has_files(self, folder: str) -> bool:
+        """Return whether an object is below a prefix."""
+        return self._holds(self._key(folder))
+
     def entry(self, path: str) -> Entry:
         """Return size, time and e-tag of an object."""
         return replace(self._entry(self._objects.head(self._key(path))), path=path)
 
     def read(self, path: str) -> bytes:
         """Read an object whole."""
-        return self._objects.read(self._key(path))
+        return self._objects.read(self._key(path))[0]
 
-    def read_on(self, paths: Iterable[str]) -> Iterator[bytes]:
-        """Read objects whole, in order, up to the first missing object."""
-        # Twice as many at once each time: one new commit is one request more, and a long log is not read one by one.
-        left, ahead = iter(paths), 1
-        with ThreadPoolExecutor(_AHEAD) as pool:
-            while chosen := list(islice(left, ahead)):
-                for content in pool.map(self._read_if_there, chosen) if ahead > 1 else map(self._read_if_there, chosen):
-                    if content is None:
-                        return
-                    yield content
-                ahead = min(2 * ahead, _AHEAD)
+    def entries(self, paths: Collection[str]) -> Mapping[str, Entry]:
+        """Return size, time and e-tag of objects by path.
+
+        Many are found by listing the folder that holds them all, as long as that costs less than to ask for each.
+        """
+        keys = {self._key(path): path for path in paths}
+        left, listed = {*keys}, list[Mapping[str, Any]]()
+        inside = {key for key in left if key.startswith(f"{self.root}/")}
+        if pages := len(inside) // _HEADS_OF_A_LIST:
+            listed += self._objects.below(posixpath.commonpath(map(posixpath.dirname, inside)), pages=pages)
+            whole = len(listed) < pages * PAGE
+            left -= inside if whole else {each["path"] for each in listed}
+        found = [each for each in (*listed, *self._at_once(self._head_if_there, left)) if each and each["path"] in keys]
+        return {keys[each["path"]]: replace(self._entry(each), path=keys[each["path"]]) for each in found}
+
+    def read_on(self, paths: Iterable[str]) -> Iterator[tuple[bytes, object]]:
+        """Read objects whole, with e-tags, in order, up to the first missing object."""
+        # One new commit costs two requests, and a long log is not read one by one.
+        left, ahead = iter(paths), chain((1, 1), (min(1 << power, _AHEAD) for power in count(1)))
+        while chosen := list(islice(left, next(ahead))):
+            for found in self._at_once(self._read_if_there, chosen):
+                if found is None:
+                    return
+                yield found
 
     def open(self, path: str) -> Any:  # noqa: ANN401 - pyarrow is not typed
         """Open an object as pyarrow's ``NativeFile``, of which each part is read by a request."""
-        return pa.PythonFile(_Parts(self._objects, self._key(path)), mode="r")
+        return pa.PythonFile(Parts(self._objects, self._key(path)), mode="r")
 
     def put(self, path: str, content: bytes) -> None:
         """Write an object, replacing a former one."""
@@ -172,10 +198,10 @@ class S3Store:
                     continue
                 return
 
-    def delete(self, path: str, *, tidy: bool = False) -> None:  # noqa: ARG002 - there are no folders to be left empty
-        """Remove an object, if present."""
+    def delete(self, *paths: str, tidy: bool = False) -> None:  # noqa: ARG002 - there are no folders to be left empty
+        """Remove objects, if present; many by one request."""
         with suppress(FileNotFoundError):
-            self._objects.delete(self._key(path))
+            self._objects.delete(*map(self._key, paths))
 
     def delete_folder(self, folder: str) -> None:
         """Remove everything below a prefix."""
@@ -236,43 +262,25 @@ class S3Store:
 
         Servers also list folders whose files were removed, and folders that Hadoop marked.
         """
-        if folders:
-            with ThreadPoolExecutor(min(_AHEAD, len(folders))) as pool:
-                yield from (
-                    each for each, is_filled in zip(folders, pool.map(self._holds, folders), strict=True) if is_filled
-                )
+        filled = self._at_once(self._holds, folders)
+        yield from (each for each, is_filled in zip(folders, filled, strict=True) if is_filled)
 
     def _holds(self, folder: str) -> bool:
         return any(found["path"] != folder and not self._is_folder(found) for found in self._objects.first(folder))
 
-    def _read_if_there(self, path: str) -> bytes | None:
-        try:
-            return self.read(path)
-        except FileNotFoundError:
-            return None
+    def _at_once(self, ask: Callable[[T], R], asked: Collection[T]) -> Iterable[R]:
+        """Return the answers to requests that are sent at the same time, in order."""
+        if len(asked) <= 1:
+            return list(map(ask, asked))
+        with ThreadPoolExecutor(min(_AHEAD, len(asked))) as pool:
+            return list(pool.map(inheriting(ask), asked))
 
+    def _head_if_there(self, key: str) -> Mapping[str, Any] | None:
+        with suppress(FileNotFoundError):
+            return self._objects.head(key)
+        return None
 
-class _Parts(io.RawIOBase):
-    """An object as a file of Python's that is read in parts; each part is one request."""
-
-    def __init__(self, objects: Bucket, key: str) -> None:
-        self._objects, self._key = objects, key
-        self._size = int(objects.head(key)["size"])
-        self._at = 0
-
-    def readable(self) -> bool:
-        """Return true."""
-        return True
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        """Go to a place, counted from the start, the current place or the end."""
-        self._at = (0, self._at, self._size)[whence] + offset
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        """Read so many bytes, or to the end."""
-        left = max(self._size - self._at, 0)
-        length = left if size < 0 else min(size, left)
-        content = self._objects.read_range(self._key, self._at, length) if length else b""
-        self._at += length
-        return content
+    def _read_if_there(self, path: str) -> tuple[bytes, object] | None:
+        with suppress(FileNotFoundError):
+            return self._objects.read(self._key(path))
+        return None

@@ -8,7 +8,7 @@ by ``can`` and refused before anything is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -130,14 +130,20 @@ class Store(Protocol):
     def files(self, folder: str = "", *, deep: bool = True) -> Sequence[Entry]:
         """List the files in a folder (and subfolders if ``deep``), sorted by path; empty if missing."""
 
+    def has_files(self, folder: str) -> bool:
+        """Return whether a folder or a subfolder has a file, by one look."""
+
     def entry(self, path: str) -> Entry:
         """Return size, times and tag of a file."""
 
     def read(self, path: str) -> bytes:
         """Read a file whole."""
 
-    def read_on(self, paths: Iterable[str]) -> Iterator[bytes]:
-        """Read files whole, in order, up to the first missing file."""
+    def entries(self, paths: Collection[str]) -> Mapping[str, Entry]:
+        """Return size, times and tag of several files by path, without missing files; cheaper than one by one."""
+
+    def read_on(self, paths: Iterable[str]) -> Iterator[tuple[bytes, object]]:
+        """Read files whole, with the tags of :meth:`entry`, in order, up to the first missing file."""
 
     def open(self, path: str) -> Any:  # noqa: ANN401 - pyarrow is not typed
         """Open a file as pyarrow's ``NativeFile``, to be read in parts."""
@@ -157,8 +163,8 @@ class Store(Protocol):
             FileExistsError: if the file is there; it stays as it is.
         """
 
-    def delete(self, path: str, *, tidy: bool = False) -> None:
-        """Remove a file, if present; with ``tidy`` also parent folders left empty."""
+    def delete(self, *paths: str, tidy: bool = False) -> None:
+        """Remove files, if present; with ``tidy`` also parent folders left empty."""
 
     def delete_folder(self, folder: str) -> None:
         """Remove everything below a folder, in no order; entries that cannot be removed stay."""
