@@ -81,8 +81,9 @@ def command(folder: Path, *, port: int) -> list[str]:
     announce(folder, url(port))
     data = folder / "data"
     data.mkdir(exist_ok=True)
-    inner = [f"-{part}.port{kind}={ports.free()}" for part in _PARTS for kind in ("", ".grpc")]
-    place = [f"-dir={data}", f"-s3.config={folder / _IDENTITIES}", f"-s3.port={port}", f"-s3.port.grpc={ports.free()}"]
+    options = [*(f"{part}.port{kind}" for part in _PARTS for kind in ("", ".grpc")), "s3.port.grpc"]
+    inner = [f"-{option}={free}" for option, free in zip(options, _free(len(options)), strict=True)]
+    place = [f"-dir={data}", f"-s3.config={folder / _IDENTITIES}", f"-s3.port={port}"]
     return [*_WITHOUT_KEYS, program, "-logtostderr=true", "-v=0", "server", *_FIXED, *place, *inner]
 
 
@@ -217,6 +218,14 @@ def _await_others(users: IO[str]) -> None:
     except BlockingIOError:
         _LOG.warning("other commands use the S3 server that this command started: the command ends after them")
         fcntl.flock(users, fcntl.LOCK_EX)
+
+
+def _free(number: int) -> set[int]:
+    """Return free ports, each another one."""
+    found = set[int]()
+    while len(found) < number:
+        found.add(ports.free())
+    return found
 
 
 def _port(address: str) -> int:
