@@ -12,7 +12,15 @@ from dedp_assets.graph.resources.environments import CHECKOUT
 LIBRARY = CHECKOUT / "dedp_assets" / "patterns"
 SEAM = {
     LIBRARY / "delta" / "storage" / name
-    for name in ("store.py", "local_store.py", "locations.py", "s3_store.py", "s3_bucket.py", "leases.py")
+    for name in (
+        "store.py",
+        "local_store.py",
+        "locations.py",
+        "object_path.py",
+        "s3_store.py",
+        "s3_bucket.py",
+        "leases.py",
+    )
 }
 REPLICAS = LIBRARY / "ingestion"
 OUTSIDE = {LIBRARY / "error_management" / "_leases.py", LIBRARY / "connectors" / "kafka" / "topics.py"}
