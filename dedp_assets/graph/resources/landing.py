@@ -60,10 +60,12 @@ class Landing(dg.ConfigurableResource[Any]):
         return folder if isinstance(folder, ObjectPath) else Path(folder)
 
     def _folder(self, dataset: str, partition: str) -> str | ObjectPath:
-        name = dataset.replace(PARTITION, partition) if PARTITION in dataset else f"{dataset}/{partition}".rstrip("/")
-        if is_in_bucket(self.root) and isinstance(place := path_at(self.root) / name, ObjectPath):
-            return place
-        return os.path.join(self.root, name)  # noqa: PTH118 - thousands per tick
+        name = dataset.replace(PARTITION, partition) if PARTITION in dataset else f"{dataset}/{partition}"
+        # Thousands of folders per tick: a path of this machine is told by its first letters.
+        if self.root.startswith(("s3", "S3")) and is_in_bucket(self.root):
+            place = path_at(self.root) / name
+            return place if isinstance(place, ObjectPath) else str(place)
+        return os.path.join(self.root, name).rstrip("/")  # noqa: PTH118 - as above
 
     def _parent(self, dataset: str) -> tuple[FilePath, str, str]:
         """Return the folder with the folders of partitions, and the text before and after a key in the names."""

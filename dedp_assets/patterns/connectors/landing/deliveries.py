@@ -304,15 +304,17 @@ def _is_data(entry: _Entry) -> bool:
 def _file(entry: _Entry) -> DeliveredFile | None:
     """Describe a file; ``None`` for a file removed since the listing."""
     try:
-        return delivered_file(entry.name, entry.stat())
+        stat = entry.stat()
     except FileNotFoundError:
         return None
+    return delivered_file(entry.name, stat)
 
 
 def delivered_file(name: str, stat: os.stat_result | ObjectStat) -> DeliveredFile:
     """Describe a file by the metadata of a folder or a bucket."""
-    tag = stat.tag if isinstance(stat, ObjectStat) else ""
-    return DeliveredFile(name, stat.st_size, stat.st_mtime_ns, tag)
+    if isinstance(stat, os.stat_result):
+        return DeliveredFile(name, stat.st_size, stat.st_mtime_ns)
+    return DeliveredFile(name, stat.st_size, stat.st_mtime_ns, stat.tag)
 
 
 def _manifest(marker: _Entry) -> tuple[Mapping[str, int] | None, str]:
