@@ -70,7 +70,7 @@ def lake_resources() -> dict[str, object]:
         "engine": engine,
         "journal": Journal(folder=str(chosen.home / "measurements")),
         "lake": lake_of(chosen, engine),
-        "landing": Landing(root=str(chosen.landing)),
+        "landing": Landing(root=chosen.landing_zone),
         "secrets": Secrets(),
     }
 

@@ -576,6 +576,17 @@ def test_ctrl_c_is_no_error_with_a_stack_trace(dedp, monkeypatch):
     assert dedp("setup") == (130, "", "")
 
 
+@pytest.mark.parametrize("more", [(), ("--migrate",)])
+def test_the_demo_refuses_a_landing_zone_in_a_bucket(dedp, tmp_path, monkeypatch, more):
+    """In one sentence, and before anything is written: its generators write to folders."""
+    monkeypatch.setenv("DEDP_LANDING", "s3://bucket/landing")
+    code, out, err = dedp("demo", *more)
+    (line,) = err.splitlines()
+    assert (code, out) == (2, "")
+    assert line.startswith("dedp demo: the demo lands its files in a folder: DEDP_LANDING must be a folder, not s3://")
+    assert not (tmp_path / "home").exists()
+
+
 def test_the_demo_lands_its_week_before_a_first_day_is_decided():
     """A command that imported declarations at its start would count its days from today, and load no other week."""
     code = "import sys; from dedp_assets.commands import demo; sys.exit('dedp_assets.graph.declare' in sys.modules)"

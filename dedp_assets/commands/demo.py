@@ -55,6 +55,7 @@ def computes(_: argparse.Namespace) -> bool:
 
 def run(settings: Settings, chosen: argparse.Namespace) -> int:
     """Run the demo, or the demo's migration."""
+    _ = settings.landing  # a landing zone in a bucket is refused before anything is written
     if chosen.migrate:
         from dedp_assets.commands._migration import deploy, migrate  # noqa: PLC0415 - as in `demo`
 

@@ -17,6 +17,7 @@ SEAM = {
         "local_store.py",
         "local_files.py",
         "locations.py",
+        "object_path.py",
         "s3_store.py",
         "s3_bucket.py",
         "s3_parts.py",

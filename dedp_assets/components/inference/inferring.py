@@ -30,6 +30,7 @@ from dedp_assets.patterns.connectors.kafka.framed_values import without_headers
 from dedp_assets.patterns.connectors.landing.deliveries import Ends
 from dedp_assets.patterns.connectors.landing.files import file_refusal
 from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.patterns.delta import FilePath, path_at
 
 __all__ = ["infer", "columns_of", "columns_of_table", "columns_of_topic"]
 
@@ -117,7 +118,7 @@ def columns_of_topic(source: TopicSource) -> tuple[Mapping[str, InferredColumn],
 
 def _columns_of_folder(landing: LandingSpec) -> tuple[Mapping[str, InferredColumn], str]:
     """Return the columns of the files in a folder, and a sentence about the sample or the missing files."""
-    there = settings().landing / landing.folder
+    there = path_at(settings().landing_zone) / landing.folder
     pattern = there.name.replace(PARTITION, "*")
     there = there.parent if PARTITION in there.name else there
     by_partition = f"{pattern}/*" if PARTITION in landing.folder else "*/*"
@@ -141,14 +142,15 @@ def columns_of_table(source: Database) -> tuple[Mapping[str, InferredColumn], st
     return columns, f"the database's own types of {len(columns)} columns"
 
 
-def _files_of(folder: Path, pattern: str, ends: Ends) -> list[Path]:
+def _files_of(folder: FilePath, pattern: str, ends: Ends) -> list[FilePath]:
     """List the data files of deliveries, without hidden files, marker and excluded names."""
     found = (path for path in folder.glob(pattern) if path.is_file())
     shown = (path for path in found if not any(name.startswith(("_", ".")) for name in path.parts[-2:]))
-    return sorted(path for path in shown if path.name != ends.marker and not ends.excludes(path.name))
+    files = (path for path in shown if path.name != ends.marker and not ends.excludes(path.name))
+    return sorted(files, key=lambda path: path.parts)
 
 
-def columns_of(files: Sequence[Path], made_of: Format) -> tuple[Mapping[str, InferredColumn], str]:
+def columns_of(files: Sequence[FilePath], made_of: Format) -> tuple[Mapping[str, InferredColumn], str]:
     """Return the columns of files by name, and a sentence about the sample.
 
     Args:
@@ -163,7 +165,7 @@ def columns_of(files: Sequence[Path], made_of: Format) -> tuple[Mapping[str, Inf
     return columns_of_typed(files, made_of)
 
 
-def _columns_of_texts(files: Sequence[Path], made_of: Texts) -> tuple[Mapping[str, InferredColumn], str]:
+def _columns_of_texts(files: Sequence[FilePath], made_of: Texts) -> tuple[Mapping[str, InferredColumn], str]:
     sampled = _spread(files)
     evidence = Evidence("rows of the header's columns" if isinstance(made_of, Csv) else "JSON objects")
     advice = [_add_file(evidence, file, made_of) for file in sampled]
@@ -173,7 +175,7 @@ def _columns_of_texts(files: Sequence[Path], made_of: Texts) -> tuple[Mapping[st
     return evidence.columns(), evidence.besides(f"{len(sampled)} of {len(files)} files, {evidence.records} records")
 
 
-def _add_file(evidence: Evidence, file: Path, made_of: Texts) -> str:
+def _add_file(evidence: Evidence, file: FilePath, made_of: Texts) -> str:
     """Add the records of a file; return the advice for a file of another format."""
     names = _header(file, made_of)
     first = ""
@@ -192,7 +194,7 @@ def _add_file(evidence: Evidence, file: Path, made_of: Texts) -> str:
     return _advice_for_json(file, made_of, first) if isinstance(made_of, JsonLines) else ""
 
 
-def _advice_for_json(file: Path, made_of: JsonLines, first: str) -> str:
+def _advice_for_json(file: FilePath, made_of: JsonLines, first: str) -> str:
     """Return the advice for a file whose lines are no objects, by the first sign of the file."""
     if first == "[":
         return f"{file.name} may be one JSON array: state format: {{json: {{}}}}"
@@ -203,7 +205,7 @@ def _advice_for_json(file: Path, made_of: JsonLines, first: str) -> str:
     return f"{file.name} may be JSON objects of several lines each: make one line of each, as jq -c . {file.name} does"
 
 
-def _header(file: Path, made_of: Texts) -> tuple[str, ...]:
+def _header(file: FilePath, made_of: Texts) -> tuple[str, ...]:
     """Return the header of CSV; refuse files of another format than the declared one."""
     if reason := file_refusal(file):
         raise ContractError(f"{file.name} {reason}")
@@ -215,7 +217,7 @@ def _header(file: Path, made_of: Texts) -> tuple[str, ...]:
     return names
 
 
-def _spread(files: Sequence[Path]) -> list[Path]:
+def _spread(files: Sequence[FilePath]) -> list[FilePath]:
     """Choose files from the first to the last."""
     if len(files) <= _MOST_FILES:
         return list(files)

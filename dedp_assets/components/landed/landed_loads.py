@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any, cast
 
 import dagster as dg
@@ -40,7 +39,7 @@ from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.rows import quoted, tally
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.types.conversion import exact
-from dedp_assets.patterns.delta import Table
+from dedp_assets.patterns.delta import FilePath, Table
 from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.ingestion.full_loader import load_full, volume_guard
@@ -119,7 +118,7 @@ class DeliveryLoad:
             return load_full(written, into, max_growth=GROWTH)
         return overwrite_partition(written, into, allow_empty=not delivery.files)
 
-    def _columns(self, paths: Sequence[Path]) -> list[Finding]:
+    def _columns(self, paths: Sequence[FilePath]) -> list[Finding]:
         """Judge the columns of the files by headers and footers, where new columns are reported."""
         landed = self.landed
         csv = landed.format if isinstance(landed.format, Csv) else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -12,13 +11,14 @@ from dedp_assets.patterns.connectors.encoding.avro_files import open_avro
 from dedp_assets.patterns.connectors.encoding.avro_schemas import NOTHING
 from dedp_assets.patterns.connectors.encoding.formats import Avro, Parquet
 from dedp_assets.patterns.connectors.encoding.parquet_files import open_parquet, spark_type
+from dedp_assets.patterns.delta import FilePath
 
 __all__ = ["columns_of_typed"]
 
 _WIDER = (("TINYINT", "SMALLINT", "INT", "BIGINT"), ("FLOAT", "DOUBLE"))
 
 
-def columns_of_typed(files: Sequence[Path], made_of: Parquet | Avro) -> tuple[Mapping[str, InferredColumn], str]:
+def columns_of_typed(files: Sequence[FilePath], made_of: Parquet | Avro) -> tuple[Mapping[str, InferredColumn], str]:
     """Return the columns of Parquet or Avro files by name, and a sentence about the sample.
 
     Args:
@@ -44,12 +44,12 @@ def columns_of_typed(files: Sequence[Path], made_of: Parquet | Avro) -> tuple[Ma
     return columns, f"{len(files)} of {len(files)} files, {records} records"
 
 
-def _avro(file: Path) -> tuple[int, Iterator[tuple[str, str]]]:
+def _avro(file: FilePath) -> tuple[int, Iterator[tuple[str, str]]]:
     made = open_avro(file)
     return made.records, ((name, _of_time(node.sql)) for name, node in made.node.fields.items())
 
 
-def _parquet(file: Path) -> tuple[int, Iterator[tuple[str, str]]]:
+def _parquet(file: FilePath) -> tuple[int, Iterator[tuple[str, str]]]:
     opened = open_parquet(file)
     kinds = (
         (each.name, NOTHING if pa.types.is_null(each.type) else spark_type(each.type)) for each in opened.schema_arrow

@@ -123,7 +123,7 @@ class Arrivals:
         touched = self._touched(landing, watch, now) | self._changed(landing, watch, now, thorough=thorough)
         unloaded = [*(key for key in news if key not in watch.loaded), *sorted(self.outdated)[:_AT_ONCE]]
         days = self._days({*touched, *self.waiting, *unloaded}, now)
-        found = [landing.delivery(self.dataset, day, ends=self.ends, now=now) for day in days]
+        found = list(landing.deliveries(self.dataset, days, ends=self.ends, now=now))
         unread = self.rewritten | self.outdated
         loaded = {day: watch.loaded[day].delivery for day in days if day in watch.loaded and day not in unread}
         rolled_back = watch.rolled_back.keys()
@@ -153,13 +153,13 @@ class Arrivals:
             known = {name: why for name, why in self.strange.items() if why != _STRAY}
             self.strange = known | dict.fromkeys(landing.stray(self.dataset, self.ends), _STRAY)
         changed: set[str] = set()
-        checked, read = 0, 0
-        while self.unlooked and (thorough or (checked < _AT_ONCE and read < _MOST_BYTES)):
-            key = self.unlooked.pop()  # the newest first
-            if key not in watch.loaded:
-                continue
-            delivery, loaded = landing.delivery(self.dataset, key, ends=self.ends, now=now), watch.loaded[key]
-            checked += 1
+        compared, read = 0, 0
+        left = [key for key in self.unlooked if key in watch.loaded]
+        keys = left[::-1][: None if thorough else _AT_ONCE]  # the newest first
+        for key, delivery in zip(keys, landing.deliveries(self.dataset, keys, ends=self.ends, now=now), strict=True):
+            if read >= _MOST_BYTES and not thorough:
+                break
+            compared, loaded = compared + 1, watch.loaded[key]
             if delivery.identity != loaded.delivery:
                 changed.add(key)
             elif self._is_suspicious(landing, key, delivery, loaded):
@@ -167,6 +167,7 @@ class Arrivals:
                 if not landing.holds(self.dataset, delivery, loaded.content):
                     changed.add(key)
                     self.rewritten.add(key)
+        self.unlooked = left[: len(left) - compared]
         return changed
 
     def _is_suspicious(self, landing: Landing, key: str, delivery: Delivery, loaded: LoadedDelivery) -> bool:

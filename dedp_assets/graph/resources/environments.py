@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_origin, get_type_hints
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from dedp_assets.patterns.core.errors import ConfigError
+
 __all__ = [
     "CHECKOUT",
     "RETENTION_DAYS",
@@ -120,12 +122,18 @@ def _address(value: str) -> str:
     return value.rstrip("/")
 
 
-def _lake(value: str) -> str:
-    if value == _OWN or re.fullmatch(r"s3a?://[^\s/?#@:]+/[^?#]+", value):
-        return value.rstrip("/")
-    if "://" in value:
-        raise _Unfit("a folder, s3, or a location like s3://bucket/prefix", "the given one")
-    return str(Path(value).absolute())
+def _location(*words: str) -> Callable[[str], str]:
+    """Return a parser of a location: a folder, a prefix of a bucket, or one of some words."""
+
+    def parse(value: str) -> str:
+        if value in words or re.fullmatch(r"s3a?://[^\s/?#@:]+/[^?#]+", value):
+            return value.rstrip("/")
+        if "://" in value or value == _OWN:
+            offered = ", ".join(["a folder", *words])
+            raise _Unfit(f"{offered}, or a location like s3://bucket/prefix", "the given one" if "://" in value else "")
+        return str(Path(value).absolute())
+
+    return parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +193,10 @@ class Settings:
     stated_lake: Annotated[str, Variable(
         "DEDP_LAKE",
         "location of the tables: a folder, `s3://bucket/prefix`, or `s3` for a server of this home",
-        "`$DEDP_HOME/lakehouse`", _lake)] = ""
+        "`$DEDP_HOME/lakehouse`", _location(_OWN))] = ""
+    stated_landing: Annotated[str, Variable(
+        "DEDP_LANDING",
+        "where source systems put files: a folder, or `s3://bucket/prefix`", "`$DEDP_HOME/landing`", _location())] = ""
     remote: Annotated[str | None, Variable(
         "SPARK_REMOTE", "`sc://host:port` of a shared Spark Connect engine", "none: an embedded engine")] = None
     s3_endpoint: Annotated[str | None, Variable(
@@ -285,13 +296,27 @@ class Settings:
 
     @property
     def uses_buckets(self) -> bool:
-        """True if an engine needs the jars for buckets: for a lake in a bucket, or an endpoint."""
-        return self.in_bucket or self.s3_endpoint is not None
+        """True if an engine needs the jars for buckets: for tables or files in a bucket, or an endpoint."""
+        return self.s3_endpoint is not None or any(at.startswith(_BUCKETS) for at in (self.lake, self.landing_zone))
+
+    @property
+    def landing_zone(self) -> str:
+        """Location where source systems put files: a folder or an ``s3`` URI."""
+        return self.stated_landing or str(self.home / "landing")
 
     @property
     def landing(self) -> Path:
-        """The folder where source systems put files."""
-        return self.home / "landing"
+        """The landing zone as a folder, for the case study's generators.
+
+        Raises:
+            ConfigError: for a landing zone in a bucket.
+        """
+        if self.landing_zone.startswith(_BUCKETS):
+            raise ConfigError(
+                f"the demo lands its files in a folder: DEDP_LANDING must be a folder, not {self.landing_zone}; into a "
+                "bucket, your own systems may put files"
+            )
+        return Path(self.landing_zone)
 
     @property
     def dagster_home(self) -> Path:
@@ -300,8 +325,13 @@ class Settings:
 
     @property
     def first_day(self) -> date:
-        """First daily partition: the stated day, otherwise the oldest delivery's day minus the retention."""
-        days = [day for folder in self.landing.glob("visits/*-*-*") if (day := _day(folder.name))]
+        """First daily partition: the stated day, otherwise the oldest delivery's day minus the retention.
+
+        Each process asks at its start, and sends no request: with a landing zone in a bucket, state the day.
+        """
+        in_bucket = self.landing_zone.startswith(_BUCKETS)
+        landed = () if in_bucket else self.landing.glob("visits/*-*-*")
+        days = [day for folder in landed if (day := _day(folder.name))]
         oldest = min(days) if days else datetime.now(timezone.utc).date()
         return self.stated_first_day or oldest - timedelta(days=RETENTION_DAYS)
 

@@ -298,7 +298,9 @@ def _place_of(source: Source) -> tuple[str, str]:
     system, _, name = source.name.partition("/")
     chosen = settings()
     if system == "landing":
-        return ("file", str(chosen.landing / name))
+        scheme, _, place = chosen.landing_zone.rpartition("://")
+        bucket, _, prefix = place.partition("/")
+        return (f"s3://{bucket}", f"{prefix}/{name}") if scheme else ("file", str(chosen.landing / name))
     if system == "kafka" and chosen.kafka:
         return (f"kafka://{chosen.kafka}", name)
     if system == "postgres" and chosen.postgres:

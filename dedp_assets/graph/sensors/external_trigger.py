@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Literal
 
 import dagster as dg
@@ -69,9 +70,19 @@ def trigger(name: str, *, pipelines: Filters, jobs: Sequence[Any], description: 
     def evaluate(
         context: dg.SensorEvaluationContext, landing: Landing, clock: Clock
     ) -> dg.SensorResult | dg.SkipReason:
-        return _react(context.instance, Inbox(landing.folder("events")), pipelines, clock.now())
+        return _react(context.instance, _inbox(landing), pipelines, clock.now())
 
     return evaluate
+
+
+def _inbox(landing: Landing) -> Inbox:
+    """Open the inbox: ``events`` in the landing zone.
+
+    An event is set aside by a rename, which no bucket has: beside a zone in a bucket it is ``landing/events`` of the
+    home.
+    """
+    folder = landing.folder("events")
+    return Inbox(folder if isinstance(folder, Path) else settings().home / "landing" / "events")
 
 
 def _react(

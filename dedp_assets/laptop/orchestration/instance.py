@@ -287,7 +287,7 @@ class Platform:
         chosen = settings()
         outcome, _ = self._reconciler.reconcile(
             lake_of(chosen),
-            Landing(root=str(chosen.landing)),
+            Landing(root=chosen.landing_zone),
             Clock().now(),
             instance=self.instance,
             repository=self.definitions.get_repository_def(),

@@ -44,7 +44,7 @@ class Maker:
         self._stamp: object = None
         self._collector = Collector(
             lake_of(chosen),
-            Landing(root=str(chosen.landing)),
+            Landing(root=chosen.landing_zone),
             Journal(folder=str(chosen.home / "measurements")),
             self._load(),
             thorough=thorough,

@@ -54,7 +54,22 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.staging.staged_write import StagedWrite
     from dedp_assets.patterns.delta.storage.coordination import in_turn, table_lock
     from dedp_assets.patterns.delta.storage.local_store import LocalStore
-    from dedp_assets.patterns.delta.storage.locations import as_folder, folder_at, is_link, literal_path, store_at
+    from dedp_assets.patterns.delta.storage.locations import (
+        as_folder,
+        folder_at,
+        is_in_bucket,
+        is_link,
+        literal_path,
+        path_at,
+        store_at,
+    )
+    from dedp_assets.patterns.delta.storage.object_path import (
+        FilePath,
+        ObjectPath,
+        ObjectStat,
+        arrow_source,
+        by_first_name,
+    )
     from dedp_assets.patterns.delta.storage.store import Entry, Store
     from dedp_assets.patterns.delta.tables import Table, Target, same_run
 
@@ -70,6 +85,7 @@ __all__ = [
     "Decision",
     "Delete",
     "Entry",
+    "FilePath",
     "FileStats",
     "FindBase",
     "Glimpse",
@@ -81,6 +97,8 @@ __all__ = [
     "LostFile",
     "LostFileWatch",
     "Merge",
+    "ObjectPath",
+    "ObjectStat",
     "Operation",
     "Partition",
     "RELABELLED",
@@ -95,10 +113,12 @@ __all__ = [
     "Verification",
     "adoption_of",
     "already_applied",
+    "arrow_source",
     "as_folder",
     "audits_of_usual",
     "earlier_fields",
     "broken_rules",
+    "by_first_name",
     "candidates",
     "commit_actions",
     "conformed",
@@ -107,6 +127,7 @@ __all__ = [
     "held_types",
     "in_turn",
     "is_append",
+    "is_in_bucket",
     "is_link",
     "is_ordered",
     "lies_outside",
@@ -114,6 +135,7 @@ __all__ = [
     "lost_files",
     "missing_files",
     "other_rows",
+    "path_at",
     "predicate",
     "read_actions",
     "repeated_keys",

@@ -52,6 +52,24 @@ def columns(path, text, made):
     return {name: (each.type, each.format, each.lacks, each.remark) for name, each in found.items()}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", ["orders", "orders/date={partition}"])
+def test_files_in_a_bucket_are_seen(home, bucket_store, monkeypatch, folder):
+    """As those of a folder are; marker, hidden files and other depths are left out."""
+    monkeypatch.setenv("DEDP_LANDING", bucket_store.above().uri)
+    (home / "defs" / "orders" / "defs.yaml").write_text(LANDING.replace("folder: orders", f"folder: events/{folder}"))
+    days = [folder.replace("{partition}", day) if "{" in folder else f"{folder}/{day}" for day in ("1", "2 ü")]
+    for number, day in enumerate(days):
+        bucket_store.put(f"{day}/a {number}.csv", b"id;no\n1;x\n")
+        for name in ("_SUCCESS", ".draft.csv", "deeper/b.csv"):
+            bucket_store.put(f"{day}/{name}", b"other\n")
+    bucket_store.put("orders/stray.csv", b"other\n")
+    assert main(["infer", str(home / "defs" / "orders")]) == 0
+    text = (home / "defs" / "orders" / "columns.yaml").read_text()
+    assert "in 2 of 2 files, 2 records" in text
+    assert "id: {type: BIGINT}" in text
+
+
 def test_the_command_writes_a_file_that_the_declaration_takes(home, capsys):
     """Once: what is written down holds, until somebody asks for it again."""
     land(home, "2026-01-05", "a.csv", "id;Order Time;no\n1;1/25/2026 9:05;x\n")

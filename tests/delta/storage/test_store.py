@@ -9,6 +9,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
+from pathlib import Path
 from threading import Barrier, Event
 from urllib.parse import unquote
 
@@ -20,7 +21,7 @@ from deltalake import write_deltalake
 from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.patterns.connectors.landing.editions import replacing
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.delta import Table, store_at
+from dedp_assets.patterns.delta import Table, as_folder, folder_at, store_at
 from dedp_assets.patterns.delta.commit import commits
 from dedp_assets.patterns.delta.maintenance.vacuum import remove_unneeded
 from dedp_assets.patterns.delta.staging.stages import empty_stage, new_stage
@@ -539,6 +540,16 @@ def test_a_commit_is_not_written_where_it_could_be_written_over(tmp_path):
     with pytest.raises(ConfigError, match="cannot create a file only if it is not there"):
         commits.write(store, 0, [{"commitInfo": {}}])
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("address", ["s3://lake/files", Path("s3://lake/files")], ids=["address", "path"])
+def test_files_of_a_folder_alone_are_not_looked_for_in_a_bucket(address):
+    """A replica, a publication and an edition exchange folders; nothing is written below the working directory."""
+    with pytest.raises(ConfigError, match="is in a bucket, and only a folder of this machine is taken: name one"):
+        folder_at(address)
+    if isinstance(address, str):
+        with pytest.raises(ConfigError, match="cannot exchange a folder as a whole: nothing was written, name another"):
+            as_folder(store_at(address))
 
 
 def test_a_folder_is_not_replaced_where_it_cannot_be_exchanged(tmp_path):

@@ -24,6 +24,7 @@ from dedp_assets.graph.resources.environments import (
     variables_of,
 )
 from dedp_assets.laptop.orchestration.instance import configuration, prepare_home
+from dedp_assets.patterns.core.errors import ConfigError
 from tests.case_study.assets.conftest import day, visits_of, world_in
 
 VARIABLES = [known.name for kind in (Settings, AlertSettings) for known in variables_of(kind).values()]
@@ -280,6 +281,40 @@ def test_settings_of_alerts(bare):
     chosen = settings().alerts
     assert (chosen.channels, chosen.hold) == (("log", "webhook"), ("info", "critical"))
     assert chosen.silent == (time(22), time(7), "Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("value", "zone", "uses_buckets"),
+    [
+        ("", "{home}/landing", False),
+        ("/data/landing/", "/data/landing", False),
+        ("s3://bucket/a b/landing/", "s3://bucket/a b/landing", True),
+        ("s3a://bucket/landing", "s3a://bucket/landing", True),
+    ],
+)
+def test_a_landing_zone_is_a_folder_or_in_a_bucket(bare, tmp_path, value, zone, uses_buckets):
+    """As the lake is; the demo's generators write to folders alone, and refuse a bucket in one sentence."""
+    bare.setenv("DEDP_HOME", str(tmp_path))
+    bare.setenv("DEDP_LANDING", value)
+    chosen = settings()
+    assert (chosen.landing_zone, chosen.uses_buckets) == (zone.format(home=tmp_path), uses_buckets)
+    if uses_buckets:
+        with pytest.raises(ConfigError, match=r"^the demo lands its files in a folder: DEDP_LANDING must be a folder"):
+            _ = chosen.landing
+        assert chosen.first_day  # without a request
+    else:
+        assert str(chosen.landing) == chosen.landing_zone
+
+
+@pytest.mark.parametrize("value", ["s3", "s3://bucket", "gs://bucket/landing", "s3://key:secret@bucket/landing"])
+def test_another_landing_zone_is_refused(bare, value):
+    """By the name of its variable, without a secret in the address."""
+    bare.setenv("DEDP_LANDING", value)
+    with pytest.raises(
+        ValueError, match=r"^DEDP_LANDING must be a folder, or a location like s3://bucket/prefix, not"
+    ) as refused:
+        settings()
+    assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

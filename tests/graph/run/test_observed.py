@@ -242,6 +242,20 @@ def test_a_source_is_an_input_if_the_inputs_name_it(platform):
 
 
 @pytest.mark.parametrize(
+    ("landing", "place"),
+    [("/data/landing", ("file", "/data/landing/visits")), ("s3a://sources/a/b", ("s3://sources", "a/b/visits"))],
+)
+def test_a_delivery_has_the_address_of_the_landing_zone(platform, landing, place, monkeypatch):
+    """As OpenLineage names folders and buckets."""
+    monkeypatch.setenv("DEDP_LANDING", landing)
+    platform.sources = (FILES,)
+    platform.inputs = lambda: Inputs({f"landing/visits/{DAY}": "sha"})
+    platform.run()
+    (read,) = platform.last()["inputs"]
+    assert (read["namespace"], read["name"]) == place
+
+
+@pytest.mark.parametrize(
     ("variables", "place"),
     [({}, ("kafka", "visits")), ({"DEDP_KAFKA": "broker:9092"}, ("kafka://broker:9092", "visits"))],
 )

@@ -20,6 +20,8 @@ from dagster._daemon.sensor import execute_sensor_iteration
 from dedp_assets.case_study.defs.bronze.devices import devices
 from dedp_assets.graph.declare import job_of
 from dedp_assets.graph.outcomes.run_tags import refusal
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.landing import Landing
 from dedp_assets.graph.sensors.external_trigger import events_arrived as over
 from dedp_assets.graph.sensors.external_trigger import trigger
 from dedp_assets.laptop.orchestration.instance import CONFIGURATION
@@ -79,6 +81,17 @@ def test_without_an_event_nothing_starts_and_nothing_is_asked(zone, monkeypatch)
     assert zone.tick(events_arrived).skip_message == "no event has arrived"
     (zone.landing / "events" / "_done").mkdir(parents=True)
     assert zone.tick(events_arrived).skip_message == "no event has arrived"
+
+
+def test_beside_a_landing_zone_in_a_bucket_the_inbox_is_in_the_home(zone, tmp_path, monkeypatch):
+    """A bucket has no rename, which sets an event aside; no request is sent."""
+    monkeypatch.setenv("DEDP_HOME", str(tmp_path))
+    send_event(tmp_path / "landing" / "events", event())
+    landing = Landing(root="s3://bucket/landing")
+    context = dg.build_sensor_context(
+        instance=zone.instance, resources={"landing": landing, "clock": Clock(fixed=NOW.isoformat())}
+    )
+    assert len(events_arrived(context).run_requests) == 1
 
 
 def test_only_events_and_markers_start_the_refresh(zone):

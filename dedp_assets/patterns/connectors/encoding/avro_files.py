@@ -12,7 +12,6 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -22,6 +21,7 @@ from dedp_assets.patterns.connectors.encoding.formats import avro_refusal
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.extras import optional
 from dedp_assets.patterns.core.parsing.strict_json import parse_json
+from dedp_assets.patterns.delta import FilePath
 
 __all__ = ["AvroFile", "avro_texts", "open_avro"]
 
@@ -52,7 +52,7 @@ class AvroFile:
     records: int
 
 
-def open_avro(path: Path) -> AvroFile:
+def open_avro(path: FilePath) -> AvroFile:
     """Return the header of an Avro file, after a pass over all blocks' frames.
 
     Raises:
@@ -69,7 +69,7 @@ def open_avro(path: Path) -> AvroFile:
             meta = fastavro.schemaless_reader(file, _META)
             schema = parse_json(meta["avro.schema"])
             codec = meta.get("avro.codec", b"null").decode()
-        except ConfigError:
+        except (ConfigError, ConnectionError):
             raise
         except Exception as error:
             raise _damaged(path, "its header is cut or not as written") from error
@@ -83,7 +83,7 @@ def open_avro(path: Path) -> AvroFile:
     return AvroFile(node, codec, sync, begin, records)
 
 
-def avro_texts(path: Path, made: AvroFile) -> Iterator[str]:
+def avro_texts(path: FilePath, made: AvroFile) -> Iterator[str]:
     """Yield the records of an Avro file as JSON texts, block by block.
 
     Args:
@@ -113,7 +113,7 @@ def avro_texts(path: Path, made: AvroFile) -> Iterator[str]:
         raise ContractError(f"{path.name} changed while it was read: it had {made.records} records and has {seen}")
 
 
-def _frames(file: BinaryIO, path: Path, sync: bytes, size: int) -> Iterator[tuple[int, int]]:
+def _frames(file: BinaryIO, path: FilePath, sync: bytes, size: int) -> Iterator[tuple[int, int]]:
     """Yield the number of records and the length of each block; the file is behind the block then."""
     number = 0
     while file.tell() < size:
@@ -128,7 +128,7 @@ def _frames(file: BinaryIO, path: Path, sync: bytes, size: int) -> Iterator[tupl
         yield count, length
 
 
-def _varint(file: BinaryIO, path: Path) -> int:
+def _varint(file: BinaryIO, path: FilePath) -> int:
     value = 0
     for place in range(_LONGEST_VARINT):
         byte = file.read(1)
@@ -164,7 +164,7 @@ def _long(value: int) -> bytes:
     return bytes([*written, rest])
 
 
-def _damaged(path: Path, how: str) -> ContractError:
+def _damaged(path: FilePath, how: str) -> ContractError:
     return ContractError(f"{path.name} is damaged: {how}")
 
 

@@ -14,6 +14,7 @@ from dedp_assets.patterns.connectors.landing.files import lines_of, unreadable_n
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.rows import quoted
+from dedp_assets.patterns.delta import FilePath
 
 __all__ = [
     "Avro", "Csv", "Encoding", "Format", "Json", "JsonLines", "Parquet", "avro_refusal", "csv_records",
@@ -137,7 +138,7 @@ def is_binary(name: str) -> bool:
     return Path(name).suffix.lower() in _BINARY
 
 
-def parquet_refusal(path: Path) -> str:
+def parquet_refusal(path: FilePath) -> str:
     """Return the reason why engines cannot read a Parquet file, by name and type; or empty text.
 
     Raises:
@@ -146,7 +147,7 @@ def parquet_refusal(path: Path) -> str:
     return _refusal(path, ".parquet")
 
 
-def avro_refusal(path: Path) -> str:
+def avro_refusal(path: FilePath) -> str:
     """Return the reason why an Avro file is not read, by name and type; or empty text.
 
     Raises:
@@ -155,7 +156,7 @@ def avro_refusal(path: Path) -> str:
     return _refusal(path, ".avro")
 
 
-def _refusal(path: Path, suffix: str) -> str:
+def _refusal(path: FilePath, suffix: str) -> str:
     kind = _BINARY[suffix]
     if reason := unreadable_name(path.name):
         return reason
@@ -166,7 +167,7 @@ def _refusal(path: Path, suffix: str) -> str:
     return "" if path.stat().st_size else f"is empty, which no {kind} file is"
 
 
-def digest_whole(path: Path, *, seen: Callable[[bytes], object]) -> None:
+def digest_whole(path: FilePath, *, seen: Callable[[bytes], object]) -> None:
     """Pass all bytes of a Parquet or Avro file to a digest.
 
     Args:
@@ -202,7 +203,7 @@ def text_of(line: bytes, encoding: Encoding, errors: str = "replace") -> str:
     return text.translate(_ONLY_WINDOWS) if encoding == "windows-1252" else text
 
 
-def header_of(path: Path, made: Csv) -> tuple[str, ...]:
+def header_of(path: FilePath, made: Csv) -> tuple[str, ...]:
     """Return the names in the first record of a CSV file; a missing name is ``column_<place>``.
 
     Raises:
@@ -211,7 +212,7 @@ def header_of(path: Path, made: Csv) -> tuple[str, ...]:
     return header_record(path, made)[0]
 
 
-def header_record(path: Path, made: Csv) -> tuple[tuple[str, ...], int]:
+def header_record(path: FilePath, made: Csv) -> tuple[tuple[str, ...], int]:
     """Return the names in the first record of a CSV file, and the number of the last line of this record.
 
     Raises:
@@ -225,7 +226,7 @@ def header_record(path: Path, made: Csv) -> tuple[tuple[str, ...], int]:
     return named, first.number + len(first.lines) - 1 if first else 0
 
 
-def records_in(path: Path, made: Csv | JsonLines | Json) -> Iterator[Any]:
+def records_in(path: FilePath, made: Csv | JsonLines | Json) -> Iterator[Any]:
     """Yield the records of a file: lists of values of CSV without the header, or texts of JSON.
 
     A record of CSV with a fault has no values.
@@ -247,7 +248,7 @@ def records_in(path: Path, made: Csv | JsonLines | Json) -> Iterator[Any]:
 
 
 def csv_records(
-    path: Path, made: Csv, *, longest_bytes: int = _LONGEST, errors: str = "replace"
+    path: FilePath, made: Csv, *, longest_bytes: int = _LONGEST, errors: str = "replace"
 ) -> Iterator[CsvRecord]:
     """Yield the records of a CSV file, including the header.
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dedp_assets.patterns.connectors.landing.files import kind_named, unpacked
 from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.patterns.delta import FilePath
 
 if TYPE_CHECKING:
     from dedp_assets.patterns.connectors.encoding.formats import Json
@@ -23,7 +23,7 @@ _FEEDS = str.maketrans("\r\n", "  ")
 _DECODER = json.JSONDecoder()
 
 
-def json_texts_of(path: Path, made: Json) -> Iterator[str]:
+def json_texts_of(path: FilePath, made: Json) -> Iterator[str]:
     """Yield the text of each record of a file in one line.
 
     Args:
@@ -43,7 +43,7 @@ def json_texts_of(path: Path, made: Json) -> Iterator[str]:
         raise ContractError(f"{path.name} is no JSON that is read: it is nested too deep") from None
 
 
-def _text_of(path: Path, made: Json) -> str:
+def _text_of(path: FilePath, made: Json) -> str:
     pieces, size = list[bytes](), 0
     with path.open("rb") as file:
         for piece in unpacked(file, path.name, kind=kind_named(path.name)):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +30,7 @@ from dedp_assets.patterns.connectors.encoding.json_spelling import (
 )
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.delta import FilePath, arrow_source
 
 __all__ = ["open_parquet", "parquet_texts", "spark_type"]
 
@@ -45,7 +45,7 @@ _MOST_DIGITS = 38
 _BATCH = 1_000
 
 
-def open_parquet(file: Path) -> Any:  # noqa: ANN401 - as above
+def open_parquet(file: FilePath) -> Any:  # noqa: ANN401 - as above
     """Open a Parquet file, of which the footer is read and no row.
 
     Raises:
@@ -55,8 +55,10 @@ def open_parquet(file: Path) -> Any:  # noqa: ANN401 - as above
     if reason := parquet_refusal(file):
         raise ContractError(f"{file.name} {reason}")
     try:
-        opened = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+        opened = pq.ParquetFile(arrow_source(file), coerce_int96_timestamp_unit="us")
         kind = pa.struct(opened.schema_arrow)
+    except ConnectionError:
+        raise
     except (pa.ArrowException, OSError) as error:
         raise ContractError(f"{file.name} is damaged: it is no Parquet file to its end ({error})") from error
     for refusal in (*_refusals(kind, ""), *_codecs(opened.metadata)):
@@ -64,7 +66,7 @@ def open_parquet(file: Path) -> Any:  # noqa: ANN401 - as above
     return opened
 
 
-def parquet_texts(file: Path, group: int) -> Iterator[str]:
+def parquet_texts(file: FilePath, group: int) -> Iterator[str]:
     """Yield the records of a row group as JSON texts; bytes that are no UTF-8 are lone surrogates.
 
     Raises:
@@ -75,6 +77,8 @@ def parquet_texts(file: Path, group: int) -> Iterator[str]:
         for batch in opened.iter_batches(_BATCH, row_groups=[group], use_threads=False):
             number += batch.num_rows
             yield from _texts(pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema)))
+    except ConnectionError:
+        raise
     except (pa.ArrowException, OSError) as error:
         raise ContractError(f"{file.name} is damaged: row group {group + 1} is not as written ({error})") from error
     if number != opened.metadata.row_group(group).num_rows:

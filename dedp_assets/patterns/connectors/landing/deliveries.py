@@ -5,20 +5,22 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
-from pathlib import Path
+from functools import lru_cache
 
 from dedp_assets.patterns.connectors.landing.files import unreadable_name
 from dedp_assets.patterns.connectors.web.parts import sentence
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.names import printable
 from dedp_assets.patterns.core.parsing.strict_json import parse_json
+from dedp_assets.patterns.delta import FilePath, ObjectPath, ObjectStat, by_first_name
 
 __all__ = [
-    "MARKED", "MARKER", "DeliveredFile", "Delivery", "Ends", "is_called_like_data", "is_so", "delivery_at",
+    "MARKED", "MARKER", "DeliveredFile", "Delivery", "Ends", "delivered_file", "delivery_at", "delivery_of",
+    "is_called_like_data", "is_so",
 ]  # fmt: skip
 
 MARKER = "_SUCCESS"
@@ -31,11 +33,15 @@ _OF_TOOLS = ("_SUCCESS", "_started", "_committed", "_manifest", "_metadata", "_s
 
 @dataclass(frozen=True, slots=True)
 class DeliveredFile:
-    """A delivered file: name, size in bytes, modification time in ns since 1970."""
+    """A delivered file: name, size in bytes, modification time in ns since 1970, and e-tag in a bucket.
+
+    A bucket tells whole seconds: a file that is put again within one, with as many bytes, differs by the e-tag alone.
+    """
 
     name: str
     size_bytes: int
     modified_ns: int
+    tag: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,7 @@ class Delivery:
         flaw: what is wrong with a marker that cannot be read to its end, or begins like a manifest and is none.
         strange: entries that are neither data files nor hidden: folders, pipes, and links that lead nowhere.
         hidden: files with bytes that are called like data, behind a ``_`` or ``.`` that hides them from engines.
-        absent: the folder that is not there, if nothing has landed.
+        absent: the folder that is not there, if nothing has landed; a prefix of a bucket without an object is none.
         ends: sign of a complete delivery.
     """
 
@@ -97,13 +103,13 @@ class Delivery:
 
     @property
     def identity(self) -> str:
-        """Digest of the delivered files' names, sizes and times, equal for equal files."""
-        lines = [f"{f.name} {f.size_bytes} {f.modified_ns}" for f in self.files]
+        """Digest of the delivered files' names, sizes, times and e-tags, equal for equal files."""
+        lines = [f"{f.name} {f.size_bytes} {f.modified_ns}{f.tag and f' {f.tag}'}" for f in self.files]
         return hashlib.sha256(os.fsencode("\n".join(lines))).hexdigest()[:16]
 
     @property
     def late(self) -> tuple[DeliveredFile, ...]:
-        """Files newer than the marker."""
+        """Files newer than the marker; in a bucket, by a second or more."""
         return tuple(f for f in self.files if self.marker and f.modified_ns > self.marker.modified_ns)
 
     def refusal(self) -> str:
@@ -158,16 +164,18 @@ class Delivery:
         return self
 
 
-def delivery_at(folder: Path | str, ends: Ends = MARKED, *, now: datetime | None = None) -> Delivery:
+def delivery_at(folder: FilePath | str, ends: Ends = MARKED, *, now: datetime | None = None) -> Delivery:
     """Describe the delivery in a partition's folder without opening data files.
 
     Empty if the folder is missing.
 
     Args:
-        folder: the folder.
+        folder: the folder, or the prefix of a bucket.
         ends: sign of a complete delivery.
         now: current time, for a delivery that ends by rest; without it, no such delivery is complete.
     """
+    if isinstance(folder, ObjectPath):
+        return delivery_of(folder, folder.files(), ends, now=now)
     partition = os.path.basename(folder)  # noqa: PTH119 - a sensor's first look is at thousands of folders
     try:
         with os.scandir(folder) as listed:
@@ -177,12 +185,69 @@ def delivery_at(folder: Path | str, ends: Ends = MARKED, *, now: datetime | None
     except OSError as error:
         flaw = f"cannot be listed ({error.strerror}): allow it, or repair the file system"
         return Delivery(partition, marker=DeliveredFile(ends.marker, 0, 0), flaw=flaw, ends=ends)
+    return _described(partition, entries, ends, now)
+
+
+def delivery_of(
+    folder: ObjectPath, files: Iterable[ObjectPath], ends: Ends = MARKED, *, now: datetime | None = None
+) -> Delivery:
+    """Describe the delivery below a prefix of a bucket by the listed objects.
+
+    Only a marker with bytes is read, once by a process; an empty object of data is asked for, as it may be Hadoop's
+    mark of a folder.
+
+    Args:
+        folder: the prefix.
+        files: all objects below the prefix.
+        ends: sign of a complete delivery.
+        now: as of :func:`delivery_at`.
+    """
+    listed = by_first_name(folder, files)
+    if not listed:
+        return Delivery(folder.name, absent=str(folder), ends=ends)
+    entries = {name: _object_entry(folder, name, found, ends) for name, found in listed.items()}
+    return _described(folder.name, entries, ends, now)
+
+
+@dataclass(frozen=True, slots=True)
+class _ObjectEntry:
+    """An object or a prefix directly below a prefix, by the methods of ``os.DirEntry``."""
+
+    name: str
+    path: ObjectPath
+    is_object: bool
+
+    def is_file(self) -> bool:
+        return self.is_object
+
+    def is_dir(self) -> bool:
+        return not self.is_object
+
+    def is_symlink(self) -> bool:
+        return False
+
+    def stat(self) -> ObjectStat:
+        return self.path.stat()
+
+
+_Entry = os.DirEntry[str] | _ObjectEntry
+
+
+def _object_entry(folder: ObjectPath, name: str, files: Sequence[ObjectPath], ends: Ends) -> _ObjectEntry:
+    first = files[0]
+    is_alone = len(files) == 1 and first == folder.below(name)
+    is_data = name != ends.marker and not name.startswith(_HIDDEN)
+    return _ObjectEntry(name, first, is_alone and (not is_data or first.is_file()))
+
+
+def _described(partition: str, entries: Mapping[str, _Entry], ends: Ends, now: datetime | None) -> Delivery:
+    """Describe the delivery of the entries of a folder by name."""
     marker = entries.get(ends.marker) if ends.settled_minutes is None else None
     names = [name for name in sorted(entries) if not ends.excludes(name)]
     shown = [entries[name] for name in names if not name.startswith(_HIDDEN)]
     shown = [entry for entry in shown if entry.name != ends.marker]
     files = tuple(file for entry in shown if is_so(entry.is_file) and (file := _file(entry)) is not None)
-    manifest, flaw = _manifest(marker.path) if marker else (None, "")
+    manifest, flaw = _manifest(marker) if marker else (None, "")
     return Delivery(
         partition=partition,
         files=files,
@@ -204,7 +269,7 @@ def _rest(files: Sequence[DeliveredFile], ends: Ends, now: datetime | None) -> D
     return DeliveredFile("", 0, newest_ns) if rested else None
 
 
-def _strangeness(entry: os.DirEntry[str]) -> str:
+def _strangeness(entry: _Entry) -> str:
     """Return the reason why an entry is no data file; empty for a data file."""
     if is_so(entry.is_dir):
         return "a folder"
@@ -228,7 +293,7 @@ def is_called_like_data(name: str) -> bool:
     return name.endswith(_OF_DATA) or name.lstrip("._").startswith("part-")
 
 
-def _is_data(entry: os.DirEntry[str]) -> bool:
+def _is_data(entry: _Entry) -> bool:
     """Return whether a hidden file is non-empty and named like data; files of tools do not count."""
     if not is_called_like_data(entry.name) or entry.name.startswith(_OF_TOOLS) or not is_so(entry.is_file):
         return False
@@ -236,24 +301,50 @@ def _is_data(entry: os.DirEntry[str]) -> bool:
     return file is not None and file.size_bytes > 0
 
 
-def _file(entry: os.DirEntry[str]) -> DeliveredFile | None:
+def _file(entry: _Entry) -> DeliveredFile | None:
     """Describe a file; ``None`` for a file removed since the listing."""
     try:
         stat = entry.stat()
     except FileNotFoundError:
         return None
-    return DeliveredFile(entry.name, stat.st_size, stat.st_mtime_ns)
+    return delivered_file(entry.name, stat)
 
 
-def _manifest(marker: str) -> tuple[Mapping[str, int] | None, str]:
+def delivered_file(name: str, stat: os.stat_result | ObjectStat) -> DeliveredFile:
+    """Describe a file by the metadata of a folder or a bucket."""
+    if isinstance(stat, os.stat_result):
+        return DeliveredFile(name, stat.st_size, stat.st_mtime_ns)
+    return DeliveredFile(name, stat.st_size, stat.st_mtime_ns, stat.tag)
+
+
+def _manifest(marker: _Entry) -> tuple[Mapping[str, int] | None, str]:
     """Read a marker's manifest; return file sizes by name, and the flaw of a damaged manifest."""
     try:
-        with open(marker, "rb") as file:  # noqa: PTH123 - as above
-            content = file.read(_LARGEST_BYTES + 1)
+        if isinstance(marker, _ObjectEntry):
+            return _manifest_in(marker.path, marker.stat()) if marker.is_object else (None, "")
+        with open(marker.path, "rb") as file:  # noqa: PTH123 - as above
+            return _stated(file.read(_LARGEST_BYTES + 1))
     except (FileNotFoundError, IsADirectoryError):
         return None, ""
+    except ConnectionError:
+        raise
     except OSError as error:
         return None, f"{MARKER} cannot be read ({error.strerror})"
+
+
+@lru_cache(maxsize=10_000)
+def _manifest_in(marker: ObjectPath, seen: ObjectStat) -> tuple[Mapping[str, int] | None, str]:
+    """Read the manifest in a listed marker, once for each content.
+
+    A partition that waits is looked at by each tick, and costs no request.
+    """
+    if not seen.st_size:
+        return None, ""
+    with marker.open() as file:
+        return _stated(file.read(_LARGEST_BYTES + 1))
+
+
+def _stated(content: bytes) -> tuple[Mapping[str, int] | None, str]:
     if not content.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
         return None, ""
     try:

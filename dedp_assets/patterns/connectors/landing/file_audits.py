@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal, get_args
 
 from dedp_assets.patterns.connectors.encoding.avro_files import open_avro
@@ -27,6 +26,7 @@ from dedp_assets.patterns.core.options import require_types, typed
 from dedp_assets.patterns.core.parsing.strict_json import parse_json
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.delta import FilePath
 
 __all__ = ["FileAudit", "FileRule", "audit_files", "require_sound_files"]
 
@@ -89,7 +89,7 @@ class _Faults:
 
 @typed
 def audit_files(
-    files: Sequence[Path], audit: FileAudit, *, announced: Mapping[str, int] | None = None
+    files: Sequence[FilePath], audit: FileAudit, *, announced: Mapping[str, int] | None = None
 ) -> tuple[Finding, ...]:
     """Judge landed files by size, format, columns and number of records, in plain Python.
 
@@ -145,7 +145,7 @@ def audit_files(
 
 @typed
 def require_sound_files(
-    files: Sequence[Path],
+    files: Sequence[FilePath],
     audit: FileAudit,
     *,
     announced: Mapping[str, int] | None = None,
@@ -169,7 +169,7 @@ def require_sound_files(
     return findings
 
 
-def _judge_file(file: Path, audit: FileAudit, faults: _Faults) -> _Content:
+def _judge_file(file: FilePath, audit: FileAudit, faults: _Faults) -> _Content:
     """Return the content of a file, and note the faults of size, format and columns."""
     size_bytes = file.stat().st_size
     if size_bytes < audit.min_bytes:
@@ -192,7 +192,7 @@ def _judge_records(name: str, records: int, audit: FileAudit, announced: int | N
         faults.add("no_record_is_missing", name, f"has {records} records, at least {audit.min_records} are usual")
 
 
-def _content_of(made: Format) -> Callable[[Path], _Content]:
+def _content_of(made: Format) -> Callable[[FilePath], _Content]:
     """Return the function that reads the content of a file.
 
     That function raises ``ContractError`` for a file that is damaged or called like another format.
@@ -206,7 +206,7 @@ def _content_of(made: Format) -> Callable[[Path], _Content]:
     return _avro_content if isinstance(made, Avro) else _parquet_content
 
 
-def _csv_content(file: Path, made: Csv) -> _Content:
+def _csv_content(file: FilePath, made: Csv) -> _Content:
     count_lines(file)
     header = header_of(file, made) if made.header else ()
     records, first, last = 0, len(header), len(header)
@@ -217,7 +217,7 @@ def _csv_content(file: Path, made: Csv) -> _Content:
     return _Content(records, header)
 
 
-def _json_content(file: Path, made: JsonLines) -> _Content:
+def _json_content(file: FilePath, made: JsonLines) -> _Content:
     """Read the columns from the first lines; a malformed line is a fault at the end of a file alone."""
     count_lines(file)
     records, columns, objects, last = 0, set[str](), 0, "{}"
@@ -234,7 +234,7 @@ def _json_content(file: Path, made: JsonLines) -> _Content:
     return _Content(records, columns)
 
 
-def _array_content(file: Path, made: Json) -> _Content:
+def _array_content(file: FilePath, made: Json) -> _Content:
     """Read an array to the end; return the records and the columns of the first elements."""
     records, columns = 0, set[str]()
     for records, text in enumerate(records_in(file, made), 1):
@@ -242,17 +242,17 @@ def _array_content(file: Path, made: Json) -> _Content:
     return _Content(records, columns)
 
 
-def _parquet_content(file: Path) -> _Content:
+def _parquet_content(file: FilePath) -> _Content:
     opened = open_parquet(file)
     return _Content(opened.metadata.num_rows, opened.schema_arrow.names)
 
 
-def _avro_content(file: Path) -> _Content:
+def _avro_content(file: FilePath) -> _Content:
     opened = open_avro(file)
     return _Content(opened.records, opened.node.fields.keys())
 
 
-def _ends_a_line(file: Path) -> bool:
+def _ends_a_line(file: FilePath) -> bool:
     """Return whether the text of a file ends with a line feed."""
     return next(iter(deque(lines_of(file), maxlen=1)), b"").endswith(b"\n")
 

@@ -6,7 +6,6 @@ JSON lines have neither: their fields are counted as the records are read (``cor
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.orc as po
@@ -21,6 +20,7 @@ from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.types import ddl
 from dedp_assets.patterns.core.types.nesting import Kind, outer
 from dedp_assets.patterns.core.types.widening import WHOLE
+from dedp_assets.patterns.delta import FilePath, arrow_source
 
 __all__ = ["FILE_COLUMNS", "columns_of_file", "judge_file_columns"]
 
@@ -30,7 +30,7 @@ _NAMED = 5
 _NUMBERS = ("float", "double", "decimal")
 
 
-def columns_of_file(path: Path, csv: Csv | None = None) -> Mapping[str, str]:
+def columns_of_file(path: FilePath, csv: Csv | None = None) -> Mapping[str, str]:
     """Return the columns of a CSV, Parquet, ORC or Avro file in order, with their SQL types; CSV has none.
 
     Args:
@@ -45,7 +45,10 @@ def columns_of_file(path: Path, csv: Csv | None = None) -> Mapping[str, str]:
     if path.suffix.lower() == ".avro":
         return {name: node.sql for name, node in open_avro(path).node.fields.items()}
     try:
-        schema = po.ORCFile(path).schema if path.suffix.lower() == ".orc" else pq.read_schema(path)
+        source = arrow_source(path)
+        schema = po.ORCFile(source).schema if path.suffix.lower() == ".orc" else pq.read_schema(source)
+    except ConnectionError:
+        raise
     except (pa.ArrowException, OSError) as error:
         raise ContractError(f"{path.name} has no readable footer: {error}") from error
     return {each.name: _sql(each.type) for each in schema}
@@ -53,7 +56,7 @@ def columns_of_file(path: Path, csv: Csv | None = None) -> Mapping[str, str]:
 
 @typed
 def judge_file_columns(
-    files: Sequence[Path], *, columns: Mapping[str, str], may_lack: Sequence[str] = (), csv: Csv | None = None
+    files: Sequence[FilePath], *, columns: Mapping[str, str], may_lack: Sequence[str] = (), csv: Csv | None = None
 ) -> Finding:
     """Judge the columns of each file: new, missing, reordered and retyped columns.
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.patterns.delta import FilePath
 
 __all__ = [
     "LONGEST_LINE", "content_kind", "count_lines", "file_refusal", "kind_named", "lines_of", "name_refusal",
@@ -81,7 +82,7 @@ def _of_suffix(name: str, suffixes: Collection[str]) -> str:
     return f"is a {suffix} file by its name, which is not read: {_OFFERED}" if suffix in suffixes else ""
 
 
-def file_refusal(path: Path) -> str:
+def file_refusal(path: FilePath) -> str:
     """Return the reason why engines cannot read a file, by name, type and first bytes; or empty text.
 
     Raises:
@@ -114,7 +115,7 @@ def content_kind(head: bytes) -> str:
     return "UTF-16" if wide else ""
 
 
-def count_lines(path: Path, *, seen: Callable[[bytes], object] = bool) -> int:
+def count_lines(path: FilePath, *, seen: Callable[[bytes], object] = bool) -> int:
     """Count a file's lines by the rules of engines, in one pass over the bytes.
 
     Args:
@@ -145,7 +146,7 @@ def count_lines(path: Path, *, seen: Callable[[bytes], object] = bool) -> int:
     return lines
 
 
-def lines_of(path: Path, *, longest_bytes: int = LONGEST_LINE) -> Iterator[bytes]:
+def lines_of(path: FilePath, *, longest_bytes: int = LONGEST_LINE) -> Iterator[bytes]:
     """Yield the lines of a text file with their line feeds, decompressed, without a byte order mark.
 
     Args:
@@ -182,7 +183,8 @@ def unpacked(file: BinaryIO | io.RawIOBase, name: str, *, kind: str) -> Iterator
         try:
             piece = next(pieces, None)
         except (EOFError, zlib.error, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:  # of the disk
+            # Of the disk, or of the server of a bucket.
+            if isinstance(error, ConnectionError) or (isinstance(error, OSError) and error.errno is not None):
                 raise
             raise ContractError(f"{name} is damaged: its {kind} data ends early or is not as written") from error
         if piece is None:

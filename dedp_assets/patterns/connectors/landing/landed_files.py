@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count as count_from
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +29,7 @@ from dedp_assets.patterns.connectors.landing.files import LONGEST_LINE, count_li
 from dedp_assets.patterns.connectors.landing.lines import Lines, read_lines
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.names import RESERVED
+from dedp_assets.patterns.delta import FilePath
 
 __all__ = ["LINES_OF_RECORD", "read_landed"]
 
@@ -40,12 +40,14 @@ _MOST_TASKS, _BATCH = 256, 1_000
 _HEADER, _LAST = f"{RESERVED}header", f"{RESERVED}last"
 
 
-def read_landed(session: SparkSession, files: Sequence[Path], made: Format, *, columns: Sequence[str] = ()) -> Lines:
+def read_landed(
+    session: SparkSession, files: Sequence[FilePath], made: Format, *, columns: Sequence[str] = ()
+) -> Lines:
     """Read the records of files, each with file name and position.
 
     Args:
         session: the session.
-        files: the files, of one folder.
+        files: the files, of one folder or prefix of a bucket.
         made: format of the files.
         columns: names of the columns of CSV without a header.
 
@@ -74,7 +76,7 @@ def _decoded(rows: DataFrame, encoding: Any) -> DataFrame:  # noqa: ANN401 - one
     return rows.withColumns({"raw": F.expr(text_sql(encoding)), "raw_bytes": F.expr("CAST(NULL AS BINARY)")})
 
 
-def _read_csv(session: SparkSession, files: Sequence[Path], made: Csv, columns: Sequence[str]) -> Lines:
+def _read_csv(session: SparkSession, files: Sequence[FilePath], made: Csv, columns: Sequence[str]) -> Lines:
     found = {file.name: header_record(file, made) if made.header else (tuple(columns), 0) for file in files}
     if made.multiline and made.quote:
         count: Mapping[str, int] = {file.name: number for file in files if (number := count_lines(file))}
@@ -93,14 +95,14 @@ def _read_csv(session: SparkSession, files: Sequence[Path], made: Csv, columns: 
     return Lines(landed, count, {name: height for name, height in heights.items() if name in count})
 
 
-def _csv_records(file: Path, made: Csv) -> Iterator[tuple[str, int]]:
+def _csv_records(file: FilePath, made: Csv) -> Iterator[tuple[str, int]]:
     """Yield the text of each record with the number of the first line."""
     for record in csv_records(file, made, longest_bytes=LONGEST_LINE, errors="surrogateescape"):
         yield "\n".join(record.lines), record.number
 
 
-def _read_parquet(session: SparkSession, files: Sequence[Path]) -> Lines:
-    items, count = list[tuple[Path, int, int]](), dict[str, int]()
+def _read_parquet(session: SparkSession, files: Sequence[FilePath]) -> Lines:
+    items, count = list[tuple[FilePath, int, int]](), dict[str, int]()
     for file in files:
         metadata, first = open_parquet(file).metadata, 1
         for group in range(metadata.num_row_groups):
@@ -110,27 +112,27 @@ def _read_parquet(session: SparkSession, files: Sequence[Path]) -> Lines:
     return Lines(_in_tasks(session, _parquet_records, items), count)
 
 
-def _parquet_records(file: Path, group: int, first: int) -> Iterator[tuple[str, int]]:
+def _parquet_records(file: FilePath, group: int, first: int) -> Iterator[tuple[str, int]]:
     return zip(parquet_texts(file, group), count_from(first))
 
 
-def _read_json(session: SparkSession, files: Sequence[Path], made: Json) -> Lines:
+def _read_json(session: SparkSession, files: Sequence[FilePath], made: Json) -> Lines:
     count = {file.name: number for file in files if (number := sum(1 for _ in json_texts_of(file, made)))}
     items = [(file, made) for file in files if file.name in count]
     return Lines(_in_tasks(session, _json_records, items), count)
 
 
-def _json_records(file: Path, made: Json) -> Iterator[tuple[str, int]]:
+def _json_records(file: FilePath, made: Json) -> Iterator[tuple[str, int]]:
     return zip(json_texts_of(file, made), count_from(1))
 
 
-def _read_avro(session: SparkSession, files: Sequence[Path]) -> Lines:
+def _read_avro(session: SparkSession, files: Sequence[FilePath]) -> Lines:
     opened = {file: open_avro(file).records for file in files}
     items = [(file, records) for file, records in opened.items() if records]
     return Lines(_in_tasks(session, _avro_records, items), {file.name: records for file, records in items})
 
 
-def _avro_records(file: Path, records: int) -> Iterator[tuple[str, int]]:
+def _avro_records(file: FilePath, records: int) -> Iterator[tuple[str, int]]:
     """Yield the text and the number of each record.
 
     Raises:

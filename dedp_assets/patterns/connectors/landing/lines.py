@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.connectors.landing.files import count_lines, file_refusal
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
-from dedp_assets.patterns.delta import literal_path
+from dedp_assets.patterns.delta import FilePath, literal_path
 
 __all__ = ["Lines", "read_lines"]
 
@@ -39,7 +39,7 @@ class Lines:
         return sum(n * (n + 1) // 2 for n in self.count.values()) - sum(n * (n + 1) // 2 for n in self.headers.values())
 
 
-def read_lines(session: SparkSession, files: Sequence[Path]) -> Lines:
+def read_lines(session: SparkSession, files: Sequence[FilePath]) -> Lines:
     """Number the lines of text files without a shuffle.
 
     Spark numbers rows within a task, not within a file. A first job, which reads without parsing, finds where each
@@ -102,18 +102,19 @@ def read_lines(session: SparkSession, files: Sequence[Path]) -> Lines:
     return Lines(rows, count)
 
 
-def _require_sound(files: Sequence[Path]) -> None:
+def _require_sound(files: Sequence[FilePath]) -> None:
     """Refuse the first file that an engine cannot read to the end."""
     for file in files:
         count_lines(file)
-        if (sidecar := file.with_name(f".{file.name}.crc")).exists():
+        # Spark looks for none in a bucket.
+        if isinstance(file, Path) and (sidecar := file.with_name(f".{file.name}.crc")).exists():
             raise ContractError(
                 f"{file.name} may not be what {sidecar.name} beside it states, which engines hold it against: deliver "
                 "it again, or remove that file"
             )
 
 
-def _require_read(files: Sequence[Path], count: Mapping[str, int]) -> None:
+def _require_read(files: Sequence[FilePath], count: Mapping[str, int]) -> None:
     """Refuse a non-empty file without a line in the engine's count."""
     for file in files:
         if file.name not in count and (size := file.stat().st_size):

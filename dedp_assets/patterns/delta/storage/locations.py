@@ -9,11 +9,16 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
+from dedp_assets.patterns.delta.storage.object_path import FilePath, ObjectPath
 from dedp_assets.patterns.delta.storage.store import Store, require
+
+if TYPE_CHECKING:
+    from dedp_assets.patterns.delta.storage.s3_store import S3Store
 
 __all__ = [
     "Located",
@@ -21,7 +26,9 @@ __all__ = [
     "Location",
     "as_folder",
     "folder_at",
+    "is_in_bucket",
     "literal_path",
+    "path_at",
     "require_folder",
     "require_vacant",
     "store_at",
@@ -69,7 +76,7 @@ def store_at(location: Location) -> Store:
     if not isinstance(location, str | os.PathLike):
         return location
     text = os.fspath(location)
-    if _BUCKET.match(text):
+    if is_in_bucket(text):
         return _bucket_at(text)
     path = Path(_path_in(text)).absolute()
     folder = str(path)
@@ -83,7 +90,7 @@ def store_at(location: Location) -> Store:
     return LocalStore(folder)
 
 
-def _bucket_at(text: str) -> Store:
+def _bucket_at(text: str) -> S3Store:
     """Open the store of an ``s3`` URI; obstore is imported by who names one."""
     from dedp_assets.patterns.delta.storage.s3_store import S3Store  # noqa: PLC0415
 
@@ -93,10 +100,24 @@ def _bucket_at(text: str) -> Store:
     root = unquote(parts.path).strip("/")
     _require_plain(root)
     if not root:
-        raise ConfigError(f"{text!r} is a whole bucket: name a prefix in it for the table")
+        raise ConfigError(f"{text!r} is a whole bucket: name a prefix in it")
     if odd := {"", ".", ".."} & {*root.split("/")}:
         raise ConfigError(f"{text!r} must have a name between any two slashes, not {min(odd)!r}")
     return S3Store(parts.netloc, root)
+
+
+def path_at(location: str) -> FilePath:
+    """Return the path of plain files at a folder or a prefix of a bucket (``s3://bucket/prefix``).
+
+    Raises:
+        ConfigError: as :func:`store_at`, of a bucket.
+    """
+    return ObjectPath(_bucket_at(location)) if is_in_bucket(location) else Path(location)
+
+
+def is_in_bucket(location: str) -> bool:
+    """Return whether a location is an address in a bucket."""
+    return _BUCKET.match(location) is not None
 
 
 def _require_plain(folder: str) -> None:
@@ -108,8 +129,16 @@ def _require_plain(folder: str) -> None:
 
 
 def folder_at(path: str | os.PathLike[str] | LocalStore) -> LocalStore:
-    """Open the store of a folder of plain files, under any name."""
-    return path if isinstance(path, LocalStore) else LocalStore(os.path.abspath(path))  # noqa: PTH100 - links stay
+    """Open the store of a folder of plain files, under any name.
+
+    Raises:
+        ConfigError: for an address in a bucket.
+    """
+    if isinstance(path, LocalStore):
+        return path
+    if is_in_bucket(text := os.fspath(path)):
+        raise ConfigError(f"{text!r} is in a bucket, and only a folder of this machine is taken: name one")
+    return LocalStore(os.path.abspath(text))  # noqa: PTH100 - links stay
 
 
 def _path_in(text: str) -> str:
@@ -125,7 +154,7 @@ def _path_in(text: str) -> str:
     return unquote(parts.path)
 
 
-def literal_path(path: Path | str) -> str:
+def literal_path(path: FilePath | str) -> str:
     """Escape brackets and stars in a path, which Spark's readers take for a glob pattern."""
     return _PATTERN.sub(r"\\\g<0>", str(path))
 

@@ -127,9 +127,16 @@ class S3Store:
 
     def files(self, folder: str = "", *, deep: bool = True) -> Sequence[Entry]:
         """List the objects below a prefix."""
+        return [entry for entry in self.listed(folder, deep=deep) if entry.size_bytes or self.exists(entry.path)]
+
+    def listed(self, folder: str = "", *, deep: bool = True) -> Sequence[Entry]:
+        """List the objects and the marks of folders below a prefix, by one request for each 1,000.
+
+        Which of the objects without bytes are Hadoop's marks of folders, only a request for each can tell.
+        """
         key = self._key(folder)
         found = self._objects.below(key) if deep else self._objects.inside(key)[1]
-        files = [self._entry(file) for file in found if file["path"] != key and not self._is_folder(file)]
+        files = [self._entry(file) for file in found if file["path"] != key]
         return sorted(files, key=lambda entry: entry.path)
 
     def has_files(self, folder: str) -> bool:
