@@ -59,6 +59,7 @@ _SMALL_DATA_OPTIONS = [
     "-Xmn400m",
 ]
 _S3_KEYS = "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider"
+_LOOPBACK = "127.0.0.1"
 _UNCOMPILED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """For small data, compiling a query costs more than running it."""
 
@@ -86,8 +87,8 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
     return {
         "spark.master": settings.master,
         "spark.driver.memory": settings.driver_memory,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": settings.driver_host,
+        "spark.driver.bindAddress": _bound(settings),
         "spark.driver.extraClassPath": jars,
         "spark.driver.extraJavaOptions": " ".join(options),
         **({} if settings.master.startswith("local") else _executor_conf(jars, options)),
@@ -129,6 +130,11 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         "spark.sql.debug.maxToStringFields": "10000",
         **(_s3_conf(settings.s3_endpoint, settings.s3_region) if settings.uses_buckets else {}),
     }
+
+
+def _bound(settings: Settings) -> str:
+    """Return the address that a driver listens at: loopback, or any if other machines have to reach the driver."""
+    return _LOOPBACK if settings.driver_host == _LOOPBACK else "0.0.0.0"  # noqa: S104 - asked for by the setting
 
 
 def _options(settings: Settings) -> list[str]:
@@ -243,7 +249,7 @@ def java_variables(settings: Settings) -> dict[str, str]:
     """Return the environment variables of pyspark's launcher: the chosen Java runtime, and this Python."""
     return {
         "JAVA_HOME": str(java_home(settings)),
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_IP": _bound(settings),
         # Otherwise workers run the first python3 on the path, whatever its version and packages.
         "PYSPARK_PYTHON": sys.executable,
     }

@@ -209,6 +209,8 @@ class Settings:
         "DEDP_CLUSTER",
         "workers of a Spark cluster of this home, of one core each; 0: the engine computes alone",
         parse=_whole(least=0))] = 0
+    driver_host: Annotated[str, Variable(
+        "DEDP_DRIVER_HOST", "address by which executors on other machines reach an embedded engine")] = "127.0.0.1"
     driver_memory: Annotated[str, Variable("DEDP_DRIVER_MEMORY", "heap of an embedded engine")] = "2g"
     java: Annotated[Literal["auto", "bundled"], Variable(
         "DEDP_JAVA", "`auto`: Java 17+ if found; `bundled`: the wheel's", parse=_one_of("auto", "bundled"))] = "auto"

@@ -233,6 +233,16 @@ def test_an_engine_has_the_jars_for_buckets_where_an_endpoint_is_named(chosen, m
     assert "s3cret-of-a-test" not in str(conf)
 
 
+def test_a_driver_is_reached_by_nobody_else_unless_its_address_is_named(chosen, monkeypatch):
+    """It listens on the loopback interface; with an address for executors elsewhere, on every interface."""
+    monkeypatch.setattr(engine, "class_path", lambda *_: [])
+    for host, bound in (("127.0.0.1", "127.0.0.1"), ("10.0.0.7", "0.0.0.0")):  # noqa: S104
+        made = chosen(java="bundled", driver_host=host)
+        conf = engine.spark_conf(made)
+        assert (conf["spark.driver.host"], conf["spark.driver.bindAddress"]) == (host, bound)
+        assert engine.java_variables(made)["SPARK_LOCAL_IP"] == bound
+
+
 @pytest.mark.slow
 def test_the_engines_jars_hold_no_broker(test_settings):
     """`make demo` fetches what reads Kafka and nothing of what is one."""
