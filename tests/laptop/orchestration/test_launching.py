@@ -1,6 +1,8 @@
 """Runs in forks: what they are, how they end, and when there is none."""
 
 import os
+import subprocess
+import sys
 import time
 
 import dagster as dg
@@ -9,6 +11,7 @@ import pytest
 from dagster._core.launcher import LaunchRunContext  # noqa: TID251 - what the daemon hands to a launcher
 
 from dedp_assets.graph.outcomes.run_tags import process_of, ran_by
+from dedp_assets.graph.resources.environments import child_environment
 from dedp_assets.laptop.orchestration import launching
 from tests.faults.processes import wait_until
 
@@ -81,6 +84,22 @@ def test_a_run_is_ended_by_whoever_knows_the_instance(instance):
     assert run.status is dg.DagsterRunStatus.CANCELED
     assert wait_until(lambda: not psutil.pid_exists(process_of(run)))
     assert not instance.run_launcher.terminate(run_id)
+
+
+PRELOADS = """
+import dedp_assets.laptop.orchestration.preloaded
+from dedp_assets.patterns.delta.storage import s3_bucket
+print(s3_bucket._USERS)
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_is_to_be_forked_asks_no_bucket(tmp_path):
+    """A fork of one that did could not use buckets, and declarations look at tables."""
+    nowhere = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_ALLOW_HTTP": "true", "DEDP_LAKE": "s3://lake/tables"}
+    environment = child_environment({**nowhere, "DEDP_HOME": str(tmp_path)})
+    done = subprocess.run([sys.executable, "-c", PRELOADS], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
 
 
 def test_another_program_under_the_runs_number_is_left_alone(instance):
