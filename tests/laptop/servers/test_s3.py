@@ -95,10 +95,18 @@ def test_up_is_refused_while_a_command_runs_the_server(own):
 def test_a_server_ends_with_the_process_that_started_it(tmp_path):
     """Though that is killed."""
     with subprocess.Popen([sys.executable, "-c", ATTACHES, str(tmp_path / "log")], stdout=subprocess.PIPE) as starter:
-        assert starter.stdout.readline() == b"runs\n"
-        started = {*psutil.Process(starter.pid).children(recursive=True)}
-        assert [each for each in started if command(each) == "sleep 600"]
-        starter.kill()
+        try:
+            assert starter.stdout.readline() == b"runs\n"
+
+            def running():
+                """The processes that it started, once the server's command is among them: a fork has none at first."""
+                found = {*psutil.Process(starter.pid).children(recursive=True)}
+                return found if "sleep 600" in [command(each) for each in found] else set()
+
+            assert wait_until(running, seconds=60)
+            started = running()
+        finally:
+            starter.kill()
     assert wait_until(lambda: not living(started), seconds=60), [command(each) for each in living(started)]
 
 
