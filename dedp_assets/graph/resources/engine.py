@@ -133,7 +133,7 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
 
 
 def _bound(settings: Settings) -> str:
-    """Return the address that a driver listens at: loopback, or any if other machines have to reach the driver."""
+    """Return the address at which a driver listens: loopback, or all addresses for executors elsewhere."""
     return _LOOPBACK if settings.driver_host == _LOOPBACK else "0.0.0.0"  # noqa: S104 - asked for by the setting
 
 

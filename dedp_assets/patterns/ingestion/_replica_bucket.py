@@ -15,7 +15,7 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Store, table_lock
 from dedp_assets.patterns.ingestion._replica_contents import HINT, Contents, FileState, readable, some, version_of
-from dedp_assets.patterns.ingestion._replica_files import Limit, checks_of, figures_of, result_of, unchanged
+from dedp_assets.patterns.ingestion._replica_files import CopyRate, checks_of, figures_of, result_of, unchanged
 from dedp_assets.patterns.ingestion._replica_manifest import Manifest, new_manifest, require_successor
 
 __all__ = ["copy_to_bucket"]
@@ -27,7 +27,7 @@ def copy_to_bucket(
     *,
     name: str,
     provenance: Provenance,
-    limit: Limit | None = None,
+    limit: CopyRate | None = None,
 ) -> WriteResult:
     """Make the table at ``target`` an exact replica of ``contents``, copying only missing files.
 
@@ -43,7 +43,7 @@ def copy_to_bucket(
         Conflict: if the source changed meanwhile, or the replica shows a newer version of it.
         ConfigError: if the target is a replica of something else, or has another history than the source.
     """
-    limit = limit or Limit()
+    limit = limit or CopyRate()
     with table_lock(target) as held:
         there = {entry.path: entry.size_bytes for entry in target.files()}
         former = _manifest_of(target)
@@ -72,12 +72,12 @@ def _manifest_of(target: Store) -> Manifest | None:
 
 
 def _beside(target: Store) -> str:
-    """Return the name of the manifest, which is beside the table and no part of it."""
+    """Return the name of the manifest, an object beside the table."""
     return f".{target.name}.replica.json"
 
 
 def _known(contents: Contents, former: Manifest | None, there: Mapping[str, int]) -> dict[str, str]:
-    """Return the SHA-256 of each file, by path, that the last copy brought and that neither side changed."""
+    """Return the SHA-256 by path of the files that are unchanged since the last copy."""
     return {
         path: sha
         for path, (state, sha) in (former.files if former else {}).items()
@@ -88,7 +88,7 @@ def _known(contents: Contents, former: Manifest | None, there: Mapping[str, int]
 def _require_same_history(
     contents: Contents, target: Store, there: Mapping[str, int], known: Mapping[str, str], name: str
 ) -> None:
-    """Refuse a target whose versions are not the source's: of a source that was made again, or of somebody else."""
+    """Refuse a target with another history than the source."""
     commits = {path for path in there if version_of(path) is not None and path.endswith(".json")} - known.keys()
     # Of commits that the source has cleaned up, what is left of both logs decides.
     oldest = min((version for path in contents.files if (version := version_of(path)) is not None), default=0)
@@ -106,9 +106,9 @@ def _require_same_history(
 
 
 def _copy(
-    contents: Contents, target: Store, there: Mapping[str, int], known: Mapping[str, str], limit: Limit
+    contents: Contents, target: Store, there: Mapping[str, int], known: Mapping[str, str], limit: CopyRate
 ) -> dict[str, str]:
-    """Copy missing files, data files first, then the log by its versions; return the SHA-256 by path."""
+    """Copy missing files, data before the log and the log by version; return the SHA-256 by path."""
     missing = [path for path in contents.files if path not in known]
     log = sorted((path for path in missing if version_of(path) is not None), key=_in_log)
     last = [path for path in missing if path == HINT]
@@ -125,12 +125,12 @@ def _copy(
 
 
 def _in_log(path: str) -> tuple[int, bool, str]:
-    """Order of a file of the log: by version, the commit before its checkpoint and checksum."""
+    """Sort a file of the log by version, a commit before checkpoint and checksum."""
     return version_of(path) or 0, not path.endswith(".json"), path
 
 
-def _copy_file(contents: Contents, path: str, target: Store | None, limit: Limit) -> str:
-    """Copy a file, if there is a target; return the SHA-256."""
+def _copy_file(contents: Contents, path: str, target: Store | None, limit: CopyRate) -> str:
+    """Copy a file to a target, if any; return the SHA-256."""
     source, state = contents.root, contents.files[path]
     try:
         with readable(contents.name, source):

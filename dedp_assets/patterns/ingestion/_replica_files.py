@@ -28,7 +28,7 @@ from dedp_assets.patterns.ingestion._replica_manifest import (
     require_successor,
 )
 
-__all__ = ["Limit", "checks_of", "copy_replica", "figures_of", "result_of", "unchanged", "verify"]
+__all__ = ["CopyRate", "checks_of", "copy_replica", "figures_of", "result_of", "unchanged", "verify"]
 
 _CHUNK = 1 << 20
 
@@ -39,7 +39,7 @@ def copy_replica(
     *,
     name: str,
     provenance: Provenance,
-    limit: Limit | None = None,
+    limit: CopyRate | None = None,
 ) -> WriteResult:
     """Make ``target`` an exact replica of ``contents``, copying only missing or changed files.
 
@@ -55,7 +55,7 @@ def copy_replica(
         Conflict: if the source changed meanwhile, or the replica shows a newer version of it.
         ConfigError: if the target is no replica or one of something else, or a file of the source may not be read.
     """
-    limit = limit or Limit()
+    limit = limit or CopyRate()
     if isinstance(contents.root, LocalStore) and target.overlaps(contents.root):
         raise ConfigError(f"{name} and {contents.name} lie in one another: name another target")
     with replacing(target):
@@ -101,7 +101,7 @@ def result_of(name: str, manifest: Manifest, findings: tuple[Finding, ...], figu
 
 
 def verify(contents: Contents, target: Store) -> Finding:
-    """Compare a copy with the source: names, sizes and the SHA-256 of every byte; of a folder the times, too."""
+    """Compare a copy with the source: names, sizes, SHA-256 of every byte, and times of a folder."""
     beside: set[str] = set()
     if isinstance(target, LocalStore):
         target = target.resolved()
@@ -128,7 +128,7 @@ def _is_replica(target: LocalStore, held: Held, contents: Contents) -> bool:
 
 
 def _fill(
-    made: FolderEdition, contents: Contents, target: LocalStore, held: Held, limit: Limit
+    made: FolderEdition, contents: Contents, target: LocalStore, held: Held, limit: CopyRate
 ) -> tuple[dict[str, str], list[str]]:
     """Copy or link every file; return the SHA-256 by path, and the paths of the copied files."""
     digests: dict[str, str] = {}
@@ -152,7 +152,7 @@ def _fill(
     return digests, copied
 
 
-def _copy(contents: Contents, path: str, into: LocalStore, limit: Limit) -> str:
+def _copy(contents: Contents, path: str, into: LocalStore, limit: CopyRate) -> str:
     source, state, sha = contents.root, contents.files[path], hashlib.sha256()
     try:
         with readable(contents.name, source):
@@ -174,7 +174,7 @@ def _copy(contents: Contents, path: str, into: LocalStore, limit: Limit) -> str:
     return sha.hexdigest()
 
 
-class Limit:
+class CopyRate:
     """A limit of bytes per second and of files at once for a copy.
 
     Args:
@@ -194,7 +194,7 @@ class Limit:
         self._rate, self._since, self._seen = bytes_per_second, time.monotonic(), 0
 
     def count(self, size_bytes: int) -> None:
-        """Count copied bytes, and wait until the limit allows further ones."""
+        """Count copied bytes, and wait until the rate allows more."""
         with self._counting:
             self._seen += size_bytes
             ahead = self._seen / self._rate - (time.monotonic() - self._since) if self._rate else 0

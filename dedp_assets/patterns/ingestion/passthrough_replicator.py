@@ -24,7 +24,7 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import LocalStore, Table, Target, folder_at
 from dedp_assets.patterns.ingestion._replica_bucket import copy_to_bucket
 from dedp_assets.patterns.ingestion._replica_contents import folder_contents, readable, table_contents
-from dedp_assets.patterns.ingestion._replica_files import Limit, copy_replica
+from dedp_assets.patterns.ingestion._replica_files import CopyRate, copy_replica
 
 __all__ = ["replicate_table", "replicate_files", "declare_replica"]
 
@@ -76,7 +76,7 @@ def replicate_table(
     contents = table_contents(source.ledger, pinned)
     if not may_hold_personal:
         _require_declared(source.spec, contents.columns)
-    store, limit = into.table.store, Limit(bytes_per_second, files_at_once)
+    store, limit = into.table.store, CopyRate(bytes_per_second, files_at_once)
     if isinstance(store, LocalStore):
         return copy_replica(contents, store, name=into.name, provenance=into.run, limit=limit)
     return copy_to_bucket(contents, store, name=into.name, provenance=into.run, limit=limit)
@@ -118,7 +118,7 @@ def replicate_files(
         folder_at(target),
         name=name,
         provenance=run.by(_PATTERN),
-        limit=Limit(bytes_per_second, files_at_once),
+        limit=CopyRate(bytes_per_second, files_at_once),
     )
 
 

@@ -20,7 +20,7 @@ from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict
 from dedp_assets.patterns.delta import Ledger, folder_at
 from dedp_assets.patterns.ingestion import _replica_files as replicas
 from dedp_assets.patterns.ingestion._replica_contents import folder_contents, table_contents
-from dedp_assets.patterns.ingestion._replica_files import Limit, copy_replica, verify
+from dedp_assets.patterns.ingestion._replica_files import CopyRate, copy_replica, verify
 from dedp_assets.patterns.ingestion._replica_manifest import manifest_of
 from tests.helpers import a_run
 
@@ -202,11 +202,11 @@ import sys
 from dedp_assets.patterns.ingestion._replica_contents import folder_contents
 from dedp_assets.patterns.delta import folder_at
 from dedp_assets.patterns.core.records import Provenance
-from dedp_assets.patterns.ingestion._replica_files import Limit, copy_replica
+from dedp_assets.patterns.ingestion._replica_files import CopyRate, copy_replica
 contents = folder_contents(folder_at(sys.argv[1]), name="landing/devices")
 run = Provenance(asset="staging/devices", run_id="killed")
 print("copying", flush=True)
-copy_replica(contents, folder_at(sys.argv[2]), name="staging/devices", provenance=run, limit=Limit(100_000))
+copy_replica(contents, folder_at(sys.argv[2]), name="staging/devices", provenance=run, limit=CopyRate(100_000))
 """
 
 
@@ -297,14 +297,14 @@ def test_the_rate_is_kept(source, target, monkeypatch):
 
     monkeypatch.setattr(replicas, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
     (source / "big").write_bytes(bytes(3 << 20))
-    result = copy(source, target, limit=Limit(1000))
+    result = copy(source, target, limit=CopyRate(1000))
     assert sum(waited) == pytest.approx(result.figures["copied_bytes"] / 1000)
     assert len(waited) > len(seen(source))
     (source / "big").write_bytes(bytes(1 << 20))
     copy(source, target)
     assert sum(waited) == pytest.approx(result.figures["copied_bytes"] / 1000)
     with pytest.raises(ConfigError, match="bytes_per_second=0"):
-        copy(source, target, limit=Limit(0))
+        copy(source, target, limit=CopyRate(0))
 
 
 def test_commits_that_come_while_a_table_is_copied_are_left_for_the_next_copy(table, target, monkeypatch):
