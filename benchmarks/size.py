@@ -6,8 +6,8 @@ Theirs: the same job, before, for a day of 2 million visits.
 
 Fair, because a visit costs the same work in both, and the engine is warm: a day of 2 million went before. The goal is
 on the cost of a row. The engine, its master and the lake are those of the settings (``DEDP_SPARK_MASTER``,
-``DEDP_LAKE``): CPU is that of this process tree, which workers of a cluster are no part of, so that the wall time
-decides there. Every visit is accounted for: written, dead, or twice.
+``DEDP_LAKE``): CPU and memory are those of this process tree, which has a cluster's workers only if this process
+started them. Every visit is accounted for: written, dead, or twice.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ def _load(platform: Platform, on: str, count: int) -> dict[str, float]:
     return {
         "files": len(bronze.files_added) + len(silver.files_added),
         "written MB": (bronze.bytes_added + silver.bytes_added) / 1e6,
-        "driver GB": _peak_bytes() / 1e9,
+        "most GB": _peak_bytes() / 1e9,
     }
 
 
 def _peak_bytes() -> int:
-    """The most memory that the driver has ever used, this process and its JVM together, in bytes."""
+    """The most memory that this process and each JVM below it have ever used, in bytes."""
     mine = psutil.Process()
-    drivers = [mine, *(each for each in mine.children(recursive=True) if each.name() == "java")]
-    texts = [Path(f"/proc/{each.pid}/status").read_text() for each in drivers]
+    measured = [mine, *(each for each in mine.children(recursive=True) if each.name() == "java")]
+    texts = [Path(f"/proc/{each.pid}/status").read_text() for each in measured]
     return sum(int(line.split()[1]) * 1024 for text in texts for line in text.splitlines() if line.startswith("VmHWM:"))

@@ -60,6 +60,8 @@ _SMALL_DATA_OPTIONS = [
 ]
 _S3_KEYS = "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider"
 _LOOPBACK = "127.0.0.1"
+_SHUFFLED = "200"
+"""Spark's own default of partitions after a shuffle; Spark joins small ones."""
 _UNCOMPILED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """For small data, compiling a query costs more than running it."""
 
@@ -97,7 +99,7 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.shuffle.partitions": "2" if _is_small(settings) else _SHUFFLED,
         # Spark keeps 100 pieces of compiled code, and steps that need more in turn compile all of theirs anew.
         "spark.sql.codegen.cache.maxEntries": "2000",
         # Spark's default for timestamps, INT96, has no statistics, so that no file is passed over by time.
@@ -130,6 +132,11 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         "spark.sql.debug.maxToStringFields": "10000",
         **(_s3_conf(settings.s3_endpoint, settings.s3_region) if settings.uses_buckets else {}),
     }
+
+
+def _is_small(settings: Settings) -> bool:
+    """Return whether the executors are this machine's, in the driver or in a cluster of this home."""
+    return settings.master.startswith("local") or bool(settings.cluster)
 
 
 def _bound(settings: Settings) -> str:

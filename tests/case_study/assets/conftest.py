@@ -153,13 +153,24 @@ def world_in(home: Path) -> Iterator[World]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DEDP_HOME", str(home))
         patch.setenv("DAGSTER_HOME", str(home / "dagster"))
-        if lakes := variable(LAKES):
+        lakes = variable(LAKES)
+        if lakes:
             patch.setenv("DEDP_LAKE", f"{lakes}/{uuid.uuid4().hex}")
         made = World(Platform(settings()))
         yield made
         contradicted = made.contradicted()
         made.platform.instance.dispose()
         assert not contradicted
+        if lakes:
+            assert not list(holding(variable("AWS_SECRET_ACCESS_KEY"), home, made.settings.lake))
+
+
+def holding(secret: str, home: Path, lake: str) -> Iterator[str]:
+    """The files of a home and of a lake's logs and notes with a secret in them."""
+    objects = store_at(lake)
+    yield from (str(path) for path in home.rglob("*") if path.is_file() and secret.encode() in path.read_bytes())
+    texts = [file.path for file in objects.files() if not file.path.endswith(".parquet")]
+    yield from (path for path in texts if secret.encode() in objects.read(path))
 
 
 @pytest.fixture

@@ -243,6 +243,16 @@ def test_a_driver_is_reached_by_nobody_else_unless_its_address_is_named(chosen, 
         assert engine.java_variables(made)["SPARK_LOCAL_IP"] == bound
 
 
+@pytest.mark.parametrize(
+    ("changed", "partitions"),
+    [({}, "2"), ({"master": "spark://m:7077"}, "200"), ({"master": "spark://m:7077", "cluster": 2}, "2")],
+)
+def test_executors_elsewhere_shuffle_into_more_partitions(chosen, monkeypatch, changed, partitions):
+    """Two are for the cores of a laptop; a cluster elsewhere has Spark's default."""
+    monkeypatch.setattr(engine, "class_path", lambda *_: [])
+    assert engine.spark_conf(chosen(java="bundled", **changed))["spark.sql.shuffle.partitions"] == partitions
+
+
 @pytest.mark.slow
 def test_the_engines_jars_hold_no_broker(test_settings):
     """`make demo` fetches what reads Kafka and nothing of what is one."""
