@@ -109,3 +109,12 @@ def test_a_command_says_it_in_the_same_words(monkeypatch, capsys):
     assert cli.main(["setup"]) == 3
     told = "dedp setup: /home/ada/project/defs.yaml cannot be written, as the disk is full: make room, and run again\n"
     assert capsys.readouterr().err == told
+
+
+def test_a_refusal_of_a_server_keeps_its_own_words():
+    """A bucket that is read without keys is no write that failed, and its answer names the missing right."""
+    words = "the server refuses it (AccessDenied): look at AWS_ACCESS_KEY_ID"
+    said = refused_write("s3://lake/orders", PermissionError(errno.EACCES, words, "s3://lake/orders"))
+    assert (type(said), str(said)) == (Unwritable, f"s3://lake/orders: {words}")
+    plain = refused_write("/lake", PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/lake"))
+    assert "this user may not write there" in str(plain)
