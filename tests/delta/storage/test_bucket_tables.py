@@ -9,7 +9,10 @@ import json
 import subprocess
 import sys
 
+import duckdb
 import pytest
+from deltalake import DeltaTable
+from obstore.fsspec import FsspecStore
 
 from dedp_assets.graph.resources.environments import CHECKOUT, child_environment
 
@@ -21,6 +24,7 @@ pytestmark = [
 
 MOST = 75
 """Requests of a write of this size up to the commit record; twice as many as seen."""
+TABLE = "story/silver/events"
 STEPS = [
     "created",
     "again",
@@ -39,7 +43,7 @@ STEPS = [
 def stories(object_store, test_settings, tmp_path_factory):
     """The story in a bucket and in a folder."""
     places = [
-        f"s3://{object_store.bucket}/story/silver/events",
+        f"s3://{object_store.bucket}/{TABLE}",
         str(tmp_path_factory.mktemp("story") / "silver/events"),
     ]
     done = subprocess.run(
@@ -117,3 +121,15 @@ def test_files_are_merged_and_removed_and_no_row_is_lost(told):
     assert told["compacted"]["rows"] == told["appended"]["rows"]
     assert told["restored"]["rows"] == told["overwritten"]["rows"]
     assert (told["vacuumed"]["removed"], told["vacuumed"]["exact"], told["vacuumed"]["in_use"]) == (True, True, 0)
+
+
+def test_duckdb_reads_the_rows_of_the_newest_version(told, object_store, monkeypatch):
+    """A reader that knows neither Spark nor the library, of the files that the log names."""
+    with object_store.named(monkeypatch), duckdb.connect() as reader:
+        reader.register_filesystem(FsspecStore("s3"))
+        files = DeltaTable(f"s3://{object_store.bucket}/{TABLE}").file_uris()
+        found = reader.sql(
+            f"SELECT id, user_id, amount, event_date FROM read_parquet({files}, hive_partitioning = true)"
+        )
+        rows = sorted([str(value) for value in row] for row in found.fetchall())
+    assert rows == told["vacuumed"]["rows"]

@@ -29,7 +29,6 @@ from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.delta.storage import object_path
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
 from dedp_assets.patterns.delta.storage.s3_bucket import Bucket
-from tests.object_store import KEY, SECRET
 
 DAY, NEXT = "2026-01-05", "2026-01-06"
 NAMES = ["a b.jsonl", "50%25 ü.jsonl", "day=1.jsonl", "c [1].jsonl"]
@@ -283,7 +282,8 @@ def bucket_zone(bucket_store):
 def test_marks_of_folders_are_no_files(bucket_store, bucket_zone, object_store):
     """Hadoop's tools and consoles leave empty objects whose keys end with a slash."""
     place = {"endpoint_override": f"127.0.0.1:{object_store.port}", "scheme": "http", "region": "us-east-1"}
-    system = S3FileSystem(access_key=KEY, secret_key=SECRET, **place)
+    key, secret = object_store.secrets
+    system = S3FileSystem(access_key=key, secret_key=secret, **place)
     put(bucket_store, {"a.jsonl": b"1\n", "empty.jsonl": b""})
     for name in ("visits/part-1.jsonl", f"visits/{DAY}/_temporary", f"visits/{DAY}"):
         system.create_dir(f"{bucket_store.bucket}/{bucket_store.root}/{name}")
@@ -295,13 +295,13 @@ def test_marks_of_folders_are_no_files(bucket_store, bucket_zone, object_store):
 
 
 @pytest.mark.slow
-def test_the_path_of_an_object_travels_to_a_task(bucket_store, bucket_zone):
+def test_the_path_of_an_object_travels_to_a_task(object_store, bucket_store, bucket_zone):
     """Pickled with what was seen of the object; it holds no secret, and large objects are read in parts."""
     content = b"x" * 79 + b"\n"
     put(bucket_store, {"a.jsonl": content * 100_000, "b.jsonl": content})
     paths = bucket_zone.paths("visits", bucket_zone.delivery("visits", DAY))
     sent = pickle.dumps(paths)
-    assert SECRET.encode() not in sent
+    assert object_store.secrets[1].encode() not in sent
     arrived = pickle.loads(sent)  # noqa: S301 - the bytes of a moment ago
     assert (arrived, [count_lines(path) for path in arrived]) == (paths, [100_000, 1])
     with arrived[0].open() as file:
