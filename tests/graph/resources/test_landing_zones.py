@@ -333,7 +333,7 @@ def test_a_server_that_does_not_answer_is_not_taken_for_a_damaged_file(
         raise ConnectionError("gone")
 
     monkeypatch.setattr(object_path, "_PIECE", whole)
-    for way in ("read", "read_range"):
+    for way in ("read", "read_range", "read_end"):
         monkeypatch.setattr(Bucket, way, unanswered)
     with pytest.raises(ConnectionError, match="gone"):
         read(path)
