@@ -55,9 +55,9 @@ def refused_write(place: str, error: BaseException) -> PatternError | None:
         error: an ``OSError``, or an error of Spark's, whose text quotes the system's. A write of Spark's reads its
             sources, too: a permission that is missing counts if the text names ``place``.
     """
-    known, said = getattr(error, "errno", None), getattr(error, "strerror", None) or ""
-    if known in _REFUSALS and said not in ("", os.strerror(known)):  # a bucket's own words, of which right is missing
-        return _REFUSALS[known][1](f"{place}: {said}")
+    known, answer = getattr(error, "errno", None), getattr(error, "strerror", None) or ""
+    if known in _REFUSALS and answer not in ("", os.strerror(known)):  # a bucket's, with the missing right
+        return _REFUSALS[known][1](f"{place}: {answer}")
     text = "" if isinstance(error, OSError) else str(error)
     text = next((system for words, system in _SQLITE.items() if words in text), text)
     for number, (system, kind, why, remedy) in _REFUSALS.items():
