@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -60,7 +61,7 @@ def journal(world):
     """A journal of two delivered days, one of them late, and of visits whose newest are of the first day."""
     made = Journal(folder=str(world.settings.home / "measurements"))
     made.append([delivered(0, 6), delivered(1, 9, "fail"), delivered(3, 7)])
-    log = LogOverTime(world.address(VISITS.name), VISITS.name, column="event_date")
+    log = LogOverTime(Path(world.address(VISITS.name)), VISITS.name, column="event_date")
     log.create(at(0))
     log.write(at(1, 6), day(0), 40, newest=at(0, 23))
     log.write(at(4, 6), day(3), 40, newest=at(3, 23))
