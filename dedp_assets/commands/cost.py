@@ -35,7 +35,7 @@ _SHOWN: dict[str, Callable[[Cost], float | None]] = {
     "requests": lambda of: of.requests,
     "attempts": lambda of: of.attempts,
 }
-"""Heading -> function of a cost that returns the figure; ``None`` for an unknown figure.
+"""Heading -> figure of a cost, ``None`` if unknown.
 
 Requests are shown where a table lies in a bucket.
 """

@@ -34,11 +34,11 @@ __all__ = [
 SaysReads = Reads | Mapping[TableSpec, Feed] | Sequence[TableSpec]
 """Inputs of a table: ``Reads``, or upstream tables with or without mappings of partitions."""
 SaysRuns = Runs | dg.PartitionsDefinition[str] | Start | None
-"""Runs of a table: ``Runs``, partitions, or a start; ``None`` for partitions and runs of the upstream tables."""
+"""Runs of a table: ``Runs``, partitions, or a start; by default those of the upstream tables."""
 SaysGates = Gates | Sequence[Audit]
 """Gates of a table: ``Gates``, or audits."""
 SaysAbout = About | str | None
-"""Facts of a table: an ``About``, or a text with the readers of the table; ``None`` for the layer's ``ABOUT``."""
+"""Facts of a table: an ``About``, or the names of the table's readers; by default the layer's ``ABOUT``."""
 
 _LAYER = "ABOUT"
 

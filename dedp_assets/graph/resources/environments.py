@@ -35,7 +35,7 @@ __all__ = [
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 """The folder that holds this package: a checkout, or where the wheel is installed."""
-_OWN, _OWN_LAKE, _BUCKETS = "s3", "s3://dedp/lakehouse", ("s3://", "s3a://")
+_OWN, _OWN_LAKE = "s3", "s3://dedp/lakehouse"
 RETENTION_DAYS = 30
 """How many days before its landing day an event may have happened and still be filed under its own date."""
 
@@ -120,6 +120,10 @@ def _endpoint(value: str) -> str:
 
 def _address(value: str) -> str:
     return value.rstrip("/")
+
+
+def _in_bucket(location: str) -> bool:
+    return location.startswith(("s3://", "s3a://"))
 
 
 def _location(*words: str) -> Callable[[str], str]:
@@ -294,12 +298,12 @@ class Settings:
     @property
     def in_bucket(self) -> bool:
         """True for tables in a bucket of any server."""
-        return self.lake.startswith(_BUCKETS)
+        return _in_bucket(self.lake)
 
     @property
     def uses_buckets(self) -> bool:
         """True if an engine needs the jars for buckets: for tables or files in a bucket, or an endpoint."""
-        return self.s3_endpoint is not None or any(at.startswith(_BUCKETS) for at in (self.lake, self.landing_zone))
+        return self.s3_endpoint is not None or self.in_bucket or _in_bucket(self.landing_zone)
 
     @property
     def landing_zone(self) -> str:
@@ -313,7 +317,7 @@ class Settings:
         Raises:
             ConfigError: for a landing zone in a bucket.
         """
-        if self.landing_zone.startswith(_BUCKETS):
+        if _in_bucket(self.landing_zone):
             raise ConfigError(
                 f"the demo lands its files in a folder: DEDP_LANDING must be a folder, not {self.landing_zone}; into a "
                 "bucket, your own systems may put files"
@@ -331,8 +335,7 @@ class Settings:
 
         Each process asks at its start, and sends no request: with a landing zone in a bucket, state the day.
         """
-        in_bucket = self.landing_zone.startswith(_BUCKETS)
-        landed = () if in_bucket else self.landing.glob("visits/*-*-*")
+        landed = () if _in_bucket(self.landing_zone) else self.landing.glob("visits/*-*-*")
         days = [day for folder in landed if (day := _day(folder.name))]
         oldest = min(days) if days else datetime.now(timezone.utc).date()
         return self.stated_first_day or oldest - timedelta(days=RETENTION_DAYS)

@@ -22,7 +22,7 @@ wait $server; ended=$?
 kill $reader
 exit $ended
 """
-"""Shell program of a server: the pipe at its input closes with the starting process, killed or not."""
+"""Shell program that ends a server at the end of the input pipe, which closes with the starting process."""
 
 
 @contextmanager

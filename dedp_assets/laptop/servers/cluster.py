@@ -29,7 +29,7 @@ from dedp_assets.project import project
 __all__ = ["FOLDER", "Cluster", "driving"]
 
 FOLDER = "cluster"
-"""Folder of the home with the cluster's configuration and the files of its workers."""
+"""Folder of the home with the cluster's configuration and the workers' files."""
 
 _HOST = "127.0.0.1"
 _DAEMON = "org.apache.spark.deploy"

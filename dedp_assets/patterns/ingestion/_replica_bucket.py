@@ -16,7 +16,7 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Store, table_lock
 from dedp_assets.patterns.ingestion._replica_contents import HINT, Contents, FileState, readable, some, version_of
 from dedp_assets.patterns.ingestion._replica_files import CopyRate, checks_of, figures_of, result_of, unchanged
-from dedp_assets.patterns.ingestion._replica_manifest import Manifest, new_manifest, require_successor
+from dedp_assets.patterns.ingestion._replica_manifest import Manifest, manifest_in, new_manifest, require_successor
 
 __all__ = ["copy_to_bucket"]
 
@@ -46,14 +46,16 @@ def copy_to_bucket(
     limit = limit or CopyRate()
     with table_lock(target) as held:
         there = {entry.path: entry.size_bytes for entry in target.files()}
-        former = _manifest_of(target)
+        former = manifest_in(target.above(), _beside(target))
         if former is not None:
             require_successor(contents, former, name)
         known = _known(contents, former, there)
         if former is not None and known.keys() == contents.files.keys() == there.keys():
             return unchanged(former, name)
         _require_same_history(contents, target, there, known, name)
-        copied = _copy(contents, target, there, known, limit)
+        # Of a copy that did not come to its end: what the last manifest names, and another state has, is copied again.
+        left = {path: size for path, size in there.items() if former is None or path not in former.files}
+        copied = _copy(contents, target, left, known, limit)
         findings = checks_of(contents, target)
         held.confirm()
         gone = there.keys() - contents.files.keys()
@@ -64,15 +66,8 @@ def copy_to_bucket(
     return result_of(name, manifest, findings, figures)
 
 
-def _manifest_of(target: Store) -> Manifest | None:
-    try:
-        return Manifest.from_json(target.above().read(_beside(target)).decode())
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
 def _beside(target: Store) -> str:
-    """Return the name of the manifest, an object beside the table."""
+    """Return the name of a replica's manifest, beside the replica."""
     return f".{target.name}.replica.json"
 
 
@@ -106,7 +101,7 @@ def _require_same_history(
 
 
 def _copy(
-    contents: Contents, target: Store, there: Mapping[str, int], known: Mapping[str, str], limit: CopyRate
+    contents: Contents, target: Store, left: Mapping[str, int], known: Mapping[str, str], limit: CopyRate
 ) -> dict[str, str]:
     """Copy missing files, data before the log and the log by version; return the SHA-256 by path."""
     missing = [path for path in contents.files if path not in known]
@@ -115,8 +110,7 @@ def _copy(
     data = [path for path in missing if path not in {*log, *last}]
 
     def copy(path: str) -> str:
-        # What a copy brought that did not come to its end is there, whole: only the hint is ever rewritten.
-        done = path != HINT and there.get(path) == contents.files[path].size_bytes
+        done = path != HINT and left.get(path) == contents.files[path].size_bytes
         return _copy_file(contents, path, None if done else target, limit)
 
     with ThreadPoolExecutor(limit.files_at_once) as pool:

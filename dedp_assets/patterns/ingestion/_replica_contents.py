@@ -203,7 +203,7 @@ def _hint(root: Store, version: int) -> list[str]:
 
 
 def version_of(path: str) -> int | None:
-    """Return the version of a file of the log (commit, checkpoint, checksum); ``None`` for other files."""
+    """Return the version in the name of a log file (commit, checkpoint, checksum), if any."""
     folder, _, name = path.rpartition("/")
     found = _LOG_FILE.fullmatch(name.removeprefix(".").removesuffix(".crc")) or _LOG_FILE.fullmatch(name)
     return int(found[1]) if folder == _LOG and found else None

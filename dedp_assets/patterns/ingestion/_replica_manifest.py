@@ -11,10 +11,10 @@ from dedp_assets.patterns.connectors.landing.editions import MANIFEST, current
 from dedp_assets.patterns.core.errors import ConfigError, Conflict
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts
-from dedp_assets.patterns.delta import LocalStore
+from dedp_assets.patterns.delta import LocalStore, Store
 from dedp_assets.patterns.ingestion._replica_contents import Contents, FileState
 
-__all__ = ["Manifest", "manifest_of", "Held", "files_held", "new_manifest", "require_successor"]
+__all__ = ["Manifest", "manifest_in", "manifest_of", "Held", "files_held", "new_manifest", "require_successor"]
 
 
 Held = Mapping[str, tuple[FileState, str]]
@@ -58,8 +58,13 @@ class Manifest:
 def manifest_of(target: LocalStore) -> Manifest | None:
     """Read the manifest of the replica at ``target``; ``None`` if missing or unreadable."""
     shown = current(target)
+    return manifest_in(shown.home, MANIFEST) if shown else None
+
+
+def manifest_in(store: Store, path: str) -> Manifest | None:
+    """Read the manifest in a file; ``None`` if missing or unreadable."""
     try:
-        return Manifest.from_json(shown.home.read(MANIFEST).decode()) if shown else None
+        return Manifest.from_json(store.read(path).decode())
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

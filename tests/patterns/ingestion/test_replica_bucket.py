@@ -73,6 +73,17 @@ def test_only_new_files_are_copied_and_removed_ones_go(sides):
     assert verify(table_contents(sides.source.ledger, copied.version), sides.target).passed
 
 
+def test_a_file_of_the_log_that_was_written_again_is_copied_again(sides):
+    """Though it has as many bytes as before: what the last copy noted of it is another state."""
+    path = f"_delta_log/{2:020d}.crc"
+    for content in (b'{"n": 1}', b'{"n": 2}'):
+        sides.source.store.put(path, content)
+        copied = replicate(sides)
+        assert sides.target.read(path) == content
+    assert copied.figures["copied_files"] == 1
+    assert verify(table_contents(sides.source.ledger, 2), sides.target).passed
+
+
 def test_a_copy_that_ends_anywhere_leaves_a_version_of_the_source(sides, monkeypatch):
     """Killed before each put in turn: readers see no table yet or a whole version, and the next copy ends it."""
     put, seen, number = S3Store.put, [], 0

@@ -74,7 +74,7 @@ class Cost:
 
     @property
     def requests(self) -> int | None:
-        """Requests of any kind; ``None`` for a table in a folder, and of releases that did not count."""
+        """Sum of the requests of all kinds, if counted: for tables in a bucket."""
         reading = (self.requests_get, self.requests_head, self.requests_list)
         sent = [each for each in (*reading, self.requests_put, self.requests_delete) if each is not None]
         return sum(sent) if sent else None

@@ -65,7 +65,7 @@ class Ledger(Located):
 
     @contextmanager
     def reading_on(self, version: int, naming: tuple[int, Naming] | None) -> Iterator[None]:
-        """Read after a version that the caller found unchanged (none if negative), for the time of a block."""
+        """Open a block of reads after a version that the caller has verified; a negative version is none."""
         self.states.declared, self.files.unchanged = naming, version if version >= 0 else None
         try:
             yield

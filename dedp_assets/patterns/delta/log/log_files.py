@@ -45,7 +45,7 @@ class LogFiles(Located):
         """Number of times that the newest known commit was gone, as another table lay in the folder."""
         self._read_last: tuple[int, object] = (-1, None)
         self.unchanged: int | None = None
-        """A version that a reader has just found as it was: :meth:`raws` after it looks at later commits alone.
+        """Version verified by the reader of the moment; :meth:`raws` after this version reads later commits only.
 
         So a look costs one request, and one for each new commit. A gap is found where the newest version is asked for.
         """

@@ -103,7 +103,7 @@ class Bucket:
             return found
 
     def below(self, prefix: str, *, pages: int | None = None) -> Sequence[Mapping[str, Any]]:
-        """List the objects in a folder and in subfolders, on the first ``pages`` (all if ``None``)."""
+        """List the objects in a folder and in subfolders, from all pages of the listing or the first pages."""
         with _sent(self.name, prefix, "list"):
             listed = obstore.list(_client(self.name), prefix or None, chunk_size=PAGE)
             found: list[Mapping[str, Any]] = [each for page in islice(listed, pages) for each in page]
@@ -158,7 +158,7 @@ class Bucket:
                 obstore.delete(_client(self.name), [*keys[first : first + PAGE]])
 
     def aged(self, key: str) -> Seen | None:
-        """Read an object with e-tag and age by the server's clock; ``None`` if missing."""
+        """Read content, e-tag and age (by the server's clock) of an object, if present."""
         status, headers, content = self._answer("GET", key)
         if status == _NOT_FOUND:
             return None

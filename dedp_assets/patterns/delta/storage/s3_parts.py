@@ -9,7 +9,7 @@ from dedp_assets.patterns.delta.storage.s3_bucket import Bucket
 __all__ = ["RangedObject"]
 
 _END_BYTES = 1 << 16
-"""By so much a file that is read in parts is read from its end at first: pyarrow asks for as much of a footer."""
+"""Bytes of the first request, from the end of an object: as many as pyarrow reads for a footer."""
 
 
 class RangedObject(io.RawIOBase):
