@@ -48,6 +48,7 @@ class ObjectStore:
 def forget_clients() -> None:
     """Let the next requests of this process go by the environment as it is then."""
     s3_bucket._opened.cache_clear()
+    s3_bucket._CONDITIONAL.clear()
 
 
 @contextmanager

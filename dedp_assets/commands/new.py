@@ -13,6 +13,7 @@ from pathlib import Path
 from dedp_assets.commands._output import say
 from dedp_assets.graph.resources.environments import Settings, home_of
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.delta import Store, store_at
 
 __all__ = ["arguments", "create", "run"]
 
@@ -29,16 +30,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, help="folder to make; its name becomes that of the package")
 
 
-def run(_: Settings, chosen: argparse.Namespace) -> int:
+def run(settings: Settings, chosen: argparse.Namespace) -> int:
     """Make the project."""
-    return create(chosen.folder)
+    return create(chosen.folder, landing=settings.stated_landing)
 
 
-def create(folder: Path) -> int:
+def create(folder: Path, *, landing: str = "") -> int:
     """Make a project with deliveries in the landing zone, and print the next steps; return the exit code.
 
     Args:
         folder: a folder that does not exist, or is empty; its name becomes that of the project and of its package.
+        landing: where its landing zone is, a folder or a prefix of a bucket; in the project's home by default.
 
     Raises:
         ConfigError: if the name cannot be that of a package, or there is something in the folder.
@@ -50,13 +52,13 @@ def create(folder: Path) -> int:
     files = [path for path in sorted(TEMPLATE.rglob("*")) if path.is_file()]
     for path in files:
         _write(path, root / _place(path.relative_to(TEMPLATE), root.name), root.name)
-    home = home_of(root)
+    zone = store_at(landing or home_of(root) / "landing")
     for dataset in (root / _SAMPLE).iterdir():
-        if not (home / "landing" / dataset.name).exists():
-            _deliver(dataset, home / "landing" / dataset.name)
+        if not zone.has_files(dataset.name):
+            _deliver(dataset, zone.within(dataset.name))
     _write_schema(root / ".dedp" / "schema.json")
     shown = os.path.relpath(root)
-    say(f"{shown}: {len(files)} files, and deliveries of three days in {os.path.relpath(home / 'landing')}")
+    say(f"{shown}: {len(files)} files, and deliveries of three days in {landing or os.path.relpath(zone.address)}")
     say(f"next: cd {shown}; dedp up, which loads them, and shows everything at http://127.0.0.1:3000")
     return 0
 
@@ -81,13 +83,11 @@ def _write(source: Path, target: Path, name: str) -> None:
     target.write_text(text.replace(_NAME, name).replace("{version}", _version()), encoding="utf-8")
 
 
-def _deliver(sample: Path, target: Path) -> None:
+def _deliver(sample: Path, target: Store) -> None:
     """Copy deliveries, data before markers, as a source system delivers."""
     files = sorted((path for path in sample.rglob("*") if path.is_file()), key=lambda path: path.name == _MARKER)
     for path in files:
-        copy = target / path.relative_to(sample)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_bytes(path.read_bytes())
+        target.put(path.relative_to(sample).as_posix(), path.read_bytes())
 
 
 def _version() -> str:

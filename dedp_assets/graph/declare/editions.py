@@ -8,7 +8,6 @@ process that starts after a phase is the next deployment, on any machine and aft
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from dedp_assets.graph.resources.environments import settings
@@ -139,13 +138,21 @@ def edition_at(ledger: Ledger, migration: Migration, new: Mapping[str, Column]) 
     """Return the edition for the phase that a table's log knows, without Spark.
 
     Args:
-        ledger: log of the table, which need not exist. A log that cannot be read tells of no phase.
+        ledger: log of the table, which need not exist. A damaged log tells of no phase.
         migration: the moves.
         new: declarations of the new columns.
+
+    Raises:
+        ConnectionError: if the server of the table's bucket does not answer. The phase is unknown then, and the code of
+            another phase would write other columns.
     """
     known = None
-    # A migration by this name with other moves is somebody else's. A damaged log is named by whoever reads the table,
-    # and must not keep the code of all other tables from being loaded.
-    with suppress(PatternError, OSError):
+    try:
         known = stored(ledger.name, ledger.state(), migration) if ledger.exists() else None
+    except ConnectionError:
+        raise
+    except (PatternError, OSError):
+        # A migration by this name with other moves is somebody else's. A damaged log is named by whoever reads the
+        # table, and must not keep the code of all other tables from being loaded.
+        pass
     return Edition(ledger.name, migration, new, known.phase if known else None)

@@ -139,9 +139,10 @@ class TableWatch:
     def _begin(self, ledger: Ledger) -> int:
         if self.read or self.loads or self.spec.executed_by:
             return -1
-        # The table's transactions tell at once what was written before.
-        self._skipped, self._before = True, None
-        return ledger.first_restore() - 1
+        # The table's transactions tell at once what was written before; both are found by one reading of the log.
+        restored = ledger.first_restore()
+        self._skipped, self._before, self._moved = True, ledger.transactions(), {}
+        return restored - 1
 
     def _commits(self, ledger: Ledger, since: int) -> Iterator[Glimpse]:
         return ledger.glimpses(since=since, records=self.loads or self.revises or bool(self.spec.executed_by))

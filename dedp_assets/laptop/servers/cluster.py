@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pyspark
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
@@ -26,7 +27,7 @@ from dedp_assets.laptop.servers import ports
 from dedp_assets.laptop.servers.attached import attached, await_answer
 from dedp_assets.project import project
 
-__all__ = ["FOLDER", "Cluster", "driving"]
+__all__ = ["FOLDER", "Cluster", "command_folder", "driving"]
 
 FOLDER = "cluster"
 """Folder of the home with the cluster's configuration and the workers' files."""
@@ -36,6 +37,7 @@ _DAEMON = "org.apache.spark.deploy"
 _DAEMON_MEMORY, _WORKER_MEMORY = "128m", "1g"
 _DAEMON_JAVA = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={LOG_SETTINGS}"
 _DAY_SECONDS = 86_400
+_OF_A_COMMAND = "of-a-command-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +130,9 @@ def driving(chosen: Settings) -> Iterator[None]:
     Raises:
         EngineError: if the master does not start.
     """
-    place = chosen.home / FOLDER
-    place.mkdir(parents=True, exist_ok=True)
     with ExitStack() as running:
-        folder = tempfile.TemporaryDirectory(dir=place, prefix="of-a-command-", ignore_cleanup_errors=True)
-        made = Cluster(chosen, Path(running.enter_context(folder)), ports.free(), chosen.cluster)
+        folder = running.enter_context(command_folder(chosen.home / FOLDER))
+        made = Cluster(chosen, folder, ports.free(), chosen.cluster)
         made.prepare()
         log = made.folder / "master.log"
         master = running.enter_context(attached(made.master(), log=log, variables=made.variables))
@@ -150,3 +150,16 @@ def driving(chosen: Settings) -> Iterator[None]:
             with suppress(OSError, Py4JError):
                 if (session := SparkSession.getActiveSession()) is not None:
                     session.stop()
+
+
+@contextmanager
+def command_folder(place: Path) -> Iterator[Path]:
+    """Make a folder for a block of this process, and remove the folders of processes that were killed."""
+    place.mkdir(parents=True, exist_ok=True)
+    for folder in place.glob(f"{_OF_A_COMMAND}*"):
+        process, _, _ = folder.name.removeprefix(_OF_A_COMMAND).partition("-")
+        if process.isdecimal() and not psutil.pid_exists(int(process)):
+            shutil.rmtree(folder, ignore_errors=True)
+    prefix = f"{_OF_A_COMMAND}{os.getpid()}-"
+    with tempfile.TemporaryDirectory(dir=place, prefix=prefix, ignore_cleanup_errors=True) as made:
+        yield Path(made)

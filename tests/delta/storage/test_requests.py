@@ -155,6 +155,8 @@ def test_requests_of_a_lock_and_of_reading_threads_are_counted(bucket_store, see
     """Renewals in the background included, which are of whoever holds the lock."""
     for number in range(70):
         bucket_store.put(f"{number}", b"rows")
+    with bucket_store.lock(10):
+        pass  # before the first one, the server is asked whether it keeps to conditions
 
     def work():
         with bucket_store.lock(10):

@@ -13,11 +13,12 @@ import pytest
 from deltalake import write_deltalake
 from pyarrow.fs import S3FileSystem
 
-from dedp_assets.graph.resources.environments import CHECKOUT
+from dedp_assets.graph.resources.environments import CHECKOUT, child_environment
 from dedp_assets.patterns.core.errors import ConfigError, Conflict
 from dedp_assets.patterns.delta import Table, store_at, table_lock
 from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.storage.s3_store import S3Store
+from tests.faults.clocks import clock_of
 from tests.faults.processes import wait_until
 from tests.object_faults import next_puts, proxied
 from tests.object_store import forget_clients
@@ -47,10 +48,12 @@ except TimeoutError as lost:
 """
 
 
-def started(script, store, *words):
-    """A process that runs a script with a store."""
+def started(script, store, *words, minutes=0):
+    """A process that runs a script with a store, whose clock is so many minutes fast."""
     command = [sys.executable, "-c", script, pickle.dumps(store).hex(), *words]
-    return subprocess.Popen(command, cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    environment = child_environment(clock_of(minutes))
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    return subprocess.Popen(command, cwd=CHECKOUT, env=environment, text=True, **pipes)
 
 
 # --- answers that get lost --------------------------------------------------------------------------------------------
@@ -116,6 +119,27 @@ def test_a_lock_is_given_up_after_the_answer_to_its_last_renewal_was_lost(bucket
     assert not bucket_store.above().exists(name)
 
 
+@pytest.mark.parametrize("condition", [("PUT", "If-None-Match"), ("PUT", "If-Match"), ("DELETE", "If-Match")])
+def test_a_server_that_ignores_conditions_is_refused_before_anything_is_written(bucket_store, proxy, condition):
+    """Of two writers of a version both would succeed there. The lock's object is gone again."""
+    proxy.ignores = {condition}
+    with (
+        pytest.raises(ConfigError, match=f"must refuse a {condition[0]} with {condition[1]} whose"),
+        bucket_store.lock(1),
+    ):
+        pytest.fail("a lock that others would hold, too")
+    assert not bucket_store.above().exists(f".{bucket_store.name}.lock")
+
+
+def test_a_server_is_asked_once_whether_it_keeps_to_conditions(bucket_store, proxy):
+    """By three requests, before the first lock of a process in the bucket."""
+    with proxy.counting() as first, bucket_store.lock(1):
+        pass
+    with proxy.counting() as second, bucket_store.lock(1):
+        pass
+    assert (first.total(), second) == (5, {"put": 1, "delete": 1})
+
+
 # --- leases -----------------------------------------------------------------------------------------------------------
 
 
@@ -145,9 +169,10 @@ def test_a_fork_of_a_process_that_used_a_bucket_is_refused(bucket_store):
 
 @pytest.mark.slow
 def test_a_counter_under_the_lock_loses_no_step_of_any_process(bucket_store):
-    """Four processes, one of which is killed while it holds the lock, right after its last step."""
+    """Four processes with clocks up to ten minutes apart, one of which is killed while it holds the lock."""
     bucket_store.put("counter", b"0")
-    running = [started(COUNT, bucket_store, "4", how) for how in ("", "", "", "dies")]
+    clocks = {-5: "", 0: "", 2: "", 5: "dies"}
+    running = [started(COUNT, bucket_store, "4", how, minutes=minutes) for minutes, how in clocks.items()]
     ended = [process.wait(timeout=240) for process in running]
     for process in running:
         process.stdin.close()

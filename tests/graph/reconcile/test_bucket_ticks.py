@@ -24,6 +24,8 @@ START = datetime(2020, 1, 1, tzinfo=timezone.utc)
 TABLES = ("silver/a", "silver/b", "silver/new")
 """The last one was never computed, and waits for a run."""
 NAMES = ("bronze/x", *TABLES)
+MOST_OF_A_FIRST_LOOK = 60
+"""Requests that tell where a log begins and ends; up to 31 ask for commits behind its end."""
 
 
 class Ticking:
@@ -69,10 +71,14 @@ def proxy(object_store, bucket_store, monkeypatch):
 
 @pytest.mark.parametrize("partitions", [5, 400])
 def test_a_tick_costs_two_requests_a_table_and_one_for_each_new_commit(bucket_store, proxy, tmp_path, partitions):
-    """Of a table that was never computed, too; and one look for the notes on refusals of each table that lags."""
+    """Of a table that was never computed, too; and one look for the notes on refusals of each table that lags.
+
+    The first look at a table reads each commit once.
+    """
     lake = Lake(root=bucket_store.uri, engine=SparkEngine())
     ticking = Ticking(lake, tmp_path / "landing", partitions)
-    ticking.tick(proxy)
+    looks, _, _ = ticking.tick(proxy)
+    assert max(looks.values()) < partitions + MOST_OF_A_FIRST_LOOK
     unchanged = dict.fromkeys(NAMES, 2)
     looks, notes, asked = ticking.tick(proxy)
     assert (looks, notes, {table for table, _ in asked}) == (unchanged, 1, {"silver/new"})

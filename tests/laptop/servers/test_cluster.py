@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from dedp_assets.graph.resources import engine
 from dedp_assets.graph.resources.environments import settings
-from dedp_assets.laptop.servers.cluster import Cluster
+from dedp_assets.laptop.servers.cluster import Cluster, command_folder
 from dedp_assets.laptop.servers.engine import connect_command
 
 
@@ -65,3 +66,14 @@ def test_executors_have_the_class_path_and_the_options_of_their_driver(made):
     for name in ("extraClassPath", "extraJavaOptions"):
         assert driver[f"spark.executor.{name}"] == driver[f"spark.driver.{name}"]
     assert driver["spark.executor.extraClassPath"] == "/jars/engine.jar"
+
+
+def test_the_folder_of_a_command_that_was_killed_goes_with_the_next_command(tmp_path):
+    """Those of commands that run stay until their end."""
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    left = tmp_path / f"of-a-command-{ended.pid}-x"
+    left.mkdir()
+    with command_folder(tmp_path) as first, command_folder(tmp_path) as second:
+        assert {*tmp_path.iterdir()} == {first, second}
+    assert not [*tmp_path.iterdir()]

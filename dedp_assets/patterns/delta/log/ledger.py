@@ -68,7 +68,8 @@ class Ledger(Located):
         """Open a block of reads after a version that the caller has verified; a negative version is none."""
         self.states.declared, self.files.unchanged = naming, version if version >= 0 else None
         try:
-            yield
+            with self.files.reading_once():
+                yield
         finally:
             self.files.unchanged = None
 
@@ -143,7 +144,7 @@ class Ledger(Located):
     def first_restore(self) -> int:
         """Find the first version that may be a RESTORE; the newest version plus 1 if none."""
         version = -1
-        for version, raw, _ in self.files.raws(-1):
+        for version, raw in self.files.look_ahead(-1):
             if b"RESTORE" in raw:
                 return version
             if version == 0:

@@ -25,7 +25,31 @@ DAMAGE = (ValueError, TypeError, KeyError, AttributeError)
 
 T = TypeVar("T")
 
+_KEPT_BYTES = 1 << 26
+"""Most bytes of commits kept for a second reader: some ten thousand commits that write a partition each."""
+
 _COMMIT_FILE = re.compile(r"\d{20}\.json")
+
+
+class _KeptCommits:
+    """Bytes and tags of commits that were read ahead, by version, up to a number of bytes."""
+
+    def __init__(self) -> None:
+        self.commits: dict[int, tuple[bytes, object]] = {}
+        self._left = _KEPT_BYTES
+
+    def keep(self, version: int, raw: bytes, tag: object) -> None:
+        """Keep a commit if the bytes left are enough."""
+        if version not in self.commits and len(raw) <= self._left:
+            self._left -= len(raw)
+            self.commits[version] = raw, tag
+
+    def take(self, version: int) -> tuple[bytes, object] | None:
+        """Return a commit and forget the commit."""
+        found = self.commits.pop(version, None)
+        if found is not None:
+            self._left += len(found[0])
+        return found
 
 
 class LogFiles(Located):
@@ -44,6 +68,7 @@ class LogFiles(Located):
         self.restarts = 0
         """Number of times that the newest known commit was gone, as another table lay in the folder."""
         self._read_last: tuple[int, object] = (-1, None)
+        self._kept: _KeptCommits | None = None
         self.unchanged: int | None = None
         """Version verified by the reader of the moment; :meth:`raws` after this version reads later commits only.
 
@@ -52,7 +77,7 @@ class LogFiles(Located):
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the location; the other process looks for the newest version itself."""
-        return {**self.__dict__, "_newest": (-1, None)}
+        return {**self.__dict__, "_newest": (-1, None), "_kept": None}
 
     def exists(self) -> bool:
         """Return whether the table exists.
@@ -192,22 +217,52 @@ class LogFiles(Located):
         Raises:
             ContractError: at a commit that is missing between others.
         """
-        version = since
-        for version, raw in self._read_from(since + 1):
-            yield version, raw, True
-        if since == self.unchanged:
-            return
-        if version == since and not (since >= 0 and self.holds(since)):
-            first = min((v for v in self.versions() if v > since), default=since + 1)
-            for version, raw in self._read_from(first):
-                yield version, raw, version > first
-        self._require_end(version + 1)
+        with self.reading_once():
+            version = since
+            for version, raw in self._read_from(since + 1):
+                yield version, raw, True
+            if since == self.unchanged:
+                return
+            if version == since and not (since >= 0 and self.holds(since)):
+                first = min((v for v in self.versions() if v > since), default=since + 1)
+                for version, raw in self._read_from(first):
+                    yield version, raw, version > first
+            self._require_end(version + 1)
+
+    @contextmanager
+    def reading_once(self) -> Iterator[None]:
+        """Open a block in which commits read by :meth:`look_ahead` are kept for the next reader."""
+        before = self._kept
+        self._kept = before or _KeptCommits()
+        try:
+            yield
+        finally:
+            self._kept = before
+
+    def look_ahead(self, since: int) -> Iterator[tuple[int, bytes]]:
+        """Yield the commits after ``since``, kept for the next reader of :meth:`reading_once`."""
+        kept = self._kept
+        for version, raw, _ in self.raws(since):
+            if kept is not None:
+                kept.keep(version, raw, self._read_last[1])
+            yield version, raw
 
     def _read_from(self, version: int) -> Iterator[tuple[int, bytes]]:
-        names = (f"{each:020d}.json" for each in count(version))
-        for each, (raw, tag) in enumerate(self._log.read_on(names), version):
-            self._read_last = each, tag
-            yield each, raw
+        kept = self._kept or _KeptCommits()
+        while True:
+            while (found := kept.take(version)) is not None:
+                raw, tag = found
+                self._read_last = version, tag
+                yield version, raw
+                version += 1
+            for raw, tag in self._log.read_on(f"{each:020d}.json" for each in count(version)):
+                self._read_last = version, tag
+                yield version, raw
+                version += 1
+                if version in kept.commits:
+                    break
+            else:
+                return
 
     def back(self, until: int | None = None) -> Iterator[int]:
         """List the versions from the newest (up to ``until``) back to the oldest, without listing the folder."""

@@ -172,7 +172,7 @@ class TableStates:
         head = self.files.version()
         if self.declared is None or self.declared[0] > head or self._restarts != self.files.restarts:
             self.declared, self._restarts = self._checkpointed_naming(head), self.files.restarts
-        for version, raw, _ in self.files.raws(self.declared[0]) if self.declared[0] < head else ():
+        for version, raw in self.files.look_ahead(self.declared[0]) if self.declared[0] < head else ():
             self._read_naming(version, raw)
         return self.declared[1]
 

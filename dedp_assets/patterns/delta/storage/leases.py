@@ -61,6 +61,7 @@ class ObjectLease:
         """Take the lease, and begin renewals in the background.
 
         Raises:
+            ConfigError: if the server ignores conditions, by which a lease is one holder's.
             TimeoutError: if somebody else keeps it for longer.
         """
         ends, failures = time.monotonic() + timeout_seconds, 0
@@ -72,6 +73,8 @@ class ObjectLease:
             if left <= 0:
                 raise TimeoutError(f"{self.place} is held by another process")
             time.sleep(min(left, _WAITING.pause(failures)))
+        with suppress(ConnectionError):  # an answer that is lost proves nothing: the next lease asks again
+            self.bucket.require_conditions(self.key)
         threading.Thread(target=inheriting(self._renewing), name=f"lease of {self.place}", daemon=True).start()
 
     @contextmanager

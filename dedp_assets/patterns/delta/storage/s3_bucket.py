@@ -12,7 +12,7 @@ import errno
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -38,13 +38,20 @@ PAGE = 1000
 """Most objects that one answer lists, and that one request removes."""
 
 _RETRIES, _RETRY_SECONDS = 4, 60
-_ANSWER_SECONDS, _SIGNED_SECONDS = 30, 60
+_ANSWER_SECONDS = 30
+_SIGNED_SECONDS = 1200
+"""Validity of a signed address. S3 takes requests of clocks that are 15 minutes fast or slow, and a slow clock signs
+addresses that have been valid for some time already."""
 _NO_RANGE = "<Code>InvalidRange</Code>"
 _KINDS: Mapping[str, RequestKind] = {"GET": "get", "DELETE": "delete"}
 _CODE = re.compile(r"<Code>([^<]*)</Code>")
 _STATUS = re.compile(r"status code: (\d{3}[^:\n]*)")
 _NOT_FOUND, _CHANGED = 404, 412
 _FORBIDDEN = ("401", "403")
+_NO_TAG = '"00000000000000000000000000000000"'
+"""An e-tag that no object has."""
+_CONDITIONAL: set[str] = set()
+"""Buckets whose server was seen to keep to conditions."""
 _USERS: set[int] = set()
 """Ids of processes that sent a request to a bucket; a fork inherits the ids of the parent processes."""
 
@@ -172,6 +179,35 @@ class Bucket:
         """Remove an object if the e-tag is still ``tag``; return whether that was so."""
         status, _, _ = self._answer("DELETE", key, {"If-Match": tag})
         return status not in (_NOT_FOUND, _CHANGED)
+
+    def require_conditions(self, key: str) -> None:
+        """Refuse a server that ignores conditions of requests.
+
+        Of two writers of a version, both would succeed there. Asked once of each bucket in a process, by requests that have to fail, of an object that is there.
+
+        Raises:
+            ConfigError: names the condition.
+            ConnectionError: without an answer, which proves nothing.
+        """
+        if self.name in _CONDITIONAL:
+            return
+        broken = ""
+        with suppress(FileExistsError):
+            self.create(key, b"")
+            broken = "PUT with If-None-Match"
+        with suppress(FileExistsError):
+            self.exchange(key, b"", _NO_TAG)
+            broken = broken or "PUT with If-Match"
+        if self.delete_if(key, _NO_TAG):
+            broken = broken or "DELETE with If-Match"
+        if broken:
+            self.delete(key)
+            raise ConfigError(
+                f"s3://{self.name}: its server must refuse a {broken} whose condition does not hold, and carries it "
+                "out: of two writers of a table one would overwrite the other. Name a server that keeps to conditions "
+                "in AWS_ENDPOINT_URL"
+            )
+        _CONDITIONAL.add(self.name)
 
     def _answer(self, method: str, key: str, headers: Mapping[str, str] | None = None) -> tuple[int, Any, bytes]:
         """Send a signed request that obstore has no call for; return status, headers and content.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, count, islice
 from typing import Any, TypeVar
@@ -170,11 +170,12 @@ class S3Store:
         """Read objects whole, with e-tags, in order, up to the first missing object."""
         # One new commit costs two requests, and a long log is not read one by one.
         left, ahead = iter(paths), chain((1, 1), (min(1 << power, _AHEAD) for power in count(1)))
-        while chosen := list(islice(left, next(ahead))):
-            for found in self._at_once(self._read_if_there, chosen):
-                if found is None:
-                    return
-                yield found
+        with ThreadPoolExecutor(_AHEAD) as pool:  # it starts a thread for the first request that waits
+            while chosen := list(islice(left, next(ahead))):
+                for found in self._at_once(self._read_if_there, chosen, pool):
+                    if found is None:
+                        return
+                    yield found
 
     def open(self, path: str) -> Any:  # noqa: ANN401 - pyarrow is not typed
         """Open an object as pyarrow's ``NativeFile``, of which each part is read by a request."""
@@ -275,12 +276,14 @@ class S3Store:
     def _holds(self, folder: str) -> bool:
         return any(found["path"] != folder and not self._is_folder(found) for found in self._objects.first(folder))
 
-    def _at_once(self, ask: Callable[[T], R], asked: Collection[T]) -> Iterable[R]:
+    def _at_once(
+        self, ask: Callable[[T], R], asked: Collection[T], pool: ThreadPoolExecutor | None = None
+    ) -> Iterable[R]:
         """Return the answers to requests that are sent at the same time, in order."""
         if len(asked) <= 1:
             return list(map(ask, asked))
-        with ThreadPoolExecutor(min(_AHEAD, len(asked))) as pool:
-            return list(pool.map(inheriting(ask), asked))
+        with nullcontext(pool) if pool else ThreadPoolExecutor(min(_AHEAD, len(asked))) as threads:
+            return list(threads.map(inheriting(ask), asked))
 
     def _head_if_there(self, key: str) -> Mapping[str, Any] | None:
         with suppress(FileNotFoundError):
