@@ -183,7 +183,11 @@ class Bucket:
     def require_conditions(self, key: str) -> None:
         """Refuse a server that ignores conditions of requests.
 
-        Of two writers of a version, both would succeed there. Asked once of each bucket in a process, by requests that have to fail, of an object that is there.
+        Of two writers of a version, both would succeed there. Asked once of each bucket in a process, by requests that
+        have to fail.
+
+        Args:
+            key: an object that is there, of whose content nothing is left if a condition is ignored.
 
         Raises:
             ConfigError: names the condition.
