@@ -1,18 +1,11 @@
-"""A landing zone in a bucket, by Spark: the same files as in a folder, of every format, with equal rows.
-
-The engine that all tests share has no jars for buckets, so the story is told by a process of its own.
-"""
+"""A landing zone in a bucket, by Spark: the same files as in a folder, of every format, with equal rows."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-
 import pytest
 
-from dedp_assets.graph.resources.environments import CHECKOUT, child_environment
 from tests.connectors.landing.landing_story import FORMATS
+from tests.object_store import told
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -20,23 +13,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 @pytest.fixture(scope="module")
 def stories(object_store, tmp_path_factory):
     """What was read in a bucket and in a folder."""
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "tests.connectors.landing.landing_story"),
-            *(f"s3://{object_store.bucket}/story/landing", str(tmp_path_factory.mktemp("story") / "landing")),
-        ],
-        cwd=CHECKOUT,
-        env=child_environment(
-            {**object_store.environment, "DEDP_JIT": "quick", "DEDP_SPARK_MASTER": "local[1]"},
-            without=("SPARK_REMOTE",),
-        ),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-5000:]
-    assert object_store.environment["AWS_SECRET_ACCESS_KEY"] not in done.stdout + done.stderr
-    return json.loads(done.stdout)
+    folder, chosen = tmp_path_factory.mktemp("story"), {"DEDP_JIT": "quick", "DEDP_SPARK_MASTER": "local[1]"}
+    return told("tests.connectors.landing.landing_story", object_store, "story/landing", folder, **chosen)
 
 
 @pytest.mark.parametrize("made", FORMATS)

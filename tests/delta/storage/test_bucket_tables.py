@@ -1,21 +1,14 @@
-"""A table in a bucket, by Spark: the same story as in a folder, step by step, with equal rows.
-
-The engine that all tests share has no jars for buckets, so the story is told by a process of its own.
-"""
+"""A table in a bucket, by Spark: the same story as in a folder, step by step, with equal rows."""
 
 from __future__ import annotations
-
-import json
-import subprocess
-import sys
 
 import duckdb
 import pytest
 from deltalake import DeltaTable
 from obstore.fsspec import FsspecStore
 
-from dedp_assets.graph.resources.environments import CHECKOUT, child_environment
 from tests.helpers import EVENTS
+from tests.object_store import told
 
 pytestmark = [
     pytest.mark.spark,
@@ -43,25 +36,11 @@ STEPS = [
 @pytest.fixture(scope="module")
 def stories(object_store, test_settings, tmp_path_factory):
     """The story in a bucket and in a folder."""
-    places = [
-        f"s3://{object_store.bucket}/{TABLE}",
-        str(tmp_path_factory.mktemp("story") / "silver/events"),
-    ]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.delta.storage.bucket_story", *places],
-        cwd=CHECKOUT,
-        env=child_environment(object_store.environment, without=("SPARK_REMOTE",)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-5000:]
-    assert object_store.environment["AWS_SECRET_ACCESS_KEY"] not in done.stdout + done.stderr
-    return json.loads(done.stdout)
+    return told("tests.delta.storage.bucket_story", object_store, TABLE, tmp_path_factory.mktemp("story"))
 
 
 @pytest.fixture(scope="module")
-def told(stories):
+def story(stories):
     """The story in the bucket."""
     return stories[0]
 
@@ -83,9 +62,9 @@ def test_the_story_has_no_other_steps(stories):
     assert [[*story] for story in stories] == [STEPS, STEPS]
 
 
-def test_tasks_upload_under_the_final_name(told):
+def test_tasks_upload_under_the_final_name(story):
     """A bucket renames no file: the magic committer wrote what is staged."""
-    assert {each["committer"] for each in told["created"]["committers"]} == {"magic"}
+    assert {each["committer"] for each in story["created"]["committers"]} == {"magic"}
 
 
 def test_the_record_of_a_write_has_its_requests(stories):
@@ -97,34 +76,34 @@ def test_the_record_of_a_write_has_its_requests(stories):
     assert [sent for sent in folder.values() if sent] == []
 
 
-def test_the_same_run_twice_publishes_nothing(told):
+def test_the_same_run_twice_publishes_nothing(story):
     """Nor does a commit without changes come of it."""
-    assert (told["again"]["changed"], told["again"]["version"]) == (False, told["created"]["version"])
+    assert (story["again"]["changed"], story["again"]["version"]) == (False, story["created"]["version"])
 
 
-def test_a_refused_audit_leaves_nothing_published(told):
+def test_a_refused_audit_leaves_nothing_published(story):
     """The refused rows are read in their stage, which then goes as a whole."""
-    facts = told["refused"]
-    assert (facts["version"], facts["rows"]) == (told["overwritten"]["version"], told["overwritten"]["rows"])
+    facts = story["refused"]
+    assert (facts["version"], facts["rows"]) == (story["overwritten"]["version"], story["overwritten"]["rows"])
     assert (facts["staged"], facts["said"], facts["left"]) == (1, True, False)
 
 
-def test_of_two_writers_at_once_each_commits_each_time(told):
+def test_of_two_writers_at_once_each_commits_each_time(story):
     """Without a lock: a commit that came second is decided again."""
-    assert told["raced"]["commits"] == 4
-    days = [row[3] for row in told["raced"]["rows"]]
+    assert story["raced"]["commits"] == 4
+    days = [row[3] for row in story["raced"]["rows"]]
     assert (days.count("2026-01-06"), days.count("2026-01-07")) == (3, 3)
 
 
-def test_files_are_merged_and_removed_and_no_row_is_lost(told):
+def test_files_are_merged_and_removed_and_no_row_is_lost(story):
     """A vacuum leaves the files that the newest version names, and those alone."""
-    assert told["compacted"]["reason"] == "5 files became 1, in 1 partitions"
-    assert told["compacted"]["rows"] == told["appended"]["rows"]
-    assert told["restored"]["rows"] == told["overwritten"]["rows"]
-    assert (told["vacuumed"]["removed"], told["vacuumed"]["exact"], told["vacuumed"]["in_use"]) == (True, True, 0)
+    assert story["compacted"]["reason"] == "5 files became 1, in 1 partitions"
+    assert story["compacted"]["rows"] == story["appended"]["rows"]
+    assert story["restored"]["rows"] == story["overwritten"]["rows"]
+    assert (story["vacuumed"]["removed"], story["vacuumed"]["exact"], story["vacuumed"]["in_use"]) == (True, True, 0)
 
 
-def test_duckdb_reads_the_rows_of_the_newest_version(told, object_store, monkeypatch):
+def test_duckdb_reads_the_rows_of_the_newest_version(story, object_store, monkeypatch):
     """A reader that knows neither Spark nor the library, of the files that the log names; days stand in the log."""
     columns = [column for column in EVENTS.columns if column not in EVENTS.partition_by]
     with object_store.named(monkeypatch), duckdb.connect() as reader:
@@ -133,6 +112,6 @@ def test_duckdb_reads_the_rows_of_the_newest_version(told, object_store, monkeyp
         found = reader.sql(f"SELECT {', '.join(columns)} FROM read_parquet({files})").fetchall()
     wanted = [
         [text for text, column in zip(row, EVENTS.columns, strict=True) if column in columns]
-        for row in told["vacuumed"]["rows"]
+        for row in story["vacuumed"]["rows"]
     ]
     assert sorted([str(value) for value in row] for row in found) == sorted(wanted)

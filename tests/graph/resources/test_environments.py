@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date, time, timedelta
+from itertools import product
 from pathlib import Path
 
 import dagster as dg
@@ -306,17 +307,6 @@ def test_a_landing_zone_is_a_folder_or_in_a_bucket(bare, tmp_path, value, zone, 
         assert str(chosen.landing) == chosen.landing_zone
 
 
-@pytest.mark.parametrize("value", ["s3", "s3://bucket", "gs://bucket/landing", "s3://key:secret@bucket/landing"])
-def test_another_landing_zone_is_refused(bare, value):
-    """By the name of its variable, without a secret in the address."""
-    bare.setenv("DEDP_LANDING", value)
-    with pytest.raises(
-        ValueError, match=r"^DEDP_LANDING must be a folder, or a location like s3://bucket/prefix, not"
-    ) as refused:
-        settings()
-    assert "secret" not in str(refused.value)
-
-
 @pytest.mark.parametrize(
     ("value", "lake", "uses_buckets"),
     [
@@ -334,10 +324,15 @@ def test_a_lake_is_a_folder_or_in_a_bucket(bare, tmp_path, value, lake, uses_buc
     assert (settings().lake, settings().uses_buckets) == (lake.format(home=tmp_path), uses_buckets)
 
 
-@pytest.mark.parametrize("value", ["gs://bucket/prefix", "s3://lonely", "s3://ada:s3cret@host/x", "file:///lake"])
-def test_a_lake_that_is_no_place_for_tables_is_refused_without_its_text(bare, value):
+NOWHERE = ("gs://bucket/prefix", "s3://lonely", "s3://ada:s3cret@host/x", "file:///lake")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [*product(("DEDP_LAKE", "DEDP_LANDING"), NOWHERE), ("DEDP_LANDING", "s3")]
+)
+def test_a_location_that_cannot_be_is_refused_without_its_text(bare, variable, value):
     """A password may stand in it."""
-    bare.setenv("DEDP_LAKE", value)
-    with pytest.raises(ValueError, match=r"^DEDP_LAKE must be a folder, s3, or a location like s3:") as refused:
+    bare.setenv(variable, value)
+    with pytest.raises(ValueError, match=rf"^{variable} must be a folder, .*or a location like s3:") as refused:
         settings()
-    assert value not in str(refused.value)
+    assert "s3cret" not in str(refused.value)
