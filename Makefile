@@ -64,10 +64,10 @@ quick: $(VENV)/.ready
 		--hypothesis-profile=$(EXAMPLES) --numprocesses=2 --dist=worksteal
 
 test: export EXAMPLES := default
-test: check ## everything: embedded, then the marked subset again over Spark Connect
+test: check ## everything: embedded, then the marked subset again over Spark Connect, its lakes in a bucket
 	@$(BIN)/dedp setup
 	@$(BIN)/pytest -q -m "spark or slow or runs" --engine shared --durations=20 --durations-min=2 $(WITH_WAITING)
-	@$(BIN)/pytest -q -m both --engine connect $(BOTH_CORES)
+	@$(BIN)/pytest -q -m both --engine connect --lake s3 $(BOTH_CORES)
 
 changed: $(VENV)/.ready ## tests that reach what differs from BASE (HEAD unless stated) by imports
 	@$(BIN)/dedp setup

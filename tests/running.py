@@ -39,6 +39,8 @@ on two cores, and wait in vain."""
 
 LAKES = "DEDP_TEST_LAKES"
 """The variable with the prefix of a bucket below which the platforms of tests have their lakes; not set for folders."""
+REMOTE = "DEDP_TEST_REMOTE"
+"""The variable with the address of the Spark Connect server that the platforms of tests use; not set without one."""
 CONNECT_SERVER = pytest.StashKey[str]()
 ENGINE_PROCESS = pytest.StashKey[int]()
 """The process of the engine that all test processes of a run share."""
@@ -118,6 +120,7 @@ def _start(config: pytest.Config, *, connect: bool) -> None:
         chosen, running = replace(settings(), jit="quick", master="local[2]"), ExitStack()
         engine.prepare(chosen)
         config.stash[CONNECT_SERVER] = running.enter_context(connect_server(chosen))
+        apply({REMOTE: config.stash[CONNECT_SERVER]})
         config.add_cleanup(running.close)
     else:
         chosen = replace(settings(), jit="steady", master="local[4]", driver_memory="4g")

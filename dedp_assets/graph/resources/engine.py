@@ -179,6 +179,9 @@ def _s3_conf(endpoint: str | None, region: str) -> dict[str, str]:
         "spark.hadoop.fs.s3a.committer.name": "magic",
         "spark.sql.sources.commitProtocolClass": f"{committing}.PathOutputCommitProtocol",
         "spark.sql.parquet.output.committer.class": f"{committing}.BindingParquetOutputCommitter",
+        # Of a removed checkpoint, Hadoop's marks of its folders stay, which a new query takes for files. Whether files
+        # are there is judged before each query starts (error_management.checkpointer).
+        "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     }
 
 

@@ -9,7 +9,7 @@ from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Operation, Table, commit_actions, table_lock
-from dedp_assets.patterns.delta.versions import FOLDER, exposures, names
+from dedp_assets.patterns.delta.versions import exposures, folder_of, names
 
 __all__ = ["expire", "held", "hold", "release"]
 
@@ -32,7 +32,7 @@ def expire(target: Table, *, cutoff: datetime, provenance: Provenance) -> WriteR
             record = replace(record, notes={**record.notes, "expired": sorted(gone)})
             version = _note(target, record)
         for name in gone:
-            target.store.delete_folder(f"{FOLDER}/{name}")
+            target.store.delete_folder(f"{folder_of(target)}/{name}")
     reason = f"removed {', '.join(sorted(gone))}" if gone else f"no version is unneeded since {cutoff.isoformat()}"
     figures = {"versions_removed": len(gone), "versions_kept": len(names(target))}
     return WriteResult(target.name, version, applied=bool(gone), changed=False, reason=reason, figures=figures)

@@ -128,8 +128,8 @@ def group_of(tables: Sequence[Table], results: dict[str, WriteResult]) -> TableG
     """Return a group of tables, with files next to the first table and outcomes in ``results``."""
     if not tables:
         raise ConfigError("sets, or tables, must hold a table of the group, not none")
-    for what in ("name", "location"):
-        require_distinct(f"a group ({what})", [str(getattr(table, what)) for table in tables])
+    require_distinct("a group (name)", [table.name for table in tables])
+    require_distinct("a group (location)", [table.store.address for table in tables])
     by_name = {table.name: table for table in tables}
 
     def publish(name: str, note: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, Split, WriteResult
 from dedp_assets.patterns.core.running.demands import demanding
 from dedp_assets.patterns.delta import Table, Target
-from dedp_assets.patterns.delta.versions import FOLDER, content_of, exposure, version_of
+from dedp_assets.patterns.delta.versions import content_of, exposure, folder_of, version_of
 
 __all__ = ["load_version", "switch_version", "judge_exposure"]
 
@@ -107,7 +107,7 @@ def judge_exposure(target: Table) -> Finding:
 def _is_shown(target: Table, name: str) -> bool:
     """Return whether the table has exactly the columns and files of the version."""
     shown, version = target.ledger.state(), version_of(target, name).ledger.state()
-    files = {f"{FOLDER}/{name}/{file['path']}" for file in version.files()}
+    files = {f"{folder_of(target)}/{name}/{file['path']}" for file in version.files()}
     same = {file["path"] for file in shown.files()} == files
     return same and list(shown.columns.items()) == list(version.columns.items())
 

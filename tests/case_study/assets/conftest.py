@@ -22,7 +22,7 @@ from dedp_assets.laptop.status_page.making import Maker
 from dedp_assets.laptop.status_page.strips import is_state
 from dedp_assets.patterns.delta import Commit, Ledger, as_folder, store_at
 from tests.helpers import rows_at
-from tests.running import LAKES
+from tests.running import LAKES, REMOTE
 
 MONDAY = date(2026, 1, 5)
 BOTH_OF_GOLD = "gold/daily_page_views, gold/daily_visitors"
@@ -153,6 +153,8 @@ def world_in(home: Path) -> Iterator[World]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DEDP_HOME", str(home))
         patch.setenv("DAGSTER_HOME", str(home / "dagster"))
+        if remote := variable(REMOTE):
+            patch.setenv("SPARK_REMOTE", remote)
         lakes = variable(LAKES)
         if lakes:
             patch.setenv("DEDP_LAKE", f"{lakes}/{uuid.uuid4().hex}")

@@ -17,9 +17,9 @@ from dedp_assets.patterns.delta.versions import version_of
 from dedp_assets.patterns.delta.versions.exposure import exposures
 from dedp_assets.patterns.delta.versions.version_tables import names
 from dedp_assets.patterns.idempotency.proxy import switch_version
-from tests.helpers import a_run, read_back
+from tests.helpers import a_run, rows_at
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.both
 TABLE = "gold/devices"
 
 
@@ -54,12 +54,12 @@ def test_every_version_is_kept_and_one_is_shown(world):
     deliver(world, a="Alpha", b="Beta 2", c="Gamma")
     table = lake_of(world.settings).table(DEVICES)
     shown, before = next(exposures(table)), {"a": "Alpha", "b": "Beta 2", "c": "Gamma"}
-    assert named(read_back(table)) == before
+    assert named(rows_at(table.store)) == before
     assert world.materialization(TABLE)["rows written"] == 3
-    assert named(read_back(version_of(table, shown.instead_of))) == {"a": "Alpha", "b": "Beta"}
+    assert named(rows_at(version_of(table, shown.instead_of).store)) == {"a": "Alpha", "b": "Beta"}
 
     assert world.compute(TABLE, **{FORCE: "true"}).failure == ""
-    assert named(read_back(table)) == before
+    assert named(rows_at(table.store)) == before
     assert len(names(table)) == 3
     assert world.react() == []
 
@@ -70,9 +70,9 @@ def test_every_version_is_kept_and_one_is_shown(world):
     assert is_readable(world)
 
     switch_version(table.target(a_run(TABLE)), version=shown.instead_of, because="the names are not agreed yet")
-    assert named(read_back(table)) == {"a": "Alpha", "b": "Beta"}
+    assert named(rows_at(table.store)) == {"a": "Alpha", "b": "Beta"}
     assert world.react() == [(TABLE, "")]
-    assert named(read_back(table)) == before
+    assert named(rows_at(table.store)) == before
     assert len(names(table)) == 4
     version_of(table, shown.instead_of).store.delete(f"_delta_log/{1:020d}.json")
     assert not is_readable(world)

@@ -6,10 +6,12 @@ import json
 from collections import Counter
 
 import dagster as dg
+import pytest
 
 from dedp_assets.graph.catalogue.selections import checks_of
 from tests.case_study.assets.conftest import SILVER_AND_GOLD, day, page_views, visits_of
 
+pytestmark = pytest.mark.both
 GOLD = ("gold/daily_page_views", "gold/daily_visitors")
 
 

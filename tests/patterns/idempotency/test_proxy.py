@@ -149,7 +149,7 @@ def test_a_load_that_fails_is_not_shown(two, some):
     unnamed = Audit.none_where("every_customer_has_a_name", "name = 'x'")
     with pytest.raises(AuditFailed, match="every_customer_has_a_name") as refused:
         load_version(some("x"), two.target(a_run(inputs={"delivery": "3"}), audits=[unnamed]))
-    assert "/.versions/run-1-2/" in refused.value.stage
+    assert "/.table-versions/run-1-2/" in refused.value.stage
     with pytest.raises(AuditFailed, match="id_is_positive"):
         a_load(two, some("x").selectExpr("-id AS id", "country", "name"), 3)
     with pytest.raises(AuditFailed, match="input_is_not_empty"):

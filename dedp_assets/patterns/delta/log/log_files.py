@@ -15,6 +15,7 @@ from deltalake.exceptions import DeltaError
 
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.delta.log.faults import log_faults, missing_commits
+from dedp_assets.patterns.delta.log.kept_commits import KeptCommits
 from dedp_assets.patterns.delta.storage.locations import Located, Location, require_folder, store_at
 
 __all__ = ["DAMAGE", "LogFiles"]
@@ -25,31 +26,7 @@ DAMAGE = (ValueError, TypeError, KeyError, AttributeError)
 
 T = TypeVar("T")
 
-_KEPT_BYTES = 1 << 26
-"""Most bytes of commits kept for a second reader: some ten thousand commits that write a partition each."""
-
 _COMMIT_FILE = re.compile(r"\d{20}\.json")
-
-
-class _KeptCommits:
-    """Bytes and tags of commits that were read ahead, by version, up to a number of bytes."""
-
-    def __init__(self) -> None:
-        self.commits: dict[int, tuple[bytes, object]] = {}
-        self._left = _KEPT_BYTES
-
-    def keep(self, version: int, raw: bytes, tag: object) -> None:
-        """Keep a commit if the bytes left are enough."""
-        if version not in self.commits and len(raw) <= self._left:
-            self._left -= len(raw)
-            self.commits[version] = raw, tag
-
-    def take(self, version: int) -> tuple[bytes, object] | None:
-        """Return a commit and forget the commit."""
-        found = self.commits.pop(version, None)
-        if found is not None:
-            self._left += len(found[0])
-        return found
 
 
 class LogFiles(Located):
@@ -68,7 +45,7 @@ class LogFiles(Located):
         self.restarts = 0
         """Number of times that the newest known commit was gone, as another table lay in the folder."""
         self._read_last: tuple[int, object] = (-1, None)
-        self._kept: _KeptCommits | None = None
+        self._kept: KeptCommits | None = None
         self.unchanged: int | None = None
         """Version verified by the reader of the moment; :meth:`raws` after this version reads later commits only.
 
@@ -233,7 +210,7 @@ class LogFiles(Located):
     def reading_once(self) -> Iterator[None]:
         """Open a block in which commits read by :meth:`look_ahead` are kept for the next reader."""
         before = self._kept
-        self._kept = before or _KeptCommits()
+        self._kept = before or KeptCommits()
         try:
             yield
         finally:
@@ -248,7 +225,7 @@ class LogFiles(Located):
             yield version, raw
 
     def _read_from(self, version: int) -> Iterator[tuple[int, bytes]]:
-        kept = self._kept or _KeptCommits()
+        kept = self._kept or KeptCommits()
         while True:
             while (found := kept.take(version)) is not None:
                 raw, tag = found

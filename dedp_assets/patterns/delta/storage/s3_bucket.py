@@ -1,4 +1,4 @@
-"""Requests to one bucket: obstore's calls, counted by kind, with the errors of a file system.
+"""Requests to one bucket: obstore's calls, counted by kind, with the errors of a file system (``s3_errors``).
 
 This is the one place that sends them, and that counts them. What obstore sends again after a fault is counted once.
 
@@ -8,9 +8,7 @@ Endpoint, region and credentials are the environment's: obstore, deltalake and S
 
 from __future__ import annotations
 
-import errno
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -26,7 +24,7 @@ from urllib.request import Request, urlopen
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.extras import optional
 from dedp_assets.patterns.core.measuring.requests import RequestKind, count_request
-from dedp_assets.patterns.core.secret import masked
+from dedp_assets.patterns.delta.storage.s3_errors import as_file, object_named, refusal
 
 __all__ = ["PAGE", "Bucket", "Seen", "require_client", "written_at"]
 
@@ -44,10 +42,7 @@ _SIGNED_SECONDS = 1200
 addresses that have been valid for some time already."""
 _NO_RANGE = "<Code>InvalidRange</Code>"
 _KINDS: Mapping[str, RequestKind] = {"GET": "get", "DELETE": "delete"}
-_CODE = re.compile(r"<Code>([^<]*)</Code>")
-_STATUS = re.compile(r"status code: (\d{3}[^:\n]*)")
 _NOT_FOUND, _CHANGED = 404, 412
-_FORBIDDEN = ("401", "403")
 _NO_TAG = '"00000000000000000000000000000000"'
 """An e-tag that no object has."""
 _CONDITIONAL: set[str] = set()
@@ -171,7 +166,7 @@ class Bucket:
             return None
         written, now = (headers.get(name) for name in ("Last-Modified", "Date"))
         if not written or not now:
-            raise ConnectionError(f"{_named(self.name, key)}: its server does not tell the time (no header Date)")
+            raise ConnectionError(f"{object_named(self.name, key)}: its server does not tell the time (no header Date)")
         age = parsedate_to_datetime(now) - parsedate_to_datetime(written)
         return Seen(content, headers.get("ETag", ""), age.total_seconds())
 
@@ -218,7 +213,7 @@ class Bucket:
 
         The text of an error never has the signed address, which whoever reads it could use.
         """
-        with _as_file(self.name, key):
+        with as_file(self.name, key):
             url = obstore.sign(_client(self.name), method, key, timedelta(seconds=_SIGNED_SECONDS))
         count_request(_KINDS[method])
         try:
@@ -232,7 +227,7 @@ class Bucket:
         except (OSError, HTTPException) as error:
             text, code = type(error).__name__, 0
         text = f"status code: {code}: {text}" if code else text
-        raise _refusal(self.name, key, text) from None
+        raise refusal(self.name, key, text) from None
 
 
 def require_client() -> None:
@@ -270,7 +265,7 @@ def _opened(bucket: str, retries: int) -> Any:  # noqa: ANN401 - as above
 def _sent(bucket: str, key: str, kind: RequestKind) -> Iterator[None]:
     """Count a request, and raise the errors of obstore as errors of a file system."""
     count_request(kind)
-    with _as_file(bucket, key):
+    with as_file(bucket, key):
         yield
 
 
@@ -278,44 +273,6 @@ def _count_pages(listed: Sequence[object]) -> None:
     """Count the requests of a list after the first one."""
     if further := max(len(listed) - 1, 0) // PAGE:
         count_request("list", further)
-
-
-@contextmanager
-def _as_file(bucket: str, key: str) -> Iterator[None]:
-    """Raise the errors of obstore as errors of a file system, without the request in the cause."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise FileNotFoundError(errno.ENOENT, "there is no such object", _named(bucket, key)) from None
-    except (failures.AlreadyExistsError, failures.PreconditionError):
-        raise FileExistsError(errno.EEXIST, "the object is there, or another one", _named(bucket, key)) from None
-    except failures.BaseError as error:
-        text = str(error)
-    else:
-        return
-    raise _refusal(bucket, key, text) from None
-
-
-def _refusal(bucket: str, key: str, text: str) -> OSError:
-    """Build the error of a refused or lost request, without signature and headers."""
-    code, status = _CODE.search(text), _STATUS.search(text)
-    why = code[1] if code else status[1] if status else text.partition("\n")[0]
-    place, why = _named(bucket, key), masked(why.strip())
-    if status and status[1].startswith(_FORBIDDEN):
-        return PermissionError(
-            errno.EACCES,
-            f"the server refuses it ({why}): look at AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and their right to the "
-            f"bucket {bucket}",
-            place,
-        )
-    return ConnectionError(
-        f"{place} was not served ({why}): look at the server, its bucket {bucket}, AWS_ENDPOINT_URL and "
-        "AWS_ALLOW_HTTP, and run again"
-    )
-
-
-def _named(bucket: str, key: str) -> str:
-    return f"s3://{bucket}/{key}"
 
 
 def written_at(found: Mapping[str, Any]) -> int:

@@ -28,10 +28,10 @@ from dedp_assets.patterns.delta.snapshots.lost_files import lost_files
 from dedp_assets.patterns.delta.storage.coordination import table_lock
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.delta.versions.version_tables import (
-    FOLDER,
     Content,
     close,
     content_of,
+    folder_of,
     load_of,
     names,
     new_version,
@@ -133,7 +133,7 @@ def expose(target: Table, name: str, *, provenance: Provenance, because: str = "
             *_declared(state, version.ledger.state(), content.metadata),
             *_removed(state, now_ms(), changed=changed),
             *(
-                {"add": {**add, "path": f"{FOLDER}/{name}/{add['path']}", "dataChange": changed}}
+                {"add": {**add, "path": f"{folder_of(target)}/{name}/{add['path']}", "dataChange": changed}}
                 for add in content.files
             ),
         ]

@@ -1,7 +1,7 @@
 """Versions: complete, write-once tables in the folder of the table that shows a version.
 
-A version of the table ``gold/top_pages`` lies at ``gold/top_pages/.versions/<name>``, a Delta table of its own that is
-written and audited as any other. Then it is closed: its protocol names a writer feature that no engine has
+A version of the table ``gold/top_pages`` lies at ``gold/top_pages/.table-versions/<name>``, a Delta table of its own
+that is written and audited as any other. Then it is closed: its protocol names a writer feature that no engine has
 (:data:`CLOSED`), so each of them reads it and refuses to change it, its properties included.
 """
 
@@ -24,14 +24,15 @@ from dedp_assets.patterns.delta.commit.file_exchange import serves
 from dedp_assets.patterns.delta.log.table_state import CLOSED, TableState
 from dedp_assets.patterns.delta.snapshots.lost_files import lost_files, lost_files_message
 from dedp_assets.patterns.delta.storage.coordination import require_lock, table_lock
+from dedp_assets.patterns.delta.storage.local_store import LocalStore
 from dedp_assets.patterns.delta.storage.locations import require_vacant
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = [
-    "FOLDER",
     "Content",
     "close",
     "content_of",
+    "folder_of",
     "load_of",
     "names",
     "new_version",
@@ -40,8 +41,9 @@ __all__ = [
     "version_of",
 ]
 
-FOLDER = ".versions"
-"""Folder of the versions; as its name begins with a dot, no vacuum looks for unneeded files there."""
+_FOLDER, _FORMER = ".table-versions", ".versions"
+"""Folder of the versions, whose name begins with a dot, so that no vacuum looks for unneeded files there; and the one
+of tables that were made before. SeaweedFS keeps versions of objects under such a name, and lists nothing there."""
 
 _IMPLIED = {2: ("appendOnly", "invariants"), 3: ("checkConstraints",), 4: ("changeDataFeed", "generatedColumns")}
 """Writer version of the old protocols -> features that it brought."""
@@ -74,24 +76,34 @@ def new_version(target: Table, provenance: Provenance) -> Table:
     stem = re.sub(r"[^A-Za-z0-9_-]", "-", provenance.run_id)[:100] or "run"
     for attempt in count(1):
         with suppress(FileExistsError):
-            target.store.put_if_absent(_name_file(f"{stem}-{attempt}"), json.dumps(load, default=str).encode())
+            file = f"{folder_of(target)}/{stem}-{attempt}.json"
+            target.store.put_if_absent(file, json.dumps(load, default=str).encode())
             break
     return version_of(target, f"{stem}-{attempt}")
 
 
+def folder_of(target: Table) -> str:
+    """Return the folder of a table's versions, below the table."""
+    store = target.store
+    return _FORMER if isinstance(store, LocalStore) and store.has_files(_FORMER) else _FOLDER
+
+
 def version_of(target: Table, name: str) -> Table:
     """Open the table of a version."""
-    spec = replace(target.spec, name=f"{target.name}/{FOLDER}/{name}")
-    return Table(spec, target.store.within(f"{FOLDER}/{name}"), lambda: target.session)
+    folder = f"{folder_of(target)}/{name}"
+    return Table(
+        replace(target.spec, name=f"{target.name}/{folder}"), target.store.within(folder), lambda: target.session
+    )
 
 
 def names(target: Table) -> dict[str, datetime]:
     """List the versions with any stored file, loaded or not: name -> start of the load."""
-    given = [file for file in target.store.files(FOLDER, deep=False) if file.path.endswith(".json")]
+    folder = folder_of(target)
+    given = [file for file in target.store.files(folder, deep=False) if file.path.endswith(".json")]
     since = {
         PurePosixPath(file.path).stem: datetime.fromtimestamp(file.modified_ns / 1e9, timezone.utc) for file in given
     }
-    return {name: at for name, at in since.items() if target.store.list(f"{FOLDER}/{name}")}
+    return {name: at for name, at in since.items() if target.store.list(f"{folder}/{name}")}
 
 
 def load_of(version: Table) -> CommitRecord | None:
@@ -177,7 +189,3 @@ def _require_showing(target: Table) -> None:
             f"{target.name} is a table with rows of its own, which a switch would hide: keep versions under another "
             "name, or move it away"
         )
-
-
-def _name_file(name: str) -> str:
-    return f"{FOLDER}/{name}.json"
