@@ -214,6 +214,9 @@ from dedp_assets.patterns.storage.bucket import Layout as Layout
 from dedp_assets.patterns.storage.bucket import join_buckets as join_buckets
 from dedp_assets.patterns.storage.bucket import lay_out as lay_out
 from dedp_assets.patterns.storage.bucket import read_keys as read_keys
+from dedp_assets.patterns.storage.horizontal_partitioner import change_partitions as change_partitions
+from dedp_assets.patterns.storage.horizontal_partitioner import partition_rows as partition_rows
+from dedp_assets.patterns.storage.horizontal_partitioner import process_excess as process_excess
 from dedp_assets.patterns.value.bin_pack_orderer import Backoff as Backoff
 from dedp_assets.patterns.value.bin_pack_orderer import RecordColumns as RecordColumns
 from dedp_assets.patterns.value.bin_pack_orderer import deliver_in_bins as deliver_in_bins
