@@ -14,7 +14,12 @@ from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict,
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.delta.maintenance import repartitioning
-from dedp_assets.patterns.storage.horizontal_partitioner import change_partitions, partition_rows, process_excess
+from dedp_assets.patterns.storage.horizontal_partitioner import (
+    EXCESS,
+    change_partitions,
+    partition_rows,
+    process_excess,
+)
 from tests.contracts.known_calls import known_calls
 from tests.helpers import a_run, active_files, files_of, read_back
 from tests.renaming import STORED, any_names
@@ -36,7 +41,7 @@ LANDED = replace(
 )
 KEYED = TableSpec(
     "keyed",
-    {"id": Column("INT"), "country": Column("STRING"), "landed_on": Column("STRING"), "excess": Column("BOOLEAN")},
+    {"id": Column("INT"), "country": Column("STRING"), "landed_on": Column("STRING"), **EXCESS},
     partition_by=("landed_on", "country", "excess"),
 )
 QUEUE = TableSpec(
@@ -328,7 +333,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(spark, make_table)
         (of_monday, other, {"most_rows": 1}, "own the partition of the rows"),
         (of_monday, queue.target(a_run(), partition=MON), {}, "a queue must go with most_rows"),
         (keyed.target(a_run()), queue.target(a_run()), {"most_rows": 1}, "must name a partition"),
-        (into, queue.target(a_run()), {"most_rows": 1}, "excess must be a BOOLEAN partition column of visits"),
+        (into, queue.target(a_run()), {"most_rows": 1}, "visits must be partitioned by excess"),
     ):
         with pytest.raises(ConfigError, match=why):
             partition_rows(landing(spark), target, beside, **options)
@@ -365,22 +370,29 @@ def test_the_table_and_its_queue_are_the_landing(spark, make_table, volumes, mos
 @any_names(STORED, handed_on=["page"])
 def rows_in_partitions(n):
     columns = "id INT, page STRING, country STRING, landed STRING"
-    table = n.table(f"{columns}, excess BOOLEAN", by=["landed", "country", "excess"])
+    table = n.table(columns, more=EXCESS, by=["landed", "country"])
+    table.spec = replace(table.spec, partition_by=(*table.spec.partition_by, *EXCESS))
     queue = n.table(columns, by=["landed", "country"])
     rows = n.frame(columns, *[(m, f"/{m}", "US" if m else "SM", "mon") for m in range(6)])
-    run, mon = a_run(inputs={"landing": 1}), {n.declared("landed"): "mon"}
-    options = {"most_rows": 2, "excess": n.declared("excess")}
-    partition_rows(
-        rows.filter(f"{n.q('id')} < 3"), table.target(run, partition=mon), queue.target(run, partition=mon), **options
-    )
-    process_excess(queue, table.target(run, partition=mon), excess=n.declared("excess"))
+    run, mon = a_run(inputs={"landing": 1}), {n("landed"): "mon"}
+    partition_rows(rows, table.target(run, partition=mon), queue.target(run, partition=mon), most_rows=2)
+    yield [{"excess": 0, "n": len(read_back(queue))}]
+    process_excess(queue, table.target(run, partition=mon))
     yield table
+    columns = "id INT, at TIMESTAMP"
+    times = n.table(columns, more={n.declared("day"): Column("DATE")}, by=["day"])
+    visits = n.frame(columns, (1, at(0)), (2, at(1)))
+    partition_rows(visits, times.target(run), column=n.declared("day"), event_time=n("at"))
+    yield times
+    changed = Table(replace(times.spec, partition_by=(n.declared("id"),)), times.store, times.session)
+    yield [change_partitions(changed.target(run)).figures | {"bytes_before": 0, "bytes_after": 0}]
+    yield changed
 
 
 @known_calls
 def calls_that_work(known):
     columns = {"id": Column("INT"), "day": Column("STRING"), "landed": Column("STRING")}
-    table = known.table("gold/spread", {**columns, "excess": Column("BOOLEAN")}, by=("landed", "day", "excess"))
+    table = known.table("gold/spread", {**columns, **EXCESS}, by=("landed", "day", "excess"))
     queue = known.table("gold/waiting", columns, by=("landed", "day"))
     mon = {"partition": {"landed": "mon"}}
     stored = known.table("gold/changing", columns, (1, "mon", "mon"), by=("day",))
@@ -392,9 +404,9 @@ def calls_that_work(known):
             "queue": queue.target(known.run, **mon),
             "most_rows": 3,
             "most_partitions": 7,
-            "excess": "excess",
+            "allow_empty": False,
         },
-        "process_excess": {"queue": queue, "into": table.target(known.run, **mon), "excess": "excess"},
+        "process_excess": {"queue": queue, "into": table.target(known.run, **mon)},
         "change_partitions": {"into": changing.target(known.run), "most_partitions": 7, "step_bytes": 9},
     }
 

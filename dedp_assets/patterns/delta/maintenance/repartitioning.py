@@ -1,4 +1,4 @@
-"""Change of partition columns: a copy in steps beside the table, then one commit that exchanges the files."""
+"""Change of partition columns: a copy in steps, then one commit that exchanges all files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["repartition"]
 
 
 def repartition(table: Table, run: Provenance, *, guard: Callable[[DataFrame], None], step_bytes: int) -> WriteResult:
-    """Rewrite a stored table with the partition columns of its declaration.
+    """Rewrite a stored table with the declared partition columns.
 
     Args:
         table: the table, with the new declaration.
@@ -101,7 +101,7 @@ def _steps(base: TableState, step_bytes: int) -> Iterator[list[Mapping[str, str 
 
 
 def _require_same(stored: Table, copy: Table, rows: DataFrame) -> None:
-    """Refuse a copy with other rows, by number and by an order-free digest; remove the copy."""
+    """Remove and refuse a copy with other rows, by number and by an order-free digest."""
     if _content(rows) != _content(copy.read()):
         copy.store.delete_folder("")
         raise ContractError(
@@ -115,7 +115,7 @@ def _content(rows: DataFrame) -> Sequence[Any]:
 
 
 def _exchange(table: Table, base: TableState, copy: Table, run: Provenance) -> WriteResult:
-    """Commit the files and the partition columns of the copy in place of those of the table."""
+    """Commit the files and the partition columns of the copy in place of the table's."""
     now, new = table.ledger.state(), copy.ledger.state()
     if {file["path"] for file in now.files()} != {file["path"] for file in base.files()}:
         copy.store.delete_folder("")
@@ -144,7 +144,7 @@ def _exchange(table: Table, base: TableState, copy: Table, run: Provenance) -> W
 
 
 def _described(copy: Table, state: TableState) -> tuple[Mapping[str, Any], list[AddAction]]:
-    """Read the metadata of the copy, and the files that it adds to the table."""
+    """Read the metadata of the copy, and the files to add to the table."""
     written = [action for number in range(state.version + 1) for action in commits.read_actions(copy.store, number)]
     active = {file["path"] for file in state.files()}
     adds = [action["add"] for action in written if "add" in action and action["add"]["path"] in active]
