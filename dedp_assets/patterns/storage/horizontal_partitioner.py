@@ -121,7 +121,7 @@ def partition_rows(
 
 @typed
 def process_excess(queue: Table, into: Target) -> WriteResult:
-    """Replace the rows from the queue by the present rows of the queue, so that each row is in the table once.
+    """Replace the rows from the queue by the present rows of the queue: each row is in the table once.
 
     A run that is repeated, killed or overtaken replaces the same rows by the same rows. The queue keeps its rows: they
     are processed again whenever the partition is written again.
@@ -148,7 +148,7 @@ def process_excess(queue: Table, into: Target) -> WriteResult:
 @demanding(replaces="table")
 @typed
 def change_partitions(into: Target, *, most_partitions: int = _SEVERAL, step_bytes: int = 32 * _SMALL) -> WriteResult:
-    """Give a stored table the partition columns of its declaration, by a rewrite that shows in one commit.
+    """Give a stored table the declared partition columns, by a rewrite that shows in one commit.
 
     The rows are copied in steps beside the table, and held against the stored ones; then one commit exchanges files and
     partition columns. A killed rewrite goes on after its last step. Readers see the old partitions or the new ones, and
@@ -234,7 +234,7 @@ def _queued(rows: DataFrame | None, queue: Target) -> WriteResult:
 
 
 def _written(rows: DataFrame, into: Target, by: Sequence[str], *, allow_empty: bool) -> WriteResult:
-    """Write rows, each partition in as few files as its size asks for, and count its small files."""
+    """Write rows, each partition in as few files as the size asks for, and count small files."""
     together = rows.hint("rebalance", *[F.col(identifier(column)) for column in by]) if by else rows
     result = into.with_audits(not_empty(allow_empty=allow_empty)).stage(together).publish()
     state = into.table.ledger.state()

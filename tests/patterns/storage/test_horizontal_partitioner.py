@@ -84,7 +84,7 @@ def test_four_of_a_hundred_days_are_read_from_their_files_alone(spark, hundred):
 
 
 def test_a_late_event_lies_in_its_old_partition_and_makes_that_one_stale(spark, make_table):
-    """By event time a landing changes an old day, and other files stay; by processing time it lies in the hour of the run."""
+    """By event time a landing changes an old day, and other files stay; by processing time it lies in its hour."""
     table = make_table(LANDED)
     first = spark.createDataFrame(
         [(1, at(0), "mon"), (2, at(1), "mon"), (3, at(2), "mon")], f"{SCHEMA}, landed_on STRING"

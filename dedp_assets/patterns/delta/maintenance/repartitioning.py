@@ -71,7 +71,7 @@ def _copy_of(table: Table, base: TableState) -> Table:
 
 
 def _fill(copy: Table, stored: Table, base: TableState, run: Provenance, step_bytes: int) -> None:
-    """Copy the rows in steps, each an append under the number of the step, from the first one that is missing."""
+    """Copy the rows in steps, each an append under the number of the step, from the first missing step."""
     done = copy.ledger.state().applied(copy.name, {}) or 0 if copy.ledger.exists() else 0
     by = [F.col(identifier(column)) for column in copy.spec.partition_by]
     copy.ensure()
