@@ -217,7 +217,7 @@ def _volumes(rows: DataFrame, table: Table, by: Sequence[str], most: int) -> Map
 
 
 def _divided(rows: DataFrame, by: Sequence[str], most: int) -> tuple[DataFrame, DataFrame]:
-    """Divide rows into those that a partition may have, and the excess.
+    """Divide rows into the first rows of each partition, up to the limit, and the excess.
 
     In the order of a hash of their content, so that a rerun keeps the same rows.
     """
@@ -227,7 +227,7 @@ def _divided(rows: DataFrame, by: Sequence[str], most: int) -> tuple[DataFrame, 
 
 
 def _queued(rows: DataFrame | None, queue: Target) -> WriteResult:
-    """Replace what waits of a partition by the rows; by none without Spark."""
+    """Replace the waiting rows of a partition; without Spark, if no rows wait."""
     if rows is None:
         return queue.table.clear(partition=queue.owned, provenance=queue.run)
     return queue.with_audits(not_empty(allow_empty=True)).stage(rows).publish()
