@@ -19,8 +19,9 @@ from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
+from dedp_assets.patterns.storage.bucket import lay_out
 from dedp_assets.patterns.value.distributed_aggregator import aggregate
-from dedp_assets.patterns.value.local_aggregator import Layout, aggregate_locally, lay_out
+from dedp_assets.patterns.value.local_aggregator import Layout, aggregate_locally
 
 __all__ = ["run"]
 

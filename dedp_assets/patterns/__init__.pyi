@@ -209,6 +209,14 @@ from dedp_assets.patterns.quality.schema_migrator import SplitText as SplitText
 from dedp_assets.patterns.quality.schema_migrator import as_version as as_version
 from dedp_assets.patterns.quality.schema_migrator import both_forms as both_forms
 from dedp_assets.patterns.quality.schema_migrator import migrate_schema as migrate_schema
+from dedp_assets.patterns.storage.bucket import Bucketed as Bucketed
+from dedp_assets.patterns.storage.bucket import Layout as Layout
+from dedp_assets.patterns.storage.bucket import join_buckets as join_buckets
+from dedp_assets.patterns.storage.bucket import lay_out as lay_out
+from dedp_assets.patterns.storage.bucket import read_keys as read_keys
+from dedp_assets.patterns.storage.horizontal_partitioner import change_partitions as change_partitions
+from dedp_assets.patterns.storage.horizontal_partitioner import partition_rows as partition_rows
+from dedp_assets.patterns.storage.horizontal_partitioner import process_excess as process_excess
 from dedp_assets.patterns.value.bin_pack_orderer import Backoff as Backoff
 from dedp_assets.patterns.value.bin_pack_orderer import RecordColumns as RecordColumns
 from dedp_assets.patterns.value.bin_pack_orderer import deliver_in_bins as deliver_in_bins
@@ -223,10 +231,8 @@ from dedp_assets.patterns.value.fifo_orderer import deliver_in_order as deliver_
 from dedp_assets.patterns.value.incremental_sessionizer import SessionRule as SessionRule
 from dedp_assets.patterns.value.incremental_sessionizer import sessionize_partition as sessionize_partition
 from dedp_assets.patterns.value.incremental_sessionizer import show_partial as show_partial
-from dedp_assets.patterns.value.local_aggregator import Layout as Layout
 from dedp_assets.patterns.value.local_aggregator import aggregate_locally as aggregate_locally
 from dedp_assets.patterns.value.local_aggregator import judge_placement as judge_placement
-from dedp_assets.patterns.value.local_aggregator import lay_out as lay_out
 from dedp_assets.patterns.value.metadata_decorator import contexts_of as contexts_of
 from dedp_assets.patterns.value.metadata_decorator import decorate as decorate
 from dedp_assets.patterns.value.metadata_decorator import view_for_users as view_for_users

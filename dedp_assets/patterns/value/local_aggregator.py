@@ -2,8 +2,8 @@
 
 Problem: the rows of each key were written to one place already, and the engine moves all of them again to group them.
 Solution: before anything is read, the log has to prove that no key lies in two groups of files; one task then reads a
-    group of files and aggregates it alone. ``lay_out`` writes rows so that this is true, with a constraint that keeps
-    it true.
+    group of files and aggregates it alone. The Bucket pattern writes rows so
+    that this is true, with a constraint that keeps it true.
 Consequences: no exchange, and no task waits for another; the largest group of files is the longest task. One key serves
     all readers, and another number of buckets means laying out all that is read together. Any aggregate is possible.
 Choose instead: Distributed Aggregator, for other keys, and for rows that nobody laid out.
@@ -17,18 +17,16 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.audits import not_empty
-from dedp_assets.patterns.core.columns import COMPARED, require_columns, require_rows
+from dedp_assets.patterns.core.columns import COMPARED, require_columns
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.results import Finding, WriteResult
+from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.sql.sql_options import naming_options
-from dedp_assets.patterns.delta import Table, Target
-from dedp_assets.patterns.value._layouts import Layout, groups_of, is_apart, require_together
+from dedp_assets.patterns.delta import Layout, Table, groups_of, is_apart, require_together
 
-__all__ = ["aggregate_locally", "lay_out", "judge_placement", "Layout"]
+__all__ = ["aggregate_locally", "judge_placement", "Layout"]
 
 _GROUP = f"{RESERVED}group"
 
@@ -62,6 +60,7 @@ def aggregate_locally(
 
     Example:
         >>> from dedp_assets.patterns.core.schema import Column, TableSpec
+        >>> from dedp_assets.patterns.storage.bucket import lay_out
         >>> by_user = Layout(by=("user",), buckets=4)
         >>> columns = {"user": Column("STRING"), "page": Column("STRING"), **by_user.declared}
         >>> visits = table(TableSpec("visits", columns, partition_by=("bucket",), checks=by_user.checks))
@@ -88,36 +87,6 @@ def aggregate_locally(
     # A union of parts that Spark knows to be one partition each would be one task (spark.sql.unionOutputPartitioning);
     # a coalesce to more than there are changes nothing but that it knows no longer.
     return reduce(DataFrame.unionAll, [each.coalesce(2) for each in found])
-
-
-@typed
-def lay_out(rows: DataFrame, into: Target, *, layout: Layout, allow_empty: bool = False) -> WriteResult:
-    """Replace a table, or a partition, by rows in buckets, one file per bucket, in one commit.
-
-    The same again with another ``layout`` reorganises what is there: readers see the old buckets or the new ones.
-
-    Args:
-        rows: everything that the partition shall hold, without the column of the bucket, or with an older one.
-        into: target of the write: a table that declares the layout's column and constraint, and is partitioned by the
-            column. A partition is of other columns; without one the whole table is replaced.
-        layout: the buckets.
-        allow_empty: whether no rows may replace what is there, with a warning.
-
-    Raises:
-        AuditFailed: if an audit refuses the rows, or there are none.
-        ConfigError: if the table does not declare the layout.
-    """
-    into = into.by("value.local_aggregator", "partition", "audits", "rows_read")
-    require_columns(require_rows("lay_out", rows), layout.by, COMPARED)
-    spec = into.table.spec
-    if layout.column not in spec.partition_by or not layout.checks.items() <= spec.checks.items():
-        raise ConfigError(
-            f"{into.name} does not declare its layout: partition it by {layout.column}, with Layout.declared among "
-            "its columns and Layout.checks among its checks"
-        )
-    placed = rows.withColumn(layout.column, F.expr(layout.bucket))
-    together = placed.repartition(layout.buckets, identifier(layout.column))
-    return into.with_audits(not_empty(allow_empty=allow_empty)).stage(together).publish()
 
 
 @typed

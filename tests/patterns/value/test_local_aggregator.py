@@ -17,13 +17,13 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, ContractError
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.value._layouts import is_apart, require_together
+from dedp_assets.patterns.delta import is_apart, require_together
+from dedp_assets.patterns.storage.bucket import lay_out
 from dedp_assets.patterns.value.distributed_aggregator import aggregate
-from dedp_assets.patterns.value.local_aggregator import Layout, aggregate_locally, judge_placement, lay_out
+from dedp_assets.patterns.value.local_aggregator import Layout, aggregate_locally, judge_placement
 from tests.contracts.known_calls import known_calls
 from tests.helpers import a_run, active_files, files_of, read_back
 from tests.renaming import STORED, any_names
-from tests.two_runs import two_runs
 
 FOUR = Layout(by=("user-id",), buckets=4)
 COLUMNS = {
@@ -135,7 +135,7 @@ def test_another_number_of_buckets_is_refused_until_all_is_laid_out_anew(spark, 
         by_user(visits, MON, layout=eight)
     before = read_back(visits)
     tuesday = files_of(visits, **TUE)
-    done = lay_out(visits.read(MON), visits.target(a_run(run_id="run-2"), partition=MON), layout=eight)
+    done = lay_out(visits.read(MON), visits.target(a_run(run_id="run-2"), partition=MON), layout=eight, rewrite=True)
     assert done.applied
     assert files_of(visits, **TUE) == tuesday
     assert pages_of(by_user(visits, MON, layout=eight)) == walked(landed("mon/1"))
@@ -228,7 +228,7 @@ def test_laid_out_rows_are_audited_and_written_once(spark, visits):
     for run in ("run-5", "run-6"):
         lay_out(rows, visits.target(a_run(run_id=run), partition=MON), layout=FOUR)
         assert pages_of(by_user(visits, MON)) == walked(landed("mon/1", seed=9))
-    assert visits.ledger.commit(visits.ledger.version()).record.pattern == "value.local_aggregator"
+    assert visits.ledger.commit(visits.ledger.version()).record.pattern == "storage.bucket"
     assert pages_of(by_user(visits, MON, version=version)) == walked(landed("mon/1"))
     assert pages_of(by_user(visits, TUE)) == walked(landed("tue 2"))
 
@@ -292,19 +292,4 @@ def calls_that_work(known):
     return {
         "aggregate_locally": {**whole, "measures": {"pages": "collect_list(page)"}, "layout": layout, "placed": None},
         "judge_placement": whole,
-        "lay_out": {"rows": known.visits.select("user", "page"), "into": laid.target(known.run), "layout": layout},
     }
-
-
-@two_runs()
-def laid_out_at_once(world):
-    layout = Layout(by=("user",), buckets=2)
-    columns = "user STRING, n INT"
-    world.table("laid", columns, more=layout.declared, by=["bucket"], checks=layout.checks)
-
-    def write(w, name, users):
-        lay_out(w.frame(columns, *[(user, len(name)) for user in users]), w.into("laid", name), layout=layout)
-
-    write(world, "base", "ab")
-    yield lambda w: write(w, "1", "bc")
-    yield lambda w: write(w, "2", "cd")

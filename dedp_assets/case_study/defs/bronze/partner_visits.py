@@ -20,7 +20,7 @@ from dedp_assets.graph.declare import (
 from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.graph.resources.environments import RETENTION_DAYS
 from dedp_assets.graph.resources.landing import Landing
-from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, overwrite_partition, plan_ready
+from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, partition_rows, plan_ready
 from dedp_assets.patterns.connectors.encoding.formats import JsonLines
 from dedp_assets.patterns.connectors.landing.file_audits import FileAudit, require_sound_files
 from dedp_assets.patterns.connectors.landing.lines import read_lines
@@ -56,6 +56,10 @@ AUDITS = (
 WHOLE_FILES = FileAudit(format=JsonLines(), min_bytes=0, approvable=["files_have_their_format"])
 """Input audit of the partners' files. Empty files are allowed, and malformed records become dead letters."""
 FIGURES = {"numbers": Figure(kind="hidden"), "lines": Figure(kind="hidden")}
+
+
+EVENT_DATES = RETENTION_DAYS + 4
+"""Event dates that a delivery may have: plausible days, and none."""
 
 
 def field(path: str, kind: str = "STRING") -> str:
@@ -100,7 +104,7 @@ JOB = Job(
         # Partners send when they have something to report, people do it, and a day without them is usual.
         expects=Expects(gap_minutes=3 * 24 * 60, quiet=[QuietHours(zone="UTC", weekdays=("saturday", "sunday"))]),
     ),
-    patterns=[overwrite_partition, plan_ready],
+    patterns=[partition_rows, plan_ready],
 )
 def partner_visits(step: Step, into: Target, landing: Landing) -> WriteResult:
     """Load one day's delivery, complete with a marker, in place of the day's former rows."""
@@ -116,8 +120,9 @@ def partner_visits(step: Step, into: Target, landing: Landing) -> WriteResult:
         "line_number",
         f"DATE '{step.key}' AS landed_on",
     )
-    return overwrite_partition(
+    return partition_rows(
         named.selectExpr("*", f"if({_PLAUSIBLE}, to_date({_EVENT_TIME}), NULL) AS event_date"),
         into.noting({"files": dict(lines.count)}).reading(figures={"lines": lines.checksum}, findings=judged),
+        most_partitions=EVENT_DATES,
         allow_empty=not delivery.files,
     )

@@ -26,6 +26,7 @@ from dedp_assets.patterns.delta.storage.store import Store
 
 __all__ = [
     "exchange_files",
+    "file_actions",
     "only_spark_changes",
     "raise_generation",
     "require_staged",
@@ -112,19 +113,11 @@ def exchange_files(
         Conflict: if another writer committed meanwhile, or files to add are gone (:class:`FilesGone`).
         ConfigError: if rows would be taken from a table that only takes appends.
     """
-    now, adds, removed = now_ms(), list(adds), list(gone)
+    adds, removed = list(adds), list(gone)
     require_staged(store, adds)
     if removed:
         require_replaceable(store.name, state)
-    content: list[dict[str, Any]] = []
-    for file, key in removed:
-        gone_since = {"deletionTimestamp": now, "extendedFileMetadata": True, "dataChange": data_change}
-        values = {"partitionValues": dict(key), "size": file["size_bytes"]}
-        content.append({"remove": {"path": file["path"], **gone_since, **values}})
-    for add in adds:
-        file = {"path": add.path, "partitionValues": dict(add.partition_values), "size": add.size}
-        change = {"modificationTime": add.modification_time, "dataChange": data_change, "stats": add.stats}
-        content.append({"add": {**file, **change}})
+    content = file_actions(adds, removed, data_change=data_change)
     commit_actions(
         store,
         state,
@@ -134,6 +127,22 @@ def exchange_files(
         transactions={decision.app_id: decision.sequence},
         appends=not removed,
     )
+
+
+def file_actions(
+    adds: Iterable[AddAction], gone: Iterable[tuple[Mapping[str, Any], Partition]], *, data_change: bool
+) -> list[dict[str, Any]]:
+    """Build the actions that remove and add files; arguments as for :func:`exchange_files`."""
+    now, content = now_ms(), list[dict[str, Any]]()
+    for file, key in gone:
+        gone_since = {"deletionTimestamp": now, "extendedFileMetadata": True, "dataChange": data_change}
+        values = {"partitionValues": dict(key), "size": file["size_bytes"]}
+        content.append({"remove": {"path": file["path"], **gone_since, **values}})
+    for add in adds:
+        file = {"path": add.path, "partitionValues": dict(add.partition_values), "size": add.size}
+        change = {"modificationTime": add.modification_time, "dataChange": data_change, "stats": add.stats}
+        content.append({"add": {**file, **change}})
+    return content
 
 
 def raise_generation(ledger: Ledger, session: Callable[[], SparkSession] | None = None) -> None:

@@ -66,6 +66,7 @@ def require_same_rules(table: TableHandle, judged: TableState | None, state: Tab
     changed = [f"constraint {name}" for name, rule in now.items() if before.get(name) != rule]
     types, stored = ({n: without_comments(c["type"]) for n, c in each.columns.items()} for each in (judged, state))
     changed += [f"column {name}" for name, type_ in types.items() if stored.get(name) != type_]
+    changed += ["partition columns"] if judged.partition_columns != state.partition_columns else []
     if changed:
         raise Conflict(
             f"{table.name}: {', '.join(changed)} changed after the rows were judged at version {judged.version}: "

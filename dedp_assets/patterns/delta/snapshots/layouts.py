@@ -1,4 +1,10 @@
-"""Layouts: placement of a key's rows in a table, and proof of the placement from the log."""
+"""Layouts: placement of a key's rows in a table, and proof of the placement from the log.
+
+The bucket of a key is ``pmod(xxhash64(key), buckets)``, which any language can compute: XXH64 with the seed 42 over the
+bytes of the first column, its result being the seed of the next one, as an integer with a sign. The bytes are those of
+UTF-8 for a text, 4 of a BOOLEAN (0 or 1), TINYINT, SMALLINT, INT or DATE (days since 1970), 8 of a BIGINT or TIMESTAMP
+(microseconds since 1970), the lowest first; NULL has none and leaves the seed. :meth:`Layout.bucket_of` does that.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +19,12 @@ from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.schema import Column
-from dedp_assets.patterns.delta import Bounds, KeyedFile, Partition, TableState, is_ordered
+from dedp_assets.patterns.core.types.hashing import xxhash64
+from dedp_assets.patterns.delta.log.partition_values import Partition
+from dedp_assets.patterns.delta.log.table_state import KeyedFile, TableState
+from dedp_assets.patterns.delta.snapshots.pruning import Bounds, is_ordered
 
-__all__ = ["Layout", "groups_of", "is_apart", "require_together"]
+__all__ = ["Layout", "groups_of", "is_apart", "require_buckets", "require_together"]
 
 _BUCKET = re.compile(r"(0|[1-9][0-9]*) of ([1-9][0-9]*)")
 
@@ -60,6 +69,24 @@ class Layout:
     def bucket(self) -> str:
         """The SQL expression of a row's bucket."""
         return self._bucket(f"{self.buckets}L")
+
+    def bucket_of(self, key: Mapping[str, object], kinds: Mapping[str, str]) -> str:
+        """Return the bucket of one key, computed without Spark.
+
+        Args:
+            key: column -> value, with each column of ``by``, case aside.
+            kinds: column -> type as the log stores it, in lower case.
+
+        Raises:
+            ConfigError: for a value that is none of its column's type, or of a type that has no bytes here.
+
+        Example:
+            >>> Layout(by=("user",), buckets=4).bucket_of({"user": None}, {"user": "string"})
+            '2 of 4'
+        """
+        given = {column.lower(): value for column, value in key.items()}
+        values = [(given[column.lower()], kinds[column.lower()]) for column in self.by]
+        return f"{xxhash64(values) % self.buckets} of {self.buckets}"
 
     def _bucket(self, count: str) -> str:
         values = ", ".join(identifier(column) for column in self.by)
@@ -113,7 +140,7 @@ def require_together(
     for column in state.partition_columns:
         values = {dict(group)[column] for group in groups}
         if layout and laid and column == layout.column:
-            _require_buckets(name, state, values, layout)
+            require_buckets(name, state, values, layout)
         elif column.lower() not in known and len(values) > 1 and not is_apart(state, groups, keys):
             raise ConfigError(
                 f"{name} is not laid out by {', '.join(keys)}: rows of one key may lie in several values of {column}. "
@@ -162,7 +189,20 @@ def _bounds(files: Sequence[KeyedFile], key: str) -> Bounds | None:
     return Bounds(low, high, nulls=any(nulls))
 
 
-def _require_buckets(name: str, state: TableState, values: Collection[str | None], layout: Layout) -> None:
+def require_buckets(name: str, state: TableState, values: Collection[str | None], layout: Layout) -> None:
+    """Refuse a table unless the log proves that each row lies in the bucket of the row's key.
+
+    Args:
+        name: the table's.
+        state: the table as it is read.
+        values: the buckets that are read.
+        layout: how the table is said to be laid out.
+
+    Raises:
+        ConfigError: if a column of the key has a collation.
+        ContractError: for buckets of another layout, or without the constraint that keeps rows in their buckets.
+    """
+    _require_plain(name, state, {column.lower() for column in layout.by})
     strange = sorted(str(v) for v in values if not (m := _BUCKET.fullmatch(v or "")) or int(m[2]) != layout.buckets)
     if strange:
         raise ContractError(
