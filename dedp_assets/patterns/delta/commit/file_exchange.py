@@ -25,6 +25,7 @@ from dedp_assets.patterns.delta.snapshots.reading import lies_outside
 from dedp_assets.patterns.delta.storage.store import Store
 
 __all__ = [
+    "add_action",
     "exchange_files",
     "only_spark_changes",
     "raise_generation",
@@ -41,6 +42,8 @@ _SERVED = {
     "appendOnly",
     "changeDataFeed",
     "checkConstraints",
+    "clustering",
+    "domainMetadata",
     "generatedColumns",
     "invariants",
     "timestampNtz",
@@ -121,10 +124,7 @@ def exchange_files(
         gone_since = {"deletionTimestamp": now, "extendedFileMetadata": True, "dataChange": data_change}
         values = {"partitionValues": dict(key), "size": file["size_bytes"]}
         content.append({"remove": {"path": file["path"], **gone_since, **values}})
-    for add in adds:
-        file = {"path": add.path, "partitionValues": dict(add.partition_values), "size": add.size}
-        change = {"modificationTime": add.modification_time, "dataChange": data_change, "stats": add.stats}
-        content.append({"add": {**file, **change}})
+    content += [{"add": add_action(add, data_change=data_change)} for add in adds]
     commit_actions(
         store,
         state,
@@ -134,6 +134,12 @@ def exchange_files(
         transactions={decision.app_id: decision.sequence},
         appends=not removed,
     )
+
+
+def add_action(add: AddAction, *, data_change: bool) -> dict[str, Any]:
+    """Return the add action of a staged file in the log's words."""
+    file = {"path": add.path, "partitionValues": dict(add.partition_values), "size": add.size}
+    return {**file, "modificationTime": add.modification_time, "dataChange": data_change, "stats": add.stats}
 
 
 def raise_generation(ledger: Ledger, session: Callable[[], SparkSession] | None = None) -> None:

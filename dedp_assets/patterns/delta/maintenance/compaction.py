@@ -1,9 +1,9 @@
-"""Compaction: small files merged into large files with the same rows, without blocking writers.
+"""Compaction: files rewritten as other files with the same rows, without blocking writers.
 
-Spark's OPTIMIZE runs in a stage: a private Delta table inside the table's folder whose log names just the files to
-rewrite. Then, under the table's lock, one metadata-only commit (``OPTIMIZE``, ``dataChange = false``) exchanges the
-files. Where another writer took one of them away meanwhile, that partition stays as its writer left it. A crash leaves
-nothing but a stage.
+Small files are merged by Spark's OPTIMIZE in a stage: a private Delta table inside the table's folder whose log names
+just the files to rewrite. Files of a table with an order are read and staged in that order instead. Then, under the
+table's lock, one metadata-only commit (``OPTIMIZE``, ``dataChange = false``) exchanges the files. Where another writer
+took one of them away meanwhile, that partition stays as its writer left it. A crash leaves nothing but a stage.
 """
 
 from __future__ import annotations
@@ -21,23 +21,29 @@ from dedp_assets.patterns.core.measuring.costs import Cost
 from dedp_assets.patterns.core.measuring.metering import Meter
 from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.measuring.requests import with_requests_counted
+from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
-from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.delta.commit import commits, file_exchange, spark_writer
 from dedp_assets.patterns.delta.commit.sessions import private
 from dedp_assets.patterns.delta.log.partition_values import Partition
 from dedp_assets.patterns.delta.log.table_state import TableState
+from dedp_assets.patterns.delta.maintenance.file_order import SORTED, FileOrder
 from dedp_assets.patterns.delta.snapshots.lost_files import FilesGone, require_files
-from dedp_assets.patterns.delta.snapshots.reading import lies_outside, predicate
+from dedp_assets.patterns.delta.snapshots.reading import lies_outside, predicate, read_files
+from dedp_assets.patterns.delta.staging.guards import layout_of
+from dedp_assets.patterns.delta.staging.metrics import Measuring
+from dedp_assets.patterns.delta.staging.stage_files import stage_rows
 from dedp_assets.patterns.delta.staging.stages import Stage, new_stage, read_cost
 from dedp_assets.patterns.delta.storage.coordination import AGAIN, table_lock, turn
 from dedp_assets.patterns.delta.tables import Table
 
-__all__ = ["Files", "partition_name", "rewrite", "small_files"]
+__all__ = ["Files", "can_exchange", "partition_name", "rewrite", "small_files"]
 
 Files = Mapping[Partition, Sequence[Mapping[str, Any]]]
 """Active files by partition, as :meth:`TableState.files` shows them."""
 
+_ROWS = f"{RESERVED}rows"
 _MOVED = ("numRemovedFiles", "numRemovedBytes", "numAddedFiles", "numAddedBytes")
 
 
@@ -58,13 +64,29 @@ def small_files(state: TableState, below_bytes: int) -> dict[Partition, list[Map
 
 
 @with_requests_counted
-def rewrite(
-    table: Table, state: TableState, files: Files, *, provenance: Provenance, small_bytes: int, target_bytes: int
+def rewrite(  # noqa: PLR0913 - as a verb of the table
+    table: Table,
+    state: TableState,
+    files: Files,
+    *,
+    provenance: Provenance,
+    small_bytes: int,
+    target_bytes: int,
+    order: FileOrder | None = None,
 ) -> WriteResult:
     """Rewrite ``files`` of ``state`` into files of ``target_bytes``, in one commit that changes no row.
 
-    Tables that only Spark can commit to (column mapping, deletion vectors, row tracking, clustering, clones) are
-    optimised in place, and their writers wait as long as that takes.
+    Tables that only Spark can commit to (column mapping, deletion vectors, row tracking, clones) are optimised in
+    place, and their writers wait as long as that takes.
+
+    Args:
+        table: the table.
+        state: the table as the files were chosen.
+        files: what to rewrite, by partition.
+        provenance: who rewrites, and why.
+        small_bytes: files below this size are merged, in bytes.
+        target_bytes: size that files grow up to, in bytes.
+        order: order of the rows, which the table states from this commit on; by default the one that it states.
 
     Raises:
         ContractError: if files cannot be read, or other rows came out than went in; nothing is committed.
@@ -77,36 +99,75 @@ def rewrite(
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     }
     record = CommitRecord.of(provenance, content=f"compaction of version {state.version}")
-    inside = not any(lies_outside(file["path"]) for _, file in _each(files))
-    if not (inside and file_exchange.serves(state)):
+    if not can_exchange(state, files):
         return _optimise_in_place(table, files, record, settings)
-    stage, meter = new_stage(table.store), Meter()
+    kept, meter, rewritten = order or FileOrder.stored(table.ledger, state), Meter(), list[_Rewritten]()
     try:
         with meter.jobs(table.session):
-            rewritten = _rewritten(table, state, stage, files, settings)
+            parts = _sorted(table, state, files, kept, target_bytes) if kept else _merged(table, state, files, settings)
+            for part in parts:
+                rewritten.append(part)  # noqa: PERF402 - those before a failure are discarded
     except Exception as error:
-        stage.discard()
+        _discard(rewritten)
         if not isinstance(error, SPARK_ERRORS):
             raise
-        raise ContractError(
-            f"{table.name}: its small files cannot be merged, nothing was exchanged. {error}"
-        ) from error
-    return _exchange(table, stage, record, rewritten, meter)
+        raise ContractError(f"{table.name}: its files cannot be rewritten, nothing was exchanged. {error}") from error
+    return _exchange(table, record, rewritten, meter, order)
+
+
+def can_exchange(state: TableState, files: Files) -> bool:
+    """Return whether files of a table can be exchanged by a commit of the library, and not by Spark's alone."""
+    return file_exchange.serves(state) and not any(lies_outside(file["path"]) for _, file in _each(files))
 
 
 @dataclass(frozen=True, slots=True)
 class _Rewritten:
-    """Files of one partition before and after compaction: active files, staged add actions."""
+    """Files of one partition before and after compaction: active files, staged add actions, and their stage."""
 
     key: Partition
     old: Sequence[Mapping[str, Any]]
     new: Sequence[Mapping[str, Any]]
+    stage: Stage
 
 
-def _rewritten(
+def _discard(rewritten: Sequence[_Rewritten]) -> None:
+    for stage in {part.stage.store.name: part.stage for part in rewritten}.values():
+        stage.discard()
+
+
+def _sorted(
+    table: Table, state: TableState, files: Files, order: FileOrder, target_bytes: int
+) -> Iterator[_Rewritten]:
+    """Stage the rows of each partition in order, counted in the pass that writes them."""
+    tags = order.tags()
+    measuring = Measuring({_ROWS: "count(1)"}, landed={None: (_ROWS,)})
+    for key, part in files.items():
+        counts = [file.get("num_records") for file in part]
+        size = sum(file["size_bytes"] for file in part)
+        rows = read_files(table.session, table.store, state, [(file, key) for file in part])
+        arranged = order.arranged(rows, -(-size // target_bytes), None if None in counts else sum(counts))
+        stage = stage_rows(Split.of(arranged), layout_of(table, state, dict(key)), measuring=measuring)
+        new = [{**file_exchange.add_action(add, data_change=False), **tags} for add in stage.adds]
+        try:
+            yield _same_rows(table.name, _Rewritten(key, part, new, stage))
+        except ContractError:
+            stage.discard()
+            raise
+
+
+def _merged(table: Table, state: TableState, files: Files, settings: Mapping[str, str]) -> list[_Rewritten]:
+    """Run OPTIMIZE in a stage; return old and new files by partition."""
+    stage = new_stage(table.store)
+    try:
+        return _optimised(table, state, stage, files, settings)
+    except Exception:
+        stage.discard()
+        raise
+
+
+def _optimised(
     table: Table, state: TableState, stage: Stage, files: Files, settings: Mapping[str, str]
 ) -> list[_Rewritten]:
-    """Run OPTIMIZE in the stage; return old and new files by partition."""
     sources = {f"{table.store.uri}/{file['path']}": (key, file) for key, file in _each(files)}
     adds = [
         {"add": {**_described(file, key), "path": uri, "modificationTime": file["modification_time"]}}
@@ -127,7 +188,10 @@ def _rewritten(
     if set(old) != set(new):
         # Values that Spark writes in another way than they were read: nothing tells the partitions apart.
         old, new = {(): [file for _, file in _each(old)]}, {(): [add for _, add in _each(new)]}
-    return [_same_rows(table.name, _Rewritten(key, old[key], new[key])) for key in old if new[key]]
+    found = [_same_rows(table.name, _Rewritten(key, old[key], new[key], stage)) for key in old if new[key]]
+    if not found:
+        stage.discard()
+    return found
 
 
 def _same_rows(table: str, rewritten: _Rewritten) -> _Rewritten:
@@ -135,16 +199,16 @@ def _same_rows(table: str, rewritten: _Rewritten) -> _Rewritten:
     after = sum(json.loads(add["stats"])["numRecords"] for add in rewritten.new)
     if None not in before and sum(before) != after:
         raise ContractError(
-            f"{table} {partition_name(rewritten.key)}: the log says that the small files hold {sum(before)} rows, "
+            f"{table} {partition_name(rewritten.key)}: the log says that the files hold {sum(before)} rows, "
             f"{after} were read from them. Nothing was exchanged: compare the files with the log"
         )
     return rewritten
 
 
 def _exchange(
-    table: Table, stage: Stage, record: CommitRecord, rewritten: Sequence[_Rewritten], meter: Meter
+    table: Table, record: CommitRecord, rewritten: Sequence[_Rewritten], meter: Meter, order: FileOrder | None
 ) -> WriteResult:
-    """Commit rewritten files in place of small files, except in partitions that another writer changed."""
+    """Commit rewritten files in place of the old ones, except in partitions that another writer changed."""
     with meter.waiting(turn(table.store)):
         for last in meter.trying(AGAIN.tries()):
             now = table.ledger.state()
@@ -152,7 +216,7 @@ def _exchange(
             kept = [part for part in rewritten if all(file["path"] in active for file in part.old)]
             gave_way = sorted(partition_name(part.key) for part in rewritten if part not in kept)
             if not kept:
-                stage.discard()
+                _discard(rewritten)
                 return _unchanged(table.name, now, gave_way)
             moved, actions = _exchanged(kept)
             figures = {**_sizes(now, moved), "partitions": len(kept), "gave_way": len(gave_way)}
@@ -160,14 +224,31 @@ def _exchange(
             try:
                 require_files(table.store, [(unquote(a["path"]), a["size"]) for p in kept for a in p.new])
                 spent = record.costing(meter.cost() + _files_cost(kept))
-                commits.write(table.store, now.version + 1, [commits.info(spent, "OPTIMIZE", now, moved), *actions])
+                info = commits.info(spent, "OPTIMIZE", now, moved, order.parameters if order else None)
+                commits.write(table.store, now.version + 1, [info, *_stating(table, now, order), *actions])
                 break
             except Conflict as error:
                 if last or isinstance(error, FilesGone):
-                    stage.discard()
+                    _discard(rewritten)
                     raise
-        replace(stage, adds=tuple(_staged(add) for part in kept for add in part.new)).finish()
+        _finish(rewritten, kept)
     return _compacted(table.name, now.version + 1, figures, gave_way)
+
+
+def _stating(table: Table, state: TableState, order: FileOrder | None) -> list[dict[str, Any]]:
+    """Return the metadata action by which the table states a new order of its files; none for the stated one."""
+    if order is None or order.liquid or state.properties.get(SORTED) == order.stated:
+        return []
+    return [commits.with_properties(table.ledger, state, {SORTED: order.stated})]
+
+
+def _finish(rewritten: Sequence[_Rewritten], kept: Sequence[_Rewritten]) -> None:
+    for name, stage in {part.stage.store.name: part.stage for part in rewritten}.items():
+        adds = [_staged(add) for part in kept if part.stage.store.name == name for add in part.new]
+        if adds:
+            replace(stage, adds=tuple(adds)).finish()
+        else:
+            stage.discard()
 
 
 def _files_cost(kept: Sequence[_Rewritten]) -> Cost:
@@ -249,8 +330,15 @@ def _declaration(state: TableState) -> Iterator[dict[str, Any]]:
         state.snapshot.schema().to_json(),
         state.partition_columns,
         configuration=statistics,
-        protocol=dict(state.protocol),
+        protocol=_without_clustering(state.protocol),
     )
+
+
+def _without_clustering(protocol: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a protocol for a stage, whose log states no clustering columns."""
+    features = protocol.get("writerFeatures")
+    kept = [each for each in features or () if each not in ("clustering", "domainMetadata")]
+    return {**protocol, **({"writerFeatures": kept} if features is not None else {})}
 
 
 def _staged(add: Mapping[str, Any]) -> AddAction:
