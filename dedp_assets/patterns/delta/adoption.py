@@ -20,7 +20,13 @@ from dedp_assets.patterns.delta.commit import file_exchange, spark_writer
 from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.definition import constraints, require_open
-from dedp_assets.patterns.delta.snapshots.stored_spec import clustered_by, field_rest, require_table, stored_spec, table_name
+from dedp_assets.patterns.delta.snapshots.stored_spec import (
+    clustered_by,
+    field_rest,
+    require_table,
+    stored_spec,
+    table_name,
+)
 from dedp_assets.patterns.delta.storage.locations import Location
 
 __all__ = ["Adoption", "adoption_of"]

@@ -76,7 +76,9 @@ def sort_files(
     require_partition(table.name, state, into.partition)
     wanted = _Wanted(target_bytes, min_unsorted_share, rewrite_all)
     if met := {name.lower() for name in by} & {name.lower() for name in table.spec.personal}:
-        raise ConfigError(f"by must name columns with statistics in the log, not {sorted(met)}: personal ones have none")
+        raise ConfigError(
+            f"by must name columns with statistics in the log, not {sorted(met)}: personal ones have none"
+        )
     order = _order(table.ledger, state, by, curve, into.partition, wanted)
     plan = _plan(table.ledger, state, order, into.partition, wanted)
     files = {key: part for key, part in _partitions(state).items() if partition_name(key) in plan.causes}
@@ -84,13 +86,19 @@ def sort_files(
         return WriteResult(table.name, state.version, applied=False, changed=False, reason=plan.reason)
     if not can_exchange(state, files):
         raise ConfigError(
-            f"{table.name} must be a table whose files the library exchanges, not one of which only Spark does: sort it "
-            "by OPTIMIZE with ZORDER BY, or write a copy"
+            f"{table.name} must be a table whose files the library exchanges, not one of which only Spark does: sort "
+            "it by OPTIMIZE with ZORDER BY, or write a copy"
         )
     before = FileOrder.stored(table.ledger, state)
     sizes = [file["size_bytes"] for part in files.values() for file in part]
-    noted = into.noting({"order": str(order), "order_before": str(before or "none"), "rewritten_files": len(sizes),
-                         "rewritten_bytes": sum(sizes)})
+    noted = into.noting(
+        {
+            "order": str(order),
+            "order_before": str(before or "none"),
+            "rewritten_files": len(sizes),
+            "rewritten_bytes": sum(sizes),
+        }
+    )
     return rewrite(
         table, state, files, provenance=noted.run, small_bytes=target_bytes, target_bytes=target_bytes, order=order
     )
@@ -171,9 +179,7 @@ def _partitions(state: TableState) -> Files:
     return found  # type: ignore[return-value]
 
 
-def _plan(
-    ledger: Ledger, state: TableState, order: FileOrder, only: Mapping[str, object], wanted: _Wanted
-) -> Plan:
+def _plan(ledger: Ledger, state: TableState, order: FileOrder, only: Mapping[str, object], wanted: _Wanted) -> Plan:
     if state.closed:
         return Plan((), "its files belong to a version, which is written once")
     causes, held, spelled = {}, {}, state.spelled(only)
@@ -184,7 +190,9 @@ def _plan(
         loose = order.unsorted(files, adds)
         share = sum(file["size_bytes"] for file in loose) / sum(file["size_bytes"] for file in files)
         met = ", ".join(f"{depth(files, column):.1f} by {column}" for column in order.by)
-        shown = f"{len(loose)} of {len(files)} files are out of order ({share:.0%} of the bytes); a value may lie in {met}"
+        shown = (
+            f"{len(loose)} of {len(files)} files are out of order ({share:.0%} of the bytes); a value may lie in {met}"
+        )
         if wanted.rewrite_all or (loose and share >= wanted.min_unsorted_share):
             causes[partition_name(key)] = shown
         elif loose:

@@ -64,7 +64,7 @@ def small_files(state: TableState, below_bytes: int) -> dict[Partition, list[Map
 
 
 @with_requests_counted
-def rewrite(  # noqa: PLR0913 - as a verb of the table
+def rewrite(
     table: Table,
     state: TableState,
     files: Files,
@@ -106,12 +106,13 @@ def rewrite(  # noqa: PLR0913 - as a verb of the table
         with meter.jobs(table.session):
             parts = _sorted(table, state, files, kept, target_bytes) if kept else _merged(table, state, files, settings)
             for part in parts:
-                rewritten.append(part)  # noqa: PERF402 - those before a failure are discarded
+                rewritten.append(part)  # those before a failure are discarded
     except Exception as error:
         _discard(rewritten)
         if not isinstance(error, SPARK_ERRORS):
             raise
-        raise ContractError(f"{table.name}: its files cannot be rewritten, nothing was exchanged. {error}") from error
+        what = "files cannot be sorted" if kept else "small files cannot be merged"
+        raise ContractError(f"{table.name}: its {what}, nothing was exchanged. {error}") from error
     return _exchange(table, record, rewritten, meter, order)
 
 
@@ -135,18 +136,17 @@ def _discard(rewritten: Sequence[_Rewritten]) -> None:
         stage.discard()
 
 
-def _sorted(
-    table: Table, state: TableState, files: Files, order: FileOrder, target_bytes: int
-) -> Iterator[_Rewritten]:
+def _sorted(table: Table, state: TableState, files: Files, order: FileOrder, target_bytes: int) -> Iterator[_Rewritten]:
     """Stage the rows of each partition in order, counted in the pass that writes them."""
     tags = order.tags()
-    measuring = Measuring({_ROWS: "count(1)"}, landed={None: (_ROWS,)})
     for key, part in files.items():
-        counts = [file.get("num_records") for file in part]
+        owned: dict[str, Any] = dict(key)
+        counts: list[Any] = [file.get("num_records") for file in part]
         size = sum(file["size_bytes"] for file in part)
         rows = read_files(table.session, table.store, state, [(file, key) for file in part])
+        measuring = Measuring({_ROWS: "count(1)"}, landed={None: (_ROWS,)})
         arranged = order.arranged(rows, -(-size // target_bytes), None if None in counts else sum(counts))
-        stage = stage_rows(Split.of(arranged), layout_of(table, state, dict(key)), measuring=measuring)
+        stage = stage_rows(Split.of(arranged), layout_of(table, state, owned), measuring=measuring)
         new = [{**file_exchange.add_action(add, data_change=False), **tags} for add in stage.adds]
         try:
             yield _same_rows(table.name, _Rewritten(key, part, new, stage))
@@ -199,7 +199,7 @@ def _same_rows(table: str, rewritten: _Rewritten) -> _Rewritten:
     after = sum(json.loads(add["stats"])["numRecords"] for add in rewritten.new)
     if None not in before and sum(before) != after:
         raise ContractError(
-            f"{table} {partition_name(rewritten.key)}: the log says that the files hold {sum(before)} rows, "
+            f"{table} {partition_name(rewritten.key)}: the log says that its files hold {sum(before)} rows, "
             f"{after} were read from them. Nothing was exchanged: compare the files with the log"
         )
     return rewritten

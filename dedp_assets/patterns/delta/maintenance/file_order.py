@@ -76,12 +76,14 @@ class FileOrder:
         """
         require_distinct("by=", by)
         columns = tuple(spelled_as(state.columns, by))
-        if not columns or (missing := [c for c in columns if c not in state.columns]):
-            raise ConfigError(
-                f"by must name columns of {name}, not {missing if columns else 'none'}: it has {', '.join(state.columns)}"
-            )
+        missing = [c for c in columns if c not in state.columns]
+        if not columns or missing:
+            known = ", ".join(state.columns)
+            raise ConfigError(f"by must name columns of {name}, not {missing or 'none'}: it has {known}")
         if met := [c for c in columns if c in state.partition_columns]:
-            raise ConfigError(f"by must name columns within a partition of {name}, not {met}, which it is partitioned by")
+            raise ConfigError(
+                f"by must name columns within a partition of {name}, not {met}, which it is partitioned by"
+            )
         kinds = {field.name: field.dataType for field in held_types(state).fields}
         for column in columns:
             kind = kinds[column]
@@ -197,10 +199,9 @@ class FileOrder:
         sample = sample.sample(share, seed=7) if share < 1 else sample
         kinds = [sample.schema[f"c{n}"].dataType.simpleString() for n in range(len(self.by))]
         sorted_up = sample.agg(*[F.sort_array(F.collect_list(f"c{n}")).alias(f"c{n}") for n in range(len(self.by))])
-        picked = (
-            f"transform(sequence(1, {cells - 1}), n -> CAST(get(c{n}, CAST(floor(n * size(c{n}) / {cells}) AS INT)) AS STRING))"
-            for n in range(len(self.by))
-        )
+        value = f"get(c{{0}}, CAST(floor(n * size(c{{0}}) / {cells}) AS INT))"
+        texts = f"transform(sequence(1, {cells - 1}), n -> CAST({value} AS STRING))"
+        picked = [texts.format(n) for n in range(len(self.by))]
         (found,) = sorted_up.selectExpr(*picked).collect()
         return [
             [f"CAST({quoted(text)} AS {kind})" for text in dict.fromkeys(t for t in texts if t is not None)]
@@ -211,10 +212,10 @@ class FileOrder:
 def depth(files: Sequence[Mapping[str, Any]], column: str) -> float:
     """Return in how many of the files a value of a column may lie, on average, by the bounds in the log.
 
-    The values are the bounds themselves. A file without bounds may hold any value; one with nothing but NULL holds none.
+    The values are the bounds themselves. A file without bounds may hold any value, and one with only NULL holds none.
     """
     held = [file for file in files if file.get(f"null_count.{column}") != file.get("num_records")]
-    ranges = [(file.get(f"min.{column}"), file.get(f"max.{column}")) for file in held]
+    ranges: list[tuple[Any, Any]] = [(file.get(f"min.{column}"), file.get(f"max.{column}")) for file in held]
     known = [pair for pair in ranges if None not in pair]
     lows, highs = sorted(low for low, _ in known), sorted(high for _, high in known)
     if not known:
@@ -225,7 +226,7 @@ def depth(files: Sequence[Mapping[str, Any]], column: str) -> float:
 
 def _are_apart(files: Sequence[Mapping[str, Any]], column: str) -> bool:
     """Return whether the ranges of files in a column are known and overlap in no more than their bounds."""
-    ranges = [(file.get(f"min.{column}"), file.get(f"max.{column}")) for file in files]
+    ranges: list[tuple[Any, Any]] = [(file.get(f"min.{column}"), file.get(f"max.{column}")) for file in files]
     if any(None in pair for pair in ranges):
         return False
     return all(high <= low for (_, high), (low, _) in pairwise(sorted(ranges)))
