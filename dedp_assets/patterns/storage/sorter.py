@@ -63,13 +63,13 @@ def sort_files(
         Conflict: if other writers hold the table for too long.
 
     Example:
-        >>> visits = table("visits", "page STRING, visit INT", ("/b", 1), ("/a", 2))
-        >>> late = frame("page STRING, visit INT", ("/a", 1), ("/b", 2))
+        >>> visits = table("visits", "page STRING, visit INT", ("/b", 1))
+        >>> late = frame("page STRING, visit INT", ("/a", 2), ("/c", 3))
         >>> late.coalesce(1).write.format("delta").mode("append").save(str(visits.location))
-        >>> sort_files(visits.target(run), by=["page"], target_bytes=500).figures["partitions"]
-        1
+        >>> sort_files(visits.target(run), by=["page"]).reason
+        '2 files became 1, in 1 partitions'
         >>> rows(visits)
-        [('/a', 1), ('/a', 2), ('/b', 1), ('/b', 2)]
+        [('/a', 2), ('/b', 1), ('/c', 3)]
     """
     into = into.by("storage.sorter", "partition")
     table, state = into.table, into.table.ledger.state()

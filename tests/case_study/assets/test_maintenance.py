@@ -73,6 +73,8 @@ def test_every_table_is_looked_at_and_the_scattered_ones_are_compacted(loaded):
         for when, count in zip(("before", "after"), files, strict=True):
             assert tables[table][f"average_{when}"] == tables[table][f"bytes_{when}"] // count
         assert tables[table]["outcome"].startswith(f"{files[0]} files became {files[1]}, in 1 partitions; nothing")
+    newest = loaded.ledger("silver/visits").commit(loaded.ledger("silver/visits").version()).maintenance
+    assert (newest.pattern, newest.notes["order"]) == ("storage.sorter", "event_time, page (hilbert)")
     assert tables["gold/daily_visitors"]["files_before"] == tables["gold/daily_visitors"]["files_after"]
     assert tables["gold/daily_visitors"]["outcome"].startswith("nothing to compact: no partition has 10 or more files")
     assert shown["files before"] - shown["files after"] == 22

@@ -117,13 +117,13 @@ def rewrite(
 
 
 def can_exchange(state: TableState, files: Files) -> bool:
-    """Return whether files of a table can be exchanged by a commit of the library, and not by Spark's alone."""
+    """Return whether a metadata-only commit can exchange the files, or only Spark's writer can."""
     return file_exchange.serves(state) and not any(lies_outside(file["path"]) for _, file in _each(files))
 
 
 @dataclass(frozen=True, slots=True)
 class _Rewritten:
-    """Files of one partition before and after compaction: active files, staged add actions, and their stage."""
+    """Files of one partition before and after: active files, staged add actions, the stage."""
 
     key: Partition
     old: Sequence[Mapping[str, Any]]
@@ -137,7 +137,7 @@ def _discard(rewritten: Sequence[_Rewritten]) -> None:
 
 
 def _sorted(table: Table, state: TableState, files: Files, order: FileOrder, target_bytes: int) -> Iterator[_Rewritten]:
-    """Stage the rows of each partition in order, counted in the pass that writes them."""
+    """Stage the rows of each partition in order, with a count in the same pass."""
     tags = order.tags()
     for key, part in files.items():
         owned: dict[str, Any] = dict(key)
@@ -208,7 +208,7 @@ def _same_rows(table: str, rewritten: _Rewritten) -> _Rewritten:
 def _exchange(
     table: Table, record: CommitRecord, rewritten: Sequence[_Rewritten], meter: Meter, order: FileOrder | None
 ) -> WriteResult:
-    """Commit rewritten files in place of the old ones, except in partitions that another writer changed."""
+    """Commit rewritten files in place of old files, except in partitions changed by another writer."""
     with meter.waiting(turn(table.store)):
         for last in meter.trying(AGAIN.tries()):
             now = table.ledger.state()
@@ -236,7 +236,7 @@ def _exchange(
 
 
 def _stating(table: Table, state: TableState, order: FileOrder | None) -> list[dict[str, Any]]:
-    """Return the metadata action by which the table states a new order of its files; none for the stated one."""
+    """Return the metadata action that states a new order; empty for the stored order."""
     if order is None or order.liquid or state.properties.get(SORTED) == order.stated:
         return []
     return [commits.with_properties(table.ledger, state, {SORTED: order.stated})]

@@ -1,4 +1,4 @@
-"""Order of data files: sort columns, curves through several columns, and the share of files that lie in order.
+"""Order of data files: sort columns, curves through several columns, files out of order.
 
 A curve gives a row a place among all rows by several columns at once: each value becomes a rank among quantiles, and
 the ranks together are a cell that the curve passes once. Quantiles, because ranks of raw values would put skewed values
@@ -98,7 +98,7 @@ class FileOrder:
 
     @classmethod
     def stored(cls, ledger: Ledger, state: TableState) -> FileOrder | None:
-        """Read the order that a table states: its liquid clustering, or the order of its last sort; ``None`` if none.
+        """Read the stated order of a table: liquid clustering, or the last sort's; ``None`` if none.
 
         ``None``, too, for a clustering by fields inside of columns, and where a column of the order was dropped.
         """
@@ -127,7 +127,7 @@ class FileOrder:
         return f"{', '.join(self.by)} ({self.curve})"
 
     def tags(self) -> dict[str, Any]:
-        """Return what the add actions of files say that are sorted together: a tag of this sort alone."""
+        """Return fields for the add actions of files of one sort: a tag of this sort alone."""
         run = str(uuid.uuid4())
         if not self.liquid:
             return {"tags": {SORTED: f"{self.stated} {run}"}}
@@ -138,7 +138,7 @@ class FileOrder:
         return json.dumps(list(self.by), separators=(",", ":"))
 
     def sort_of(self, add: Mapping[str, Any]) -> str:
-        """Return the tag of the sort of this order that wrote a file, from its add action; empty if none did."""
+        """Return the tag of the sort of this order that wrote a file; empty if none did."""
         tags = add.get("tags") or {}
         if self.liquid:
             return str(tags.get(_LIQUID[0]) or "") if tags.get(_LIQUID[1]) == self._cube else ""
@@ -148,7 +148,7 @@ class FileOrder:
     def unsorted(
         self, files: Sequence[Mapping[str, Any]], adds: Callable[[], Mapping[str, Mapping[str, Any]]]
     ) -> list[Mapping[str, Any]]:
-        """List the files of a partition that are not in order with most of its bytes, by the log alone.
+        """List the files of a partition out of order with most of the bytes, by the log alone.
 
         Files of one sort are in order, whatever the order is. By a first column alone, any files are whose ranges do
         not overlap, whoever wrote them.
@@ -168,7 +168,7 @@ class FileOrder:
         return [file for file in files if largest is None or sorts[file["path"]] != largest]
 
     def arranged(self, rows: DataFrame, files: int, count: int | None) -> DataFrame:
-        """Put rows in order, in so many partitions of a range each; starts a Spark job that samples the columns.
+        """Put rows in order, in partitions by range, after a Spark job that samples the columns.
 
         Args:
             rows: the rows of one partition of the table.
@@ -183,7 +183,7 @@ class FileOrder:
         return keyed.repartitionByRange(files, place, *columns).sortWithinPartitions(place, *columns).drop(place)
 
     def _place(self, rows: DataFrame, count: int | None) -> str:
-        """Write the SQL of a row's place on the curve: two bytes, which compare as the number that they are."""
+        """Write the SQL of a row's place on the curve, as two bytes."""
         bits = _BITS[len(self.by)]
         ranks = [_rank(identifier(c), bounds) for c, bounds in zip(self.by, self._bounds(rows, count), strict=True)]
         cell = "0"
@@ -243,7 +243,7 @@ def _rank(value: str, bounds: Sequence[str], below: int = 0) -> str:
 
 @cache
 def _curve(curve: Curve, columns: int) -> str:
-    """Return the place of each cell on a curve, two bytes each in hexadecimal digits, by rows of the first column."""
+    """Return the places of all cells on a curve, by ranks, as hexadecimal digits of two bytes each."""
     bits = _BITS[columns]
     cells = product(range(1 << bits), repeat=columns)
     bent = _hilbert if curve == "hilbert" else lambda cell, _: cell
@@ -251,7 +251,7 @@ def _curve(curve: Curve, columns: int) -> str:
 
 
 def _interleaved(ranks: Sequence[int], bits: int) -> int:
-    """Return the number of which the bits are the first bits of all ranks, then the second ones, and so on."""
+    """Interleave the bits of ranks into one number, the first bits of all ranks first."""
     place = 0
     for bit in range(bits - 1, -1, -1):
         for rank in ranks:
@@ -260,7 +260,7 @@ def _interleaved(ranks: Sequence[int], bits: int) -> int:
 
 
 def _hilbert(x: list[int], bits: int) -> list[int]:
-    """Transform the ranks of a cell so that their interleaved bits are the cell's place on Hilbert's curve.
+    """Transform ranks into numbers whose interleaved bits are a place on Hilbert's curve.
 
     J. Skilling, Programming the Hilbert curve, AIP Conference Proceedings 707 (2004).
     """

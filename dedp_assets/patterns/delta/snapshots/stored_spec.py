@@ -114,7 +114,7 @@ def _inside(path: str, kind: Any) -> Iterator[str]:  # noqa: ANN401 - a type in 
 
 
 def clustered_by(ledger: Ledger, state: TableState) -> list[tuple[str, ...]]:
-    """Return the columns of a table's liquid clustering, each as the names from the column on; empty if none."""
+    """Return the paths of a table's clustering columns (liquid clustering); empty if none."""
     if "clustering" not in state.features:
         return []
     physical = {
