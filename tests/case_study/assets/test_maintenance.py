@@ -176,6 +176,21 @@ def test_a_table_that_cannot_be_maintained_does_not_keep_the_others_from_it(load
     assert loaded.versions()["bronze/visits"] == before["bronze/visits"]
 
 
+def test_statistics_that_another_writer_left_out_are_added(loaded, spark):
+    """The file of one day is described again, its table has the same rows, and the report says so."""
+    where, rows = f"event_date = '{day(0)}'", loaded.rows("gold/daily_visitors")
+    spark.conf.set("spark.databricks.delta.stats.collect", "false")
+    try:
+        scatter(loaded, spark, "gold/daily_visitors", where, files=1)
+    finally:
+        spark.conf.unset("spark.databricks.delta.stats.collect")
+    loaded.run("maintain_tables")
+    described = {name: row["files_described"] for name, row in report(loaded)[1].items()}
+    assert described["gold/daily_visitors"] == sum(described.values()) == 1
+    assert sorted(map(str, loaded.rows("gold/daily_visitors"))) == sorted(map(str, rows))
+    assert loaded.react() == []
+
+
 def test_two_runs_never_maintain_at_once(loaded):
     """One pool with one slot."""
     (node,) = [node for node in loaded.platform.definitions.resolve_asset_graph().asset_nodes if node.key.path == KEY]

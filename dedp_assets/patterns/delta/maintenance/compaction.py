@@ -73,6 +73,7 @@ def rewrite(
     small_bytes: int,
     target_bytes: int,
     order: FileOrder | None = None,
+    as_they_are: bool = False,
 ) -> WriteResult:
     """Rewrite ``files`` of ``state`` into files of ``target_bytes``, in one commit that changes no row.
 
@@ -87,6 +88,7 @@ def rewrite(
         small_bytes: files below this size are merged, in bytes.
         target_bytes: size that files grow up to, in bytes.
         order: order of the rows, which the table states from this commit on; by default the one that it states.
+        as_they_are: whether large files are written again, too, in no order unless there is one.
 
     Raises:
         ContractError: if files cannot be read, or other rows came out than went in; nothing is committed.
@@ -104,7 +106,12 @@ def rewrite(
     kept, meter, rewritten = order or FileOrder.stored(table.ledger, state), Meter(), list[_Rewritten]()
     try:
         with meter.jobs(table.session):
-            parts = _sorted(table, state, files, kept, target_bytes) if kept else _merged(table, state, files, settings)
+            staged = kept or as_they_are
+            parts = (
+                _staged_parts(table, state, files, kept, target_bytes)
+                if staged
+                else _merged(table, state, files, settings)
+            )
             for part in parts:
                 rewritten.append(part)  # those before a failure are discarded
     except Exception as error:
@@ -136,16 +143,19 @@ def _discard(rewritten: Sequence[_Rewritten]) -> None:
         stage.discard()
 
 
-def _sorted(table: Table, state: TableState, files: Files, order: FileOrder, target_bytes: int) -> Iterator[_Rewritten]:
-    """Stage the rows of each partition in order, with a count in the same pass."""
-    tags = order.tags()
+def _staged_parts(
+    table: Table, state: TableState, files: Files, order: FileOrder | None, target_bytes: int
+) -> Iterator[_Rewritten]:
+    """Stage the rows of each partition, in order if there is one, with a count in the same pass."""
+    tags = order.tags() if order else {}
     for key, part in files.items():
         owned: dict[str, Any] = dict(key)
         counts: list[Any] = [file.get("num_records") for file in part]
         size = sum(file["size_bytes"] for file in part)
         rows = read_files(table.session, table.store, state, [(file, key) for file in part])
         measuring = Measuring({_ROWS: "count(1)"}, landed={None: (_ROWS,)})
-        arranged = order.arranged(rows, -(-size // target_bytes), None if None in counts else sum(counts))
+        count, total = -(-size // target_bytes), None if None in counts else sum(counts)
+        arranged = order.arranged(rows, count, total) if order else rows.coalesce(count)
         stage = stage_rows(Split.of(arranged), layout_of(table, state, owned), measuring=measuring)
         new = [{**file_exchange.add_action(add, data_change=False), **tags} for add in stage.adds]
         try:
