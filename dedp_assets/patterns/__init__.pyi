@@ -209,6 +209,9 @@ from dedp_assets.patterns.quality.schema_migrator import SplitText as SplitText
 from dedp_assets.patterns.quality.schema_migrator import as_version as as_version
 from dedp_assets.patterns.quality.schema_migrator import both_forms as both_forms
 from dedp_assets.patterns.quality.schema_migrator import migrate_schema as migrate_schema
+from dedp_assets.patterns.storage.metadata_enhancer import choose_statistics as choose_statistics
+from dedp_assets.patterns.storage.metadata_enhancer import enhance_statistics as enhance_statistics
+from dedp_assets.patterns.storage.metadata_enhancer import refresh_planner_statistics as refresh_planner_statistics
 from dedp_assets.patterns.storage.sorter import plan_sorting as plan_sorting
 from dedp_assets.patterns.storage.sorter import sort_files as sort_files
 from dedp_assets.patterns.value.bin_pack_orderer import Backoff as Backoff
