@@ -182,7 +182,7 @@ class TableSpec:
 
 
 def stated_names(columns: Iterable[str]) -> str:
-    """Write names of columns as Delta's properties list them: SQL names with commas."""
+    """Write names of columns as a list of SQL names, for Delta's properties."""
     return ",".join(name if _PLAIN.fullmatch(name) else identifier(name) for name in columns)
 
 

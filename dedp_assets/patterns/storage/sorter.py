@@ -17,8 +17,15 @@ from functools import cache
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Plan, WriteResult
-from dedp_assets.patterns.delta import Ledger, TableState, Target, require_partition
-from dedp_assets.patterns.delta.maintenance.compaction import Files, can_exchange, partition_name, rewrite
+from dedp_assets.patterns.delta import (
+    Files,
+    Ledger,
+    TableState,
+    Target,
+    partition_name,
+    require_partition,
+)
+from dedp_assets.patterns.delta.maintenance.compaction import can_exchange, rewrite
 from dedp_assets.patterns.delta.maintenance.file_order import Curve, FileOrder, depth
 
 __all__ = ["sort_files", "plan_sorting"]

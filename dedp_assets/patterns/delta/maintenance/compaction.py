@@ -9,8 +9,8 @@ took one of them away meanwhile, that partition stays as its writer left it. A c
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,38 +21,30 @@ from dedp_assets.patterns.core.measuring.costs import Cost
 from dedp_assets.patterns.core.measuring.metering import Meter
 from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.measuring.requests import with_requests_counted
-from dedp_assets.patterns.core.names import RESERVED
-from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
-from dedp_assets.patterns.core.results import Split, WriteResult
+from dedp_assets.patterns.core.records import CommitRecord, Provenance
+from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta.commit import commits, file_exchange, spark_writer
 from dedp_assets.patterns.delta.commit.sessions import private
-from dedp_assets.patterns.delta.log.partition_values import Partition
-from dedp_assets.patterns.delta.log.table_state import TableState
+from dedp_assets.patterns.delta.log.partition_values import Partition, partition_name
+from dedp_assets.patterns.delta.log.table_state import Files, TableState
 from dedp_assets.patterns.delta.maintenance.file_order import SORTED, FileOrder
+from dedp_assets.patterns.delta.maintenance.rewritten_files import (
+    Rewritten,
+    described_file,
+    discard_stages,
+    each_file,
+    merged_files,
+    staged_files,
+)
 from dedp_assets.patterns.delta.snapshots.lost_files import FilesGone, require_files
-from dedp_assets.patterns.delta.snapshots.reading import lies_outside, predicate, read_files
-from dedp_assets.patterns.delta.staging.guards import layout_of
-from dedp_assets.patterns.delta.staging.metrics import Measuring
-from dedp_assets.patterns.delta.staging.stage_files import stage_rows
-from dedp_assets.patterns.delta.staging.stages import Stage, new_stage, read_cost
+from dedp_assets.patterns.delta.snapshots.reading import lies_outside, predicate
+from dedp_assets.patterns.delta.staging.stages import read_cost
 from dedp_assets.patterns.delta.storage.coordination import AGAIN, table_lock, turn
 from dedp_assets.patterns.delta.tables import Table
 
-__all__ = ["Files", "can_exchange", "partition_name", "rewrite", "small_files"]
+__all__ = ["can_exchange", "rewrite", "small_files"]
 
-Files = Mapping[Partition, Sequence[Mapping[str, Any]]]
-"""Active files by partition, as :meth:`TableState.files` shows them."""
-
-_ROWS = f"{RESERVED}rows"
 _MOVED = ("numRemovedFiles", "numRemovedBytes", "numAddedFiles", "numAddedBytes")
-
-
-def partition_name(key: Partition) -> str:
-    """Return a partition's name in plans: ``event_date=2026-01-05``, or ``all`` for a whole table.
-
-    A missing value reads NULL.
-    """
-    return slice_name(dict(key))
 
 
 def small_files(state: TableState, below_bytes: int) -> dict[Partition, list[Mapping[str, Any]]]:
@@ -103,19 +95,16 @@ def rewrite(
     record = CommitRecord.of(provenance, content=f"compaction of version {state.version}")
     if not can_exchange(state, files):
         return _optimise_in_place(table, files, record, settings)
-    kept, meter, rewritten = order or FileOrder.stored(table.ledger, state), Meter(), list[_Rewritten]()
+    kept, meter, rewritten = order or FileOrder.stored(table.ledger, state), Meter(), list[Rewritten]()
     try:
         with meter.jobs(table.session):
-            staged = kept or as_they_are
-            parts = (
-                _staged_parts(table, state, files, kept, target_bytes)
-                if staged
-                else _merged(table, state, files, settings)
-            )
-            for part in parts:
-                rewritten.append(part)  # those before a failure are discarded
+            if kept or as_they_are:
+                for part in staged_files(table, state, files, kept, target_bytes):
+                    rewritten.append(part)  # those before a failure are discarded
+            else:
+                rewritten = merged_files(table, state, files, settings)
     except Exception as error:
-        _discard(rewritten)
+        discard_stages(rewritten)
         if not isinstance(error, SPARK_ERRORS):
             raise
         what = "files cannot be sorted" if kept else "small files cannot be merged"
@@ -125,98 +114,11 @@ def rewrite(
 
 def can_exchange(state: TableState, files: Files) -> bool:
     """Return whether a metadata-only commit can exchange the files, or only Spark's writer can."""
-    return file_exchange.serves(state) and not any(lies_outside(file["path"]) for _, file in _each(files))
-
-
-@dataclass(frozen=True, slots=True)
-class _Rewritten:
-    """Files of one partition before and after: active files, staged add actions, the stage."""
-
-    key: Partition
-    old: Sequence[Mapping[str, Any]]
-    new: Sequence[Mapping[str, Any]]
-    stage: Stage
-
-
-def _discard(rewritten: Sequence[_Rewritten]) -> None:
-    for stage in {part.stage.store.name: part.stage for part in rewritten}.values():
-        stage.discard()
-
-
-def _staged_parts(
-    table: Table, state: TableState, files: Files, order: FileOrder | None, target_bytes: int
-) -> Iterator[_Rewritten]:
-    """Stage the rows of each partition, in order if there is one, with a count in the same pass."""
-    tags = order.tags() if order else {}
-    for key, part in files.items():
-        owned: dict[str, Any] = dict(key)
-        counts: list[Any] = [file.get("num_records") for file in part]
-        size = sum(file["size_bytes"] for file in part)
-        rows = read_files(table.session, table.store, state, [(file, key) for file in part])
-        measuring = Measuring({_ROWS: "count(1)"}, landed={None: (_ROWS,)})
-        count, total = -(-size // target_bytes), None if None in counts else sum(counts)
-        arranged = order.arranged(rows, count, total) if order else rows.coalesce(count)
-        stage = stage_rows(Split.of(arranged), layout_of(table, state, owned), measuring=measuring)
-        new = [{**file_exchange.add_action(add, data_change=False), **tags} for add in stage.adds]
-        try:
-            yield _same_rows(table.name, _Rewritten(key, part, new, stage))
-        except ContractError:
-            stage.discard()
-            raise
-
-
-def _merged(table: Table, state: TableState, files: Files, settings: Mapping[str, str]) -> list[_Rewritten]:
-    """Run OPTIMIZE in a stage; return old and new files by partition."""
-    stage = new_stage(table.store)
-    try:
-        return _optimised(table, state, stage, files, settings)
-    except Exception:
-        stage.discard()
-        raise
-
-
-def _optimised(
-    table: Table, state: TableState, stage: Stage, files: Files, settings: Mapping[str, str]
-) -> list[_Rewritten]:
-    sources = {f"{table.store.uri}/{file['path']}": (key, file) for key, file in _each(files)}
-    adds = [
-        {"add": {**_described(file, key), "path": uri, "modificationTime": file["modification_time"]}}
-        for uri, (key, file) in sources.items()
-    ]
-    commits.write(stage.store, 0, [*_declaration(state), *adds])
-    with private(table.session, settings) as own:
-        own.sql(f"OPTIMIZE delta.`{stage.store.address}`").collect()
-    old: dict[Partition, list[Mapping[str, Any]]] = {}
-    new: dict[Partition, list[Mapping[str, Any]]] = {}
-    for action in commits.read_actions(stage.store, 1):
-        if remove := action.get("remove"):
-            key, file = sources[remove["path"]]
-            old.setdefault(key, []).append(file)
-        elif add := action.get("add"):
-            made = {**add, "path": f"{stage.store.name}/{add['path']}"}
-            new.setdefault(tuple(sorted(add["partitionValues"].items())), []).append(made)
-    if set(old) != set(new):
-        # Values that Spark writes in another way than they were read: nothing tells the partitions apart.
-        old, new = {(): [file for _, file in _each(old)]}, {(): [add for _, add in _each(new)]}
-    found = [_same_rows(table.name, _Rewritten(key, old[key], new[key], stage)) for key in old if new[key]]
-    if not found:
-        stage.discard()
-    return found
-
-
-def _same_rows(table: str, rewritten: _Rewritten) -> _Rewritten:
-    before: list[Any] = [file.get("num_records") for file in rewritten.old]
-    after = sum(json.loads(add["stats"])["numRecords"] for add in rewritten.new)
-    if None not in before and sum(before) != after:
-        raise ContractError(
-            f"{table} {partition_name(rewritten.key)}: the log says that its files hold {sum(before)} rows, "
-            f"{after} were read from them. Nothing was exchanged: compare the files with the log"
-        )
-    return rewritten
+    return file_exchange.serves(state) and not any(lies_outside(file["path"]) for _, file in each_file(files))
 
 
 def _exchange(
-    table: Table, record: CommitRecord, rewritten: Sequence[_Rewritten], meter: Meter, order: FileOrder | None
+    table: Table, record: CommitRecord, rewritten: Sequence[Rewritten], meter: Meter, order: FileOrder | None
 ) -> WriteResult:
     """Commit rewritten files in place of old files, except in partitions changed by another writer."""
     with meter.waiting(turn(table.store)):
@@ -226,7 +128,7 @@ def _exchange(
             kept = [part for part in rewritten if all(file["path"] in active for file in part.old)]
             gave_way = sorted(partition_name(part.key) for part in rewritten if part not in kept)
             if not kept:
-                _discard(rewritten)
+                discard_stages(rewritten)
                 return _unchanged(table.name, now, gave_way)
             moved, actions = _exchanged(kept)
             figures = {**_sizes(now, moved), "partitions": len(kept), "gave_way": len(gave_way)}
@@ -239,7 +141,7 @@ def _exchange(
                 break
             except Conflict as error:
                 if last or isinstance(error, FilesGone):
-                    _discard(rewritten)
+                    discard_stages(rewritten)
                     raise
         _finish(rewritten, kept)
     return _compacted(table.name, now.version + 1, figures, gave_way)
@@ -252,7 +154,7 @@ def _stating(table: Table, state: TableState, order: FileOrder | None) -> list[d
     return [commits.with_properties(table.ledger, state, {SORTED: order.stated})]
 
 
-def _finish(rewritten: Sequence[_Rewritten], kept: Sequence[_Rewritten]) -> None:
+def _finish(rewritten: Sequence[Rewritten], kept: Sequence[Rewritten]) -> None:
     for name, stage in {part.stage.store.name: part.stage for part in rewritten}.items():
         adds = [_staged(add) for part in kept if part.stage.store.name == name for add in part.new]
         if adds:
@@ -261,7 +163,7 @@ def _finish(rewritten: Sequence[_Rewritten], kept: Sequence[_Rewritten]) -> None
             stage.discard()
 
 
-def _files_cost(kept: Sequence[_Rewritten]) -> Cost:
+def _files_cost(kept: Sequence[Rewritten]) -> Cost:
     """Return the cost of files read and written."""
     old, new = [file for part in kept for file in part.old], [add for part in kept for add in part.new]
     return read_cost(old) + Cost(
@@ -319,41 +221,15 @@ def _unchanged(table: str, state: TableState, gave_way: Sequence[str]) -> WriteR
     return WriteResult(table, state.version, applied=False, changed=False, reason=reason, figures=figures)
 
 
-def _exchanged(kept: Sequence[_Rewritten]) -> tuple[dict[str, int], list[dict[str, Any]]]:
+def _exchanged(kept: Sequence[Rewritten]) -> tuple[dict[str, int], list[dict[str, Any]]]:
     """Return the metrics of an exchange, and the remove and add actions."""
     old = [(part.key, file) for part in kept for file in part.old]
     new = [add for part in kept for add in part.new]
     removed, added = sum(file["size_bytes"] for _, file in old), sum(add["size"] for add in new)
     moved = dict(zip(_MOVED, (len(old), removed, len(new), added), strict=True))
     gone = {"deletionTimestamp": commits.now_ms(), "extendedFileMetadata": True}
-    return moved, [*({"remove": {**_described(f, key), **gone}} for key, f in old), *({"add": add} for add in new)]
-
-
-def _described(file: Mapping[str, Any], key: Partition) -> dict[str, Any]:
-    return {"path": file["path"], "partitionValues": dict(key), "size": file["size_bytes"], "dataChange": False}
-
-
-def _declaration(state: TableState) -> Iterator[dict[str, Any]]:
-    """Build protocol and metadata actions with the columns and statistics properties of ``state``."""
-    statistics = {name: value for name, value in state.properties.items() if name.startswith("delta.dataSkipping")}
-    yield from commits.declaration(
-        state.snapshot.schema().to_json(),
-        state.partition_columns,
-        configuration=statistics,
-        protocol=_without_clustering(state.protocol),
-    )
-
-
-def _without_clustering(protocol: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a protocol for a stage, whose log states no clustering columns."""
-    features = protocol.get("writerFeatures")
-    kept = [each for each in features or () if each not in ("clustering", "domainMetadata")]
-    return {**protocol, **({"writerFeatures": kept} if features is not None else {})}
+    return moved, [*({"remove": {**described_file(f, key), **gone}} for key, f in old), *({"add": add} for add in new)]
 
 
 def _staged(add: Mapping[str, Any]) -> AddAction:
     return AddAction(add["path"], add["size"], add["partitionValues"], add["modificationTime"], False, "")  # noqa: FBT003
-
-
-def _each(files: Mapping[Partition, Iterable[Any]]) -> Iterator[tuple[Partition, Any]]:
-    return ((key, file) for key, part in files.items() for file in part)

@@ -1,4 +1,4 @@
-"""Statistics of stored files: bounds and NULL counts that the log lacks, or states wrongly, from the files themselves.
+"""Statistics of stored files: missing and wrong bounds and NULL counts in the log, from the files.
 
 Another writer may leave statistics out, keep those of personal columns, or pass over NaN, which Spark takes for greater
 than any number: a filter would then lose rows. A commit describes such files again, and changes no row.
@@ -58,7 +58,7 @@ class TrueStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _DoubtfulFile:
     """A file whose statistics were in doubt: add action, statistics in the log, statistics of the file."""
 
     file: KeyedFile
@@ -102,7 +102,7 @@ def describe_files(table: Table, partition: Mapping[str, object], *, provenance:
     Args:
         table: the table.
         partition: look only there; everywhere if empty.
-        provenance: who looks, and why.
+        provenance: who doubtful, and why.
 
     Raises:
         ConfigError: for a table whose log only Spark writes.
@@ -110,7 +110,7 @@ def describe_files(table: Table, partition: Mapping[str, object], *, provenance:
         Conflict: if other writers do not yield.
     """
     state = table.ledger.state()
-    lying = [look.file for look in _looks(table, state, partition)[1] if look.true.lying]
+    lying = [each.file for each in _doubtful_files(table, state, partition)[1] if each.true.lying]
     if not lying:
         return in_turn(table.store, lambda: _describe_files(table, partition, provenance))
     by_key: dict[Partition, list[Mapping[str, Any]]] = {}
@@ -129,15 +129,17 @@ def describe_files(table: Table, partition: Mapping[str, object], *, provenance:
 def _describe_files(table: Table, partition: Mapping[str, object], provenance: Provenance) -> WriteResult:
     state = table.ledger.state()
     quiet = {*without_statistics(table, state)}
-    chosen, looks = _looks(table, state, partition)
-    again = [look for look in looks if look.missing or look.wrong or look.true.read or _states_more(look.stated, quiet)]
+    chosen, doubtful = _doubtful_files(table, state, partition)
+    again = [
+        each for each in doubtful if each.missing or each.wrong or each.true.read or _states_more(each.stated, quiet)
+    ]
     figures = {
         "files": chosen,
-        "files_opened": len(looks),
+        "files_opened": len(doubtful),
         "files_described": len(again),
-        "files_without_statistics": sum(look.missing for look in again),
-        "files_with_wrong_bounds": sum(bool(look.wrong) for look in again),
-        "files_with_further_statistics": sum(_states_more(look.stated, quiet) for look in again),
+        "files_without_statistics": sum(each.missing for each in again),
+        "files_with_wrong_bounds": sum(bool(each.wrong) for each in again),
+        "files_with_further_statistics": sum(_states_more(each.stated, quiet) for each in again),
         "files_rewritten": 0,
         "analyzed_version": state.version,
     }
@@ -145,17 +147,17 @@ def _describe_files(table: Table, partition: Mapping[str, object], provenance: P
         reason = f"nothing to describe: the statistics of {chosen} files are those of the files"
         return WriteResult(table.name, state.version, applied=False, changed=False, reason=reason, figures=figures)
     record = CommitRecord.of(provenance, content=f"statistics of version {state.version}", figures=figures)
-    entries = [{"add": _described(look, quiet)} for look in again]
+    entries = [{"add": _described(each, quiet)} for each in again]
     operation = Operation("COMPUTE STATS", metrics={"numFilesDescribed": len(again)})
     version = commit_actions(table.store, state, record=record, operation=operation, described_again=entries)
-    wrong = sorted({name for look in again for name in look.wrong})
+    wrong = sorted({name for each in again for name in each.wrong})
     reason = f"{len(again)} of {chosen} files described again"
     reason += f"; bounds of {', '.join(wrong)} were wrong" if wrong else ""
     return WriteResult(table.name, version, applied=True, changed=False, reason=reason, figures=figures)
 
 
 def true_statistics(file: Any, columns: Sequence[str], floats: Sequence[str]) -> TrueStatistics:  # noqa: ANN401 - pyarrow
-    """Return the statistics of a Parquet file, by its values where another writer's footer may pass over NaN.
+    """Return the statistics of a Parquet file, by values where a footer may pass over NaN.
 
     Args:
         file: the file, open for reading.
@@ -184,8 +186,10 @@ def true_statistics(file: Any, columns: Sequence[str], floats: Sequence[str]) ->
     return TrueStatistics(found, read, lying)
 
 
-def _looks(table: Table, state: TableState, partition: Mapping[str, object]) -> tuple[int, list[_Look]]:
-    """Open the files whose statistics are in doubt; return the number of files in question, and those looks."""
+def _doubtful_files(
+    table: Table, state: TableState, partition: Mapping[str, object]
+) -> tuple[int, list[_DoubtfulFile]]:
+    """Open the files with statistics in doubt; return the number of all files as well."""
     require_open(table.name, state)
     spelled = state.spelled(partition)
     chosen = [(file, key) for file, key in state.keyed_files() if spelled.items() <= dict(key).items()]
@@ -194,11 +198,13 @@ def _looks(table: Table, state: TableState, partition: Mapping[str, object]) -> 
             f"{table.name} must be a table whose log the library writes, not one of which only Spark does"
         )
     adds, quiet = table.ledger.added_files(state.version), {*without_statistics(table, state)}
-    looks = (_look(table, state, file, adds[file[0]["path"]], quiet) for file in chosen)
-    return len(chosen), [look for look in looks if look]
+    doubtful = (_doubtful_file(table, state, file, adds[file[0]["path"]], quiet) for file in chosen)
+    return len(chosen), [each for each in doubtful if each]
 
 
-def _look(table: Table, state: TableState, file: KeyedFile, add: Mapping[str, Any], quiet: set[str]) -> _Look | None:
+def _doubtful_file(
+    table: Table, state: TableState, file: KeyedFile, add: Mapping[str, Any], quiet: set[str]
+) -> _DoubtfulFile | None:
     """Open a file whose statistics in the log are in doubt; ``None`` for any other file."""
     stated = json.loads(add.get("stats") or "{}")
     columns = [c for c in state.columns if c not in quiet and c not in state.partition_columns]
@@ -212,7 +218,7 @@ def _look(table: Table, state: TableState, file: KeyedFile, add: Mapping[str, An
     path = unquote(add["path"])
     try:
         with table.store.open(path) as opened:
-            return _Look(file, add, stated, true_statistics(opened, columns, floats))
+            return _DoubtfulFile(file, add, stated, true_statistics(opened, columns, floats))
     except (OSError, pa.ArrowException) as error:
         raise ContractError(f"{table.name}: {path} cannot be read, nothing was described again. {error}") from error
 
@@ -221,15 +227,15 @@ def _states_more(stated: Mapping[str, Any], quiet: set[str]) -> bool:
     return any(name in quiet for kind in _KINDS for name in stated.get(kind, {}))
 
 
-def _described(look: _Look, quiet: set[str]) -> dict[str, Any]:
+def _described(doubtful: _DoubtfulFile, quiet: set[str]) -> dict[str, Any]:
     """Return the add action with the file's statistics; fields inside of columns stay as stated."""
-    merged: dict[str, Any] = {**look.stated, "numRecords": look.found["numRecords"]}
+    merged: dict[str, Any] = {**doubtful.stated, "numRecords": doubtful.found["numRecords"]}
     for kind in _KINDS:
-        nested = {name: value for name, value in _inside(look.stated.get(kind, {})) if name not in quiet}
-        merged[kind] = {**nested, **look.found[kind]}
+        nested = {name: value for name, value in _inside(doubtful.stated.get(kind, {})) if name not in quiet}
+        merged[kind] = {**nested, **doubtful.found[kind]}
     # A file whose footer is wrong came after the others were written again, and is for the next run.
-    tags = {**(look.add.get("tags") or {}), **({} if look.true.lying else {COUNTED: "1"})}
-    return {**look.add, "dataChange": False, "stats": json.dumps(merged), "tags": tags}
+    tags = {**(doubtful.add.get("tags") or {}), **({} if doubtful.true.lying else {COUNTED: "1"})}
+    return {**doubtful.add, "dataChange": False, "stats": json.dumps(merged), "tags": tags}
 
 
 def _inside(stated: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

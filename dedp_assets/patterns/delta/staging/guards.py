@@ -92,7 +92,7 @@ def layout_of(table: TableHandle, state: TableState, owned: Mapping[str, str]) -
 
 
 def without_statistics(table: TableHandle, state: TableState) -> tuple[str, ...]:
-    """List the columns without statistics in the log: personal ones, and those left out by the table's own list."""
+    """List the columns without statistics in the log: personal columns, and columns not listed."""
     stated = state.properties.get(STATISTICS)
     if stated is None:
         return table.spec.personal
