@@ -217,6 +217,11 @@ from dedp_assets.patterns.storage.bucket import read_keys as read_keys
 from dedp_assets.patterns.storage.horizontal_partitioner import change_partitions as change_partitions
 from dedp_assets.patterns.storage.horizontal_partitioner import partition_rows as partition_rows
 from dedp_assets.patterns.storage.horizontal_partitioner import process_excess as process_excess
+from dedp_assets.patterns.storage.metadata_enhancer import choose_statistics as choose_statistics
+from dedp_assets.patterns.storage.metadata_enhancer import enhance_statistics as enhance_statistics
+from dedp_assets.patterns.storage.metadata_enhancer import refresh_planner_statistics as refresh_planner_statistics
+from dedp_assets.patterns.storage.sorter import plan_sorting as plan_sorting
+from dedp_assets.patterns.storage.sorter import sort_files as sort_files
 from dedp_assets.patterns.value.bin_pack_orderer import Backoff as Backoff
 from dedp_assets.patterns.value.bin_pack_orderer import RecordColumns as RecordColumns
 from dedp_assets.patterns.value.bin_pack_orderer import deliver_in_bins as deliver_in_bins

@@ -81,7 +81,7 @@ def test_properties_and_clustering_of_this_table_alone_are_named(tmp_path):
         more=[{"domainMetadata": clustering}],
     )
     said = [
-        "it is clustered by ['v']: Spark's writer keeps that, and no table of a declaration is clustered",
+        "it is clustered by ['v']: each write keeps that, and no table of a declaration is clustered",
         "the properties ['delta.columnMapping.maxColumnId'] are of this table alone: leave them out of the declaration "
         "of a new one",
     ]

@@ -19,6 +19,7 @@ from dedp_assets.patterns.core.types.partitions import is_possible, stored_type
 __all__ = [
     "DECLARED",
     "DROPPED",
+    "STATISTICS",
     "TAGS",
     "TIMES",
     "Column",
@@ -26,6 +27,7 @@ __all__ = [
     "require_declared",
     "require_holds",
     "shape",
+    "stated_names",
     "without_comments",
 ]
 
@@ -38,6 +40,8 @@ DECLARED = "dedp.declaration"
 """Table property with the parts of a declaration that Delta has no place for, as JSON."""
 DROPPED = "dedp.dropped"
 """Table property with the names, in lower case, of dropped columns that data files may still hold, as a JSON list."""
+STATISTICS = "delta.dataSkippingStatsColumns"
+"""Table property with the columns whose bounds and NULL counts stand in the log."""
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _STATED = ("key", "executed_by", "event_time", "one_channel_per")
 """Options of a table that Delta has no place for."""
@@ -162,11 +166,8 @@ class TableSpec:
     def table_properties(self) -> dict[str, str]:
         """Return Delta's table properties: library defaults, spec, no statistics of personal columns."""
         defaults = {} if self.adopted else _PROPERTIES
-        # Delta reads the property as a list of SQL names.
-        shown = [
-            name if _PLAIN.fullmatch(name) else identifier(name) for name in self.bounded if name not in self.personal
-        ]
-        listed = {"delta.dataSkippingStatsColumns": ",".join(shown)}
+        shown = [name for name in self.bounded if name not in self.personal]
+        listed = {STATISTICS: stated_names(shown)}
         statistics = listed if shown else {"delta.dataSkippingNumIndexedCols": "0"}
         stated = {DECLARED: ours} if (ours := self.beyond_delta()) else {}
         return {**defaults, **(statistics if self.personal else {}), **stated, **self.properties}
@@ -178,6 +179,11 @@ class TableSpec:
         options = {name: getattr(self, name) for name in _STATED}
         stated = {name: value for name, value in {**options, "columns": tagged}.items() if value}
         return json.dumps(stated, sort_keys=True) if stated else ""
+
+
+def stated_names(columns: Iterable[str]) -> str:
+    """Write names of columns as a list of SQL names, for Delta's properties."""
+    return ",".join(name if _PLAIN.fullmatch(name) else identifier(name) for name in columns)
 
 
 def require_declared(spec: TableSpec, rows: DataFrame) -> None:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.log.commit_info import RELABELLED, Commit, Glimpse, is_append
     from dedp_assets.patterns.delta.log.fold import LogFold
     from dedp_assets.patterns.delta.log.ledger import Ledger
-    from dedp_assets.patterns.delta.log.partition_values import Partition
-    from dedp_assets.patterns.delta.log.table_state import FileStats, KeyedFile, TableState
+    from dedp_assets.patterns.delta.log.partition_values import Partition, partition_name
+    from dedp_assets.patterns.delta.log.table_state import Files, FileStats, KeyedFile, TableState
     from dedp_assets.patterns.delta.log.transactions import Cursors, Transactions, transaction_id
     from dedp_assets.patterns.delta.merge.clauses import Clause, Delete, Insert, Merge, Update
     from dedp_assets.patterns.delta.merge.declared_keys import require_merge_by_key
@@ -94,6 +94,7 @@ __all__ = [
     "Entry",
     "FilePath",
     "FileStats",
+    "Files",
     "FindBase",
     "Glimpse",
     "Insert",
@@ -145,6 +146,7 @@ __all__ = [
     "lost_files",
     "missing_files",
     "other_rows",
+    "partition_name",
     "path_at",
     "predicate",
     "read_actions",

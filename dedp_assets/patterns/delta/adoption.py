@@ -6,7 +6,6 @@ Python literals, so that none of them can pass for words of the library.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +20,13 @@ from dedp_assets.patterns.delta.commit import file_exchange, spark_writer
 from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.definition import constraints, require_open
-from dedp_assets.patterns.delta.snapshots.stored_spec import field_rest, require_table, stored_spec, table_name
+from dedp_assets.patterns.delta.snapshots.stored_spec import (
+    clustered_by,
+    field_rest,
+    require_table,
+    stored_spec,
+    table_name,
+)
 from dedp_assets.patterns.delta.storage.locations import Location
 
 __all__ = ["Adoption", "adoption_of"]
@@ -89,24 +94,11 @@ def adoption_of(location: Location, *, name: str = "") -> Adoption:
 def _left_out(ledger: Ledger, state: TableState) -> Iterator[str]:
     for name, field in state.columns.items():
         yield from field_rest(name, field)
-    if clustered := _clustered_by(ledger, state):
-        yield f"it is clustered by {clustered}: Spark's writer keeps that, and no table of a declaration is clustered"
+    if clustered := [".".join(path) for path in clustered_by(ledger, state)]:
+        yield f"it is clustered by {clustered}: each write keeps that, and no table of a declaration is clustered"
     if own := [key for key in state.properties if key.startswith(_OF_THIS_TABLE)]:
         yield f"the properties {own} are of this table alone: leave them out of the declaration of a new one"
     yield from _without_statistics(state)
-
-
-def _clustered_by(ledger: Ledger, state: TableState) -> list[str]:
-    """Return the clustering columns, by the names in the schema."""
-    physical = {
-        field.get("metadata", {}).get("delta.columnMapping.physicalName", name): name
-        for name, field in state.columns.items()
-    }
-    stated = [each for each in ledger.actions("domainMetadata") if each.get("domain") == "delta.clustering"]
-    if not stated or stated[-1].get("removed"):
-        return []
-    columns = _parsed(stated[-1].get("configuration")).get("clusteringColumns") or []
-    return [".".join([physical.get(path[0], path[0]), *path[1:]]) for path in columns]
 
 
 def _without_statistics(state: TableState) -> Iterator[str]:
@@ -171,11 +163,3 @@ def _writes(state: TableState) -> Iterator[str]:
         yield "delta.appendOnly: rows are appended, none is replaced, merged or deleted"
     elif why := file_exchange.only_spark_changes(state):
         yield f"merges and deletes are Delta's own statements, without audits, as it has {why}"
-
-
-def _parsed(text: object) -> Mapping[str, Any]:
-    try:
-        found = json.loads(str(text))
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -73,6 +73,8 @@ def test_every_table_is_looked_at_and_the_scattered_ones_are_compacted(loaded):
         for when, count in zip(("before", "after"), files, strict=True):
             assert tables[table][f"average_{when}"] == tables[table][f"bytes_{when}"] // count
         assert tables[table]["outcome"].startswith(f"{files[0]} files became {files[1]}, in 1 partitions; nothing")
+    newest = loaded.ledger("silver/visits").commit(loaded.ledger("silver/visits").version()).maintenance
+    assert (newest.pattern, newest.notes["order"]) == ("storage.sorter", "event_time, page (hilbert)")
     assert tables["gold/daily_visitors"]["files_before"] == tables["gold/daily_visitors"]["files_after"]
     assert tables["gold/daily_visitors"]["outcome"].startswith("nothing to compact: no partition has 10 or more files")
     assert shown["files before"] - shown["files after"] == 22
@@ -172,6 +174,21 @@ def test_a_table_that_cannot_be_maintained_does_not_keep_the_others_from_it(load
     row = report(loaded)[1]["silver/visits"]
     assert row["files_before"] - row["files_after"] == 11
     assert loaded.versions()["bronze/visits"] == before["bronze/visits"]
+
+
+def test_statistics_that_another_writer_left_out_are_added(loaded, spark):
+    """The file of one day is described again, its table has the same rows, and the report says so."""
+    where, rows = f"event_date = '{day(0)}'", loaded.rows("gold/daily_visitors")
+    spark.conf.set("spark.databricks.delta.stats.collect", "false")
+    try:
+        scatter(loaded, spark, "gold/daily_visitors", where, files=1)
+    finally:
+        spark.conf.unset("spark.databricks.delta.stats.collect")
+    loaded.run("maintain_tables")
+    described = {name: row["files_described"] for name, row in report(loaded)[1].items()}
+    assert described["gold/daily_visitors"] == sum(described.values()) == 1
+    assert sorted(map(str, loaded.rows("gold/daily_visitors"))) == sorted(map(str, rows))
+    assert loaded.react() == []
 
 
 def test_two_runs_never_maintain_at_once(loaded):

@@ -291,7 +291,7 @@ def test_more_rows_than_the_log_knows_of_are_not_exchanged(small):
     lie = small.location / "_delta_log" / f"{small.ledger.version():020d}.json"
     lie.write_text(lie.read_text().replace('\\"numRecords\\": 1', '\\"numRecords\\": 2'))
     version, files = small.ledger.version(), active_files(small)
-    with pytest.raises(ContractError, match="the small files hold 13 rows, 12 were read from them"):
+    with pytest.raises(ContractError, match="its files hold 13 rows, 12 were read from them"):
         compact(small.target(a_run()))
     assert (small.ledger.version(), active_files(small), stages(small)) == (version, files, set())
 

@@ -1,4 +1,4 @@
-"""Maintenance of every table of the lake: compaction where worthwhile, vacuum, abandoned stages.
+"""Maintenance of every table of the lake: order where declared, compaction where worthwhile, vacuum, abandoned stages.
 
 Replicas and tables that show versions are left out.
 """
@@ -12,13 +12,19 @@ import dagster as dg
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.patterns import PatternError, Provenance, Table, compact, plan_compaction, vacuum
+from dedp_assets.patterns.delta import serves
 from dedp_assets.patterns.delta.maintenance.abandoned import remove_stages
+from dedp_assets.patterns.storage.metadata_enhancer import enhance_statistics
+from dedp_assets.patterns.storage.sorter import sort_files
 
 KEY = ["platform", "maintenance"]
 RETENTION_HOURS = 30 * 24
 """How long replaced rows can be read and restored: longer than any reader lags behind."""
 STAGE_HOURS = 7 * 24
 """How long the rows of a refused or crashed write can be looked at."""
+SORTED = {"silver/visits": ("event_time", "page")}
+"""Tables whose files are kept in order, by the columns that most queries name."""
+_PATTERNS = "ingestion.compactor, storage.sorter, storage.metadata_enhancer"
 _SIZES = {
     "table": ("string", "layer/dataset"),
     "files_before": ("bigint", "data files of its newest version"),
@@ -29,6 +35,7 @@ _SIZES = {
     "average_after": ("bigint", "average size of a data file after compaction, in bytes"),
     "files_removed": ("bigint", "old data files that the vacuum deleted"),
     "bytes_removed": ("bigint", "what that freed on disk, in bytes"),
+    "files_described": ("bigint", "files of other writers whose statistics in the log were mended"),
     "stages_removed": ("bigint", "folders of refused or crashed writes that were removed"),
     "stages_bytes": ("bigint", "what that freed on disk, in bytes"),
     "stages_kept": ("bigint", "such folders that are not old enough"),
@@ -45,8 +52,8 @@ REPORT = dg.TableSchema([dg.TableColumn(name, kind, meaning) for name, (kind, me
             description="Data files of every table, merged where they are many and small, and removed from disk "
             f"{RETENTION_HOURS // 24} days after they were replaced. Rows never change, so nothing downstream is asked "
             f"for. What refused and crashed writes left beside the tables goes after {STAGE_HOURS // 24} days.\n\n"
-            "Patterns at work: Compactor.",
-            metadata={"dagster/column_schema": REPORT, "patterns": "ingestion.compactor"},
+            "Patterns at work: Compactor, Sorter, Metadata Enhancer.",
+            metadata={"dagster/column_schema": REPORT, "patterns": _PATTERNS},
             group_name="platform",
             code_version="1",
             owners=["team:platform"],
@@ -115,7 +122,10 @@ maintenance_every_night = dg.ScheduleDefinition(
 
 def _maintain(table: Table, run: Provenance, now: datetime) -> dict[str, Any]:
     before = _size(table)
+    # What is sorted has large files, so that no compaction is due.
+    in_order = sort_files(table.target(run), by=SORTED[table.name]) if table.name in SORTED else None
     compacted = compact(table.target(run))
+    described = enhance_statistics(table.target(run)) if serves(table.ledger.state()) else None
     stages = remove_stages(table, cutoff=now - timedelta(hours=STAGE_HOURS))
     cleaned = vacuum(table.target(run), retention_hours=RETENTION_HOURS, now=now)
     after = _size(table)
@@ -129,11 +139,12 @@ def _maintain(table: Table, run: Provenance, now: datetime) -> dict[str, Any]:
         "average_after": after[1] // max(after[0], 1),
         "files_removed": cleaned.figures["files_removed"],
         "bytes_removed": cleaned.figures["bytes_removed"],
+        "files_described": described.figures["files_described"] if described else 0,
         "stages_removed": stages.removed,
         "stages_bytes": stages.freed,
         "stages_kept": stages.younger,
         "stages_in_use": stages.in_use,
-        "outcome": f"{compacted.reason}; {cleaned.reason}",
+        "outcome": "; ".join(done.reason for done in (in_order, compacted, described, cleaned) if done),
     }
 
 

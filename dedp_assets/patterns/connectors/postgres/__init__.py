@@ -12,7 +12,7 @@ from dedp_assets.patterns.connectors.postgres.errors import (
     naming_read_errors,
 )
 from dedp_assets.patterns.connectors.postgres.keyed_write import Changed, Incoming, exchange, receive, writing
-from dedp_assets.patterns.connectors.postgres.sessions import READING, schema_and_table, table_identifier
+from dedp_assets.patterns.connectors.postgres.sessions import READING, opened, schema_and_table, table_identifier
 from dedp_assets.patterns.connectors.postgres.slots import (
     Described,
     PostgresTable,
@@ -31,6 +31,7 @@ __all__ = [
     "RESNAPSHOT",
     "is_behind_policy",
     "naming_read_errors",
+    "opened",
     "schema_and_table",
     "table_identifier",
     "Changed",

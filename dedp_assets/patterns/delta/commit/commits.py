@@ -22,6 +22,7 @@ from deltalake.exceptions import DeltaError
 from dedp_assets.patterns.core.errors import Conflict
 from dedp_assets.patterns.core.records import CommitRecord
 from dedp_assets.patterns.delta.commit.checksums import EMPTY, following
+from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.storage.store import Store, delta_table, require
 
@@ -35,6 +36,7 @@ __all__ = [
     "keep_readable",
     "now_ms",
     "read_actions",
+    "with_properties",
     "write",
 ]
 
@@ -244,6 +246,12 @@ def declaration(
             "configuration": dict(configuration or {}),
         }
     }
+
+
+def with_properties(ledger: Ledger, state: TableState, properties: Mapping[str, str]) -> dict[str, Any]:
+    """Build the metadata action that gives a table further properties, or other values of some."""
+    metadata = ledger.actions("metaData", until=state.version)[-1]
+    return {"metaData": {**metadata, "configuration": {**(metadata.get("configuration") or {}), **properties}}}
 
 
 def now_ms() -> int:

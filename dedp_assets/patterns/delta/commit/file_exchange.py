@@ -25,6 +25,7 @@ from dedp_assets.patterns.delta.snapshots.reading import lies_outside
 from dedp_assets.patterns.delta.storage.store import Store
 
 __all__ = [
+    "add_action",
     "exchange_files",
     "file_actions",
     "only_spark_changes",
@@ -42,6 +43,8 @@ _SERVED = {
     "appendOnly",
     "changeDataFeed",
     "checkConstraints",
+    "clustering",
+    "domainMetadata",
     "generatedColumns",
     "invariants",
     "timestampNtz",
@@ -138,11 +141,13 @@ def file_actions(
         gone_since = {"deletionTimestamp": now, "extendedFileMetadata": True, "dataChange": data_change}
         values = {"partitionValues": dict(key), "size": file["size_bytes"]}
         content.append({"remove": {"path": file["path"], **gone_since, **values}})
-    for add in adds:
-        file = {"path": add.path, "partitionValues": dict(add.partition_values), "size": add.size}
-        change = {"modificationTime": add.modification_time, "dataChange": data_change, "stats": add.stats}
-        content.append({"add": {**file, **change}})
-    return content
+    return [*content, *({"add": add_action(add, data_change=data_change)} for add in adds)]
+
+
+def add_action(add: AddAction, *, data_change: bool) -> dict[str, Any]:
+    """Return the add action of a staged file in the log's words."""
+    file = {"path": add.path, "partitionValues": dict(add.partition_values), "size": add.size}
+    return {**file, "modificationTime": add.modification_time, "dataChange": data_change, "stats": add.stats}
 
 
 def raise_generation(ledger: Ledger, session: Callable[[], SparkSession] | None = None) -> None:

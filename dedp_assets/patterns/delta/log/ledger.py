@@ -199,8 +199,8 @@ class Ledger(Located):
         """
         return next(filter(where, self.newest_first(until=until, past_restores=past_restores)), None)
 
-    def file_statistics(self, version: int) -> dict[str, str]:
-        """Read the statistics of data files up to ``version``, as in the log: path -> JSON.
+    def added_files(self, version: int) -> dict[str, Mapping[str, Any]]:
+        """Read the add actions of data files up to ``version``, as in the log: path -> the newest action.
 
         They come from the last checkpoint and the commits after it; of a version before it, from the commits alone.
         """
@@ -211,7 +211,11 @@ class Ledger(Located):
         for each in range(first + 1, version + 1):
             if self.files.holds(each):
                 actions += self.files.read(each, partial(actions_of, self.files.raw(each)))
-        return {action["path"]: action["stats"] for kind, action in actions if kind == "add" and action.get("stats")}
+        return {action["path"]: action for kind, action in actions if kind == "add"}
+
+    def file_statistics(self, version: int) -> dict[str, str]:
+        """Read the statistics of data files up to ``version``, as in the log: path -> JSON."""
+        return {path: add["stats"] for path, add in self.added_files(version).items() if add.get("stats")}
 
     def vector_files(self) -> set[str] | None:
         """List the files with deletion vectors of the active data files.

@@ -26,7 +26,7 @@ _ROWS = {"add", "remove"}
 _FILES = _ROWS | {"cdc"}
 
 
-_MAINTENANCE = {"OPTIMIZE", "VACUUM END", "KEEP VERSIONS"}
+_MAINTENANCE = {"COMPUTE STATS", "OPTIMIZE", "VACUUM END", "KEEP VERSIONS"}
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
+from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.types.partitions import logged, text
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "declared_in",
     "named_all",
     "naming_of_schema",
+    "partition_name",
     "spelled_value",
 ]
 
@@ -25,6 +27,14 @@ Naming = Mapping[str, tuple[str, str]]
 """Partition column as the files' log entries call it -> its name in the schema and its type."""
 
 JSON = json.JSONDecoder()
+
+
+def partition_name(key: Partition) -> str:
+    """Return a partition's name in plans: ``event_date=2026-01-05``, or ``all`` for a whole table.
+
+    A missing value reads NULL.
+    """
+    return slice_name(dict(key))
 
 
 def spelled_value(value: object, kind: str) -> str | None:

@@ -15,13 +15,16 @@ from dedp_assets.patterns.delta.log.partition_values import Partition, spelled_v
 from dedp_assets.patterns.delta.log.protocol import named_features
 from dedp_assets.patterns.delta.log.transactions import Cursors
 
-__all__ = ["CLOSED", "FileStats", "KeyedFile", "TableState", "TableMetadata"]
+__all__ = ["CLOSED", "FileStats", "Files", "KeyedFile", "TableState", "TableMetadata"]
 
 CLOSED = "dedp.closed"
 """Name of a writer feature unknown to every engine: by the Delta protocol, engines read the table and write nothing."""
 
 KeyedFile = tuple[Mapping[str, Any], Partition]
 """An active file from :meth:`TableState.files`, and the file's partition."""
+
+Files = Mapping[Partition, Sequence[Mapping[str, Any]]]
+"""Active files by partition, as :meth:`TableState.files` shows them."""
 
 
 @dataclass(frozen=True, slots=True)

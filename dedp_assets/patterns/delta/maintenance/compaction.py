@@ -1,16 +1,16 @@
-"""Compaction: small files merged into large files with the same rows, without blocking writers.
+"""Compaction: files rewritten as other files with the same rows, without blocking writers.
 
-Spark's OPTIMIZE runs in a stage: a private Delta table inside the table's folder whose log names just the files to
-rewrite. Then, under the table's lock, one metadata-only commit (``OPTIMIZE``, ``dataChange = false``) exchanges the
-files. Where another writer took one of them away meanwhile, that partition stays as its writer left it. A crash leaves
-nothing but a stage.
+Small files are merged by Spark's OPTIMIZE in a stage: a private Delta table inside the table's folder whose log names
+just the files to rewrite. Files of a table with an order are read and staged in that order instead. Then, under the
+table's lock, one metadata-only commit (``OPTIMIZE``, ``dataChange = false``) exchanges the files. Where another writer
+took one of them away meanwhile, that partition stays as its writer left it. A crash leaves nothing but a stage.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,32 +21,30 @@ from dedp_assets.patterns.core.measuring.costs import Cost
 from dedp_assets.patterns.core.measuring.metering import Meter
 from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.measuring.requests import with_requests_counted
-from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
+from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta.commit import commits, file_exchange, spark_writer
 from dedp_assets.patterns.delta.commit.sessions import private
-from dedp_assets.patterns.delta.log.partition_values import Partition
-from dedp_assets.patterns.delta.log.table_state import TableState
+from dedp_assets.patterns.delta.log.partition_values import Partition, partition_name
+from dedp_assets.patterns.delta.log.table_state import Files, TableState
+from dedp_assets.patterns.delta.maintenance.file_order import SORTED, FileOrder
+from dedp_assets.patterns.delta.maintenance.rewritten_files import (
+    Rewritten,
+    described_file,
+    discard_stages,
+    each_file,
+    merged_files,
+    staged_files,
+)
 from dedp_assets.patterns.delta.snapshots.lost_files import FilesGone, require_files
 from dedp_assets.patterns.delta.snapshots.reading import lies_outside, predicate
-from dedp_assets.patterns.delta.staging.stages import Stage, new_stage, read_cost
+from dedp_assets.patterns.delta.staging.stages import read_cost
 from dedp_assets.patterns.delta.storage.coordination import AGAIN, table_lock, turn
 from dedp_assets.patterns.delta.tables import Table
 
-__all__ = ["Files", "partition_name", "rewrite", "small_files"]
-
-Files = Mapping[Partition, Sequence[Mapping[str, Any]]]
-"""Active files by partition, as :meth:`TableState.files` shows them."""
+__all__ = ["can_exchange", "rewrite", "small_files"]
 
 _MOVED = ("numRemovedFiles", "numRemovedBytes", "numAddedFiles", "numAddedBytes")
-
-
-def partition_name(key: Partition) -> str:
-    """Return a partition's name in plans: ``event_date=2026-01-05``, or ``all`` for a whole table.
-
-    A missing value reads NULL.
-    """
-    return slice_name(dict(key))
 
 
 def small_files(state: TableState, below_bytes: int) -> dict[Partition, list[Mapping[str, Any]]]:
@@ -59,12 +57,30 @@ def small_files(state: TableState, below_bytes: int) -> dict[Partition, list[Map
 
 @with_requests_counted
 def rewrite(
-    table: Table, state: TableState, files: Files, *, provenance: Provenance, small_bytes: int, target_bytes: int
+    table: Table,
+    state: TableState,
+    files: Files,
+    *,
+    provenance: Provenance,
+    small_bytes: int,
+    target_bytes: int,
+    order: FileOrder | None = None,
+    as_they_are: bool = False,
 ) -> WriteResult:
     """Rewrite ``files`` of ``state`` into files of ``target_bytes``, in one commit that changes no row.
 
-    Tables that only Spark can commit to (column mapping, deletion vectors, row tracking, clustering, clones) are
-    optimised in place, and their writers wait as long as that takes.
+    Tables that only Spark can commit to (column mapping, deletion vectors, row tracking, clones) are optimised in
+    place, and their writers wait as long as that takes.
+
+    Args:
+        table: the table.
+        state: the table as the files were chosen.
+        files: what to rewrite, by partition.
+        provenance: who rewrites, and why.
+        small_bytes: files below this size are merged, in bytes.
+        target_bytes: size that files grow up to, in bytes.
+        order: order of the rows, which the table states from this commit on; by default the one that it states.
+        as_they_are: whether large files are written again, too, in no order unless there is one.
 
     Raises:
         ContractError: if files cannot be read, or other rows came out than went in; nothing is committed.
@@ -77,74 +93,34 @@ def rewrite(
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     }
     record = CommitRecord.of(provenance, content=f"compaction of version {state.version}")
-    inside = not any(lies_outside(file["path"]) for _, file in _each(files))
-    if not (inside and file_exchange.serves(state)):
+    if not can_exchange(state, files):
         return _optimise_in_place(table, files, record, settings)
-    stage, meter = new_stage(table.store), Meter()
+    kept, meter, rewritten = order or FileOrder.stored(table.ledger, state), Meter(), list[Rewritten]()
     try:
         with meter.jobs(table.session):
-            rewritten = _rewritten(table, state, stage, files, settings)
+            if kept or as_they_are:
+                for part in staged_files(table, state, files, kept, target_bytes):
+                    rewritten.append(part)  # those before a failure are discarded
+            else:
+                rewritten = merged_files(table, state, files, settings)
     except Exception as error:
-        stage.discard()
+        discard_stages(rewritten)
         if not isinstance(error, SPARK_ERRORS):
             raise
-        raise ContractError(
-            f"{table.name}: its small files cannot be merged, nothing was exchanged. {error}"
-        ) from error
-    return _exchange(table, stage, record, rewritten, meter)
+        what = "files cannot be sorted" if kept else "small files cannot be merged"
+        raise ContractError(f"{table.name}: its {what}, nothing was exchanged. {error}") from error
+    return _exchange(table, record, rewritten, meter, order)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rewritten:
-    """Files of one partition before and after compaction: active files, staged add actions."""
-
-    key: Partition
-    old: Sequence[Mapping[str, Any]]
-    new: Sequence[Mapping[str, Any]]
-
-
-def _rewritten(
-    table: Table, state: TableState, stage: Stage, files: Files, settings: Mapping[str, str]
-) -> list[_Rewritten]:
-    """Run OPTIMIZE in the stage; return old and new files by partition."""
-    sources = {f"{table.store.uri}/{file['path']}": (key, file) for key, file in _each(files)}
-    adds = [
-        {"add": {**_described(file, key), "path": uri, "modificationTime": file["modification_time"]}}
-        for uri, (key, file) in sources.items()
-    ]
-    commits.write(stage.store, 0, [*_declaration(state), *adds])
-    with private(table.session, settings) as own:
-        own.sql(f"OPTIMIZE delta.`{stage.store.address}`").collect()
-    old: dict[Partition, list[Mapping[str, Any]]] = {}
-    new: dict[Partition, list[Mapping[str, Any]]] = {}
-    for action in commits.read_actions(stage.store, 1):
-        if remove := action.get("remove"):
-            key, file = sources[remove["path"]]
-            old.setdefault(key, []).append(file)
-        elif add := action.get("add"):
-            made = {**add, "path": f"{stage.store.name}/{add['path']}"}
-            new.setdefault(tuple(sorted(add["partitionValues"].items())), []).append(made)
-    if set(old) != set(new):
-        # Values that Spark writes in another way than they were read: nothing tells the partitions apart.
-        old, new = {(): [file for _, file in _each(old)]}, {(): [add for _, add in _each(new)]}
-    return [_same_rows(table.name, _Rewritten(key, old[key], new[key])) for key in old if new[key]]
-
-
-def _same_rows(table: str, rewritten: _Rewritten) -> _Rewritten:
-    before: list[Any] = [file.get("num_records") for file in rewritten.old]
-    after = sum(json.loads(add["stats"])["numRecords"] for add in rewritten.new)
-    if None not in before and sum(before) != after:
-        raise ContractError(
-            f"{table} {partition_name(rewritten.key)}: the log says that the small files hold {sum(before)} rows, "
-            f"{after} were read from them. Nothing was exchanged: compare the files with the log"
-        )
-    return rewritten
+def can_exchange(state: TableState, files: Files) -> bool:
+    """Return whether a metadata-only commit can exchange the files, or only Spark's writer can."""
+    return file_exchange.serves(state) and not any(lies_outside(file["path"]) for _, file in each_file(files))
 
 
 def _exchange(
-    table: Table, stage: Stage, record: CommitRecord, rewritten: Sequence[_Rewritten], meter: Meter
+    table: Table, record: CommitRecord, rewritten: Sequence[Rewritten], meter: Meter, order: FileOrder | None
 ) -> WriteResult:
-    """Commit rewritten files in place of small files, except in partitions that another writer changed."""
+    """Commit rewritten files in place of old files, except in partitions changed by another writer."""
     with meter.waiting(turn(table.store)):
         for last in meter.trying(AGAIN.tries()):
             now = table.ledger.state()
@@ -152,7 +128,7 @@ def _exchange(
             kept = [part for part in rewritten if all(file["path"] in active for file in part.old)]
             gave_way = sorted(partition_name(part.key) for part in rewritten if part not in kept)
             if not kept:
-                stage.discard()
+                discard_stages(rewritten)
                 return _unchanged(table.name, now, gave_way)
             moved, actions = _exchanged(kept)
             figures = {**_sizes(now, moved), "partitions": len(kept), "gave_way": len(gave_way)}
@@ -160,17 +136,34 @@ def _exchange(
             try:
                 require_files(table.store, [(unquote(a["path"]), a["size"]) for p in kept for a in p.new])
                 spent = record.costing(meter.cost() + _files_cost(kept))
-                commits.write(table.store, now.version + 1, [commits.info(spent, "OPTIMIZE", now, moved), *actions])
+                info = commits.info(spent, "OPTIMIZE", now, moved, order.parameters if order else None)
+                commits.write(table.store, now.version + 1, [info, *_stating(table, now, order), *actions])
                 break
             except Conflict as error:
                 if last or isinstance(error, FilesGone):
-                    stage.discard()
+                    discard_stages(rewritten)
                     raise
-        replace(stage, adds=tuple(_staged(add) for part in kept for add in part.new)).finish()
+        _finish(rewritten, kept)
     return _compacted(table.name, now.version + 1, figures, gave_way)
 
 
-def _files_cost(kept: Sequence[_Rewritten]) -> Cost:
+def _stating(table: Table, state: TableState, order: FileOrder | None) -> list[dict[str, Any]]:
+    """Return the metadata action that states a new order; empty for the stored order."""
+    if order is None or order.liquid or state.properties.get(SORTED) == order.stated:
+        return []
+    return [commits.with_properties(table.ledger, state, {SORTED: order.stated})]
+
+
+def _finish(rewritten: Sequence[Rewritten], kept: Sequence[Rewritten]) -> None:
+    for name, stage in {part.stage.store.name: part.stage for part in rewritten}.items():
+        adds = [_staged(add) for part in kept if part.stage.store.name == name for add in part.new]
+        if adds:
+            replace(stage, adds=tuple(adds)).finish()
+        else:
+            stage.discard()
+
+
+def _files_cost(kept: Sequence[Rewritten]) -> Cost:
     """Return the cost of files read and written."""
     old, new = [file for part in kept for file in part.old], [add for part in kept for add in part.new]
     return read_cost(old) + Cost(
@@ -228,34 +221,15 @@ def _unchanged(table: str, state: TableState, gave_way: Sequence[str]) -> WriteR
     return WriteResult(table, state.version, applied=False, changed=False, reason=reason, figures=figures)
 
 
-def _exchanged(kept: Sequence[_Rewritten]) -> tuple[dict[str, int], list[dict[str, Any]]]:
+def _exchanged(kept: Sequence[Rewritten]) -> tuple[dict[str, int], list[dict[str, Any]]]:
     """Return the metrics of an exchange, and the remove and add actions."""
     old = [(part.key, file) for part in kept for file in part.old]
     new = [add for part in kept for add in part.new]
     removed, added = sum(file["size_bytes"] for _, file in old), sum(add["size"] for add in new)
     moved = dict(zip(_MOVED, (len(old), removed, len(new), added), strict=True))
     gone = {"deletionTimestamp": commits.now_ms(), "extendedFileMetadata": True}
-    return moved, [*({"remove": {**_described(f, key), **gone}} for key, f in old), *({"add": add} for add in new)]
-
-
-def _described(file: Mapping[str, Any], key: Partition) -> dict[str, Any]:
-    return {"path": file["path"], "partitionValues": dict(key), "size": file["size_bytes"], "dataChange": False}
-
-
-def _declaration(state: TableState) -> Iterator[dict[str, Any]]:
-    """Build protocol and metadata actions with the columns and statistics properties of ``state``."""
-    statistics = {name: value for name, value in state.properties.items() if name.startswith("delta.dataSkipping")}
-    yield from commits.declaration(
-        state.snapshot.schema().to_json(),
-        state.partition_columns,
-        configuration=statistics,
-        protocol=dict(state.protocol),
-    )
+    return moved, [*({"remove": {**described_file(f, key), **gone}} for key, f in old), *({"add": add} for add in new)]
 
 
 def _staged(add: Mapping[str, Any]) -> AddAction:
     return AddAction(add["path"], add["size"], add["partitionValues"], add["modificationTime"], False, "")  # noqa: FBT003
-
-
-def _each(files: Mapping[Partition, Iterable[Any]]) -> Iterator[tuple[Partition, Any]]:
-    return ((key, file) for key, part in files.items() for file in part)

@@ -30,7 +30,17 @@ __all__ = ["FILE", "lies_outside", "missing_files", "plain_uri", "predicate", "r
 FILE = f"{RESERVED}file"
 """Column of :func:`read_files` that says which file a row comes from: the URI to compare by :func:`plain_uri`."""
 
-_PLAIN = {CLOSED, "appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "invariants", "v2Checkpoint"}
+_PLAIN = {
+    CLOSED,
+    "appendOnly",
+    "changeDataFeed",
+    "checkConstraints",
+    "clustering",
+    "domainMetadata",
+    "generatedColumns",
+    "invariants",
+    "v2Checkpoint",
+}
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _MOST_PARTITIONS = 64
 _MOST_COMPARED = 16

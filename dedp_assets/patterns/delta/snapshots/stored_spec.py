@@ -17,7 +17,7 @@ from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.storage.locations import Location, store_at
 from dedp_assets.patterns.delta.storage.store import Store
 
-__all__ = ["field_rest", "require_table", "stored_spec", "table_name"]
+__all__ = ["clustered_by", "field_rest", "require_table", "stored_spec", "table_name"]
 
 _CONSTRAINT = "delta.constraints."
 _LENGTH = "__CHAR_VARCHAR_TYPE_STRING"
@@ -111,6 +111,25 @@ def _inside(path: str, kind: Any) -> Iterator[str]:  # noqa: ANN401 - a type in 
         yield from field_rest(inner, field)
         if comment := field.get("metadata", {}).get("comment"):
             yield f"{inner!r} has the comment {comment!r}"
+
+
+def clustered_by(ledger: Ledger, state: TableState) -> list[tuple[str, ...]]:
+    """Return the paths of a table's clustering columns (liquid clustering); empty if none."""
+    if "clustering" not in state.features:
+        return []
+    physical = {
+        field.get("metadata", {}).get("delta.columnMapping.physicalName", name): name
+        for name, field in state.columns.items()
+    }
+    domains = ledger.actions("domainMetadata", until=state.version)
+    stated = [each for each in domains if each.get("domain") == "delta.clustering"]
+    if not stated or stated[-1].get("removed"):
+        return []
+    try:
+        columns = json.loads(str(stated[-1].get("configuration")))["clusteringColumns"]
+        return [(physical.get(path[0], path[0]), *path[1:]) for path in columns]
+    except (ValueError, LookupError, TypeError):
+        return []
 
 
 def require_table(ledger: Ledger) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,7 +16,7 @@ from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS, is_data_
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.schema import without_comments
+from dedp_assets.patterns.core.schema import STATISTICS, without_comments
 from dedp_assets.patterns.core.sql.sql_options import reason_of
 from dedp_assets.patterns.core.types.meeting import OUT_OF_RANGE
 from dedp_assets.patterns.delta.commit import commits, file_exchange
@@ -27,7 +28,15 @@ from dedp_assets.patterns.delta.staging.row_accounting import StageVerdict
 from dedp_assets.patterns.delta.staging.stage_files import StageLayout
 from dedp_assets.patterns.delta.staging.stages import Stage
 
-__all__ = ["discarded_if_unjudged", "in_range", "layout_of", "refusal", "require_same_rules", "require_untouched"]
+__all__ = [
+    "discarded_if_unjudged",
+    "in_range",
+    "layout_of",
+    "refusal",
+    "require_same_rules",
+    "require_untouched",
+    "without_statistics",
+]
 
 H = TypeVar("H", bound=TableHandle)
 P = ParamSpec("P")
@@ -36,6 +45,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _SAMPLES = 3
+_NAMES = re.compile("`(?:[^`]|``)+`|[^,`]+")
 
 
 def require_untouched(table: TableHandle, held: Mapping[str, str], since: int | None) -> None:
@@ -78,7 +88,23 @@ def layout_of(table: TableHandle, state: TableState, owned: Mapping[str, str]) -
     """Return the layout of staged rows for the partition ``owned`` of the table at ``state``."""
     protocol = dict(state.protocol) if file_exchange.serves(state) else commits.PLAIN_PROTOCOL
     held = {field.name: field.dataType for field in held_types(state).fields}
-    return StageLayout(table.store, tuple(state.columns), state.kinds, owned, table.spec.personal, protocol, held)
+    quiet, options = without_statistics(table, state), parquet_options(state)
+    return StageLayout(table.store, tuple(state.columns), state.kinds, owned, quiet, protocol, held, options)
+
+
+def without_statistics(table: TableHandle, state: TableState) -> tuple[str, ...]:
+    """List the columns without statistics in the log: personal columns, and columns not listed."""
+    stated = state.properties.get(STATISTICS)
+    if stated is None:
+        return table.spec.personal
+    listed = {n[1:-1].replace("``", "`") if n.startswith("`") else n.strip() for n in _NAMES.findall(stated)}
+    left_out = [name for name in table.spec.bounded if name not in listed and name not in table.spec.personal]
+    return (*table.spec.personal, *left_out)
+
+
+def parquet_options(state: TableState) -> dict[str, str]:
+    """Return the table properties that Parquet's writer reads, which Delta's own writer hands on as well."""
+    return {name: value for name, value in state.properties.items() if name.startswith("parquet.")}
 
 
 @contextmanager

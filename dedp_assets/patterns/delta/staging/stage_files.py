@@ -44,6 +44,7 @@ class StageLayout:
         quiet: columns without statistics in the log.
         protocol: the table's, for the stage that is a table of its own.
         held: the types that the table's columns have; values are stored as that.
+        options: settings of Parquet's writer, as the table's properties state them.
     """
 
     store: Store
@@ -53,6 +54,7 @@ class StageLayout:
     quiet: tuple[str, ...] = ()
     protocol: Mapping[str, Any] = field(default_factory=dict)
     held: Mapping[str, DataType] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 def stage_rows(
@@ -127,7 +129,7 @@ def _filled(
     spelled = {folder: to_folder(c, layout.partition_by[c]) for c, folder in folders.items()}
     outcome = {apart: identifier(OUTCOME)} if parts else {}
     files = out.selectExpr(*map(identifier, stored), *select_list({**spelled, **outcome}))
-    _write(files, [*folders.values(), *filter(None, [apart])], stage)
+    _write(files, [*folders.values(), *filter(None, [apart])], stage, layout.options)
     staged = list(_staged_files(stage.store, layout, folders, apart))
     held = Counter[str | None](dict.fromkeys(parts or (None,), 0))
     for add, part in staged:
@@ -174,10 +176,10 @@ def _read_back(column: str, layout: StageLayout, folders: Mapping[str, str]) -> 
     return identifier(column)
 
 
-def _write(rows: DataFrame, folders: Sequence[str], stage: Stage) -> None:
+def _write(rows: DataFrame, folders: Sequence[str], stage: Stage, options: Mapping[str, str]) -> None:
     """Write the Parquet files, and raise library errors from inside the query unwrapped."""
     try:
-        writer = rows.write
+        writer = rows.write.options(**options)
         if "variant" in rows.schema.simpleString():
             # A shredded VARIANT asks for a feature of its own, and without it is read by Spark alone.
             writer = writer.option("spark.sql.variant.inferShreddingSchema", "false")
