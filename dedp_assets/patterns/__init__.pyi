@@ -209,6 +209,11 @@ from dedp_assets.patterns.quality.schema_migrator import SplitText as SplitText
 from dedp_assets.patterns.quality.schema_migrator import as_version as as_version
 from dedp_assets.patterns.quality.schema_migrator import both_forms as both_forms
 from dedp_assets.patterns.quality.schema_migrator import migrate_schema as migrate_schema
+from dedp_assets.patterns.storage.manifest import ListedFile as ListedFile
+from dedp_assets.patterns.storage.manifest import ListedFiles as ListedFiles
+from dedp_assets.patterns.storage.manifest import judge_manifest as judge_manifest
+from dedp_assets.patterns.storage.manifest import read_manifest as read_manifest
+from dedp_assets.patterns.storage.manifest import write_manifest as write_manifest
 from dedp_assets.patterns.value.bin_pack_orderer import Backoff as Backoff
 from dedp_assets.patterns.value.bin_pack_orderer import RecordColumns as RecordColumns
 from dedp_assets.patterns.value.bin_pack_orderer import deliver_in_bins as deliver_in_bins

@@ -11,7 +11,16 @@ import dagster as dg
 
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.patterns import PatternError, Provenance, Table, compact, plan_compaction, vacuum
+from dedp_assets.patterns import (
+    PatternError,
+    Provenance,
+    Table,
+    compact,
+    judge_manifest,
+    plan_compaction,
+    vacuum,
+    write_manifest,
+)
 from dedp_assets.patterns.delta.maintenance.abandoned import remove_stages
 
 KEY = ["platform", "maintenance"]
@@ -118,6 +127,8 @@ def _maintain(table: Table, run: Provenance, now: datetime) -> dict[str, Any]:
     compacted = compact(table.target(run))
     stages = remove_stages(table, cutoff=now - timedelta(hours=STAGE_HOURS))
     cleaned = vacuum(table.target(run), retention_hours=RETENTION_HOURS, now=now)
+    if judge_manifest(table).figures["manifest version"] is not None:
+        write_manifest(table)  # compaction and vacuum made versions, of other files
     after = _size(table)
     return {
         "table": table.name,
