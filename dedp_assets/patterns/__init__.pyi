@@ -212,7 +212,7 @@ from dedp_assets.patterns.quality.schema_migrator import migrate_schema as migra
 from dedp_assets.patterns.storage.manifest import ListedFile as ListedFile
 from dedp_assets.patterns.storage.manifest import ListedFiles as ListedFiles
 from dedp_assets.patterns.storage.manifest import judge_manifest as judge_manifest
-from dedp_assets.patterns.storage.manifest import read_manifest as read_manifest
+from dedp_assets.patterns.storage.manifest import overwrite_listed as overwrite_listed
 from dedp_assets.patterns.storage.manifest import write_manifest as write_manifest
 from dedp_assets.patterns.value.bin_pack_orderer import Backoff as Backoff
 from dedp_assets.patterns.value.bin_pack_orderer import RecordColumns as RecordColumns

@@ -1,4 +1,4 @@
-"""Rows of listed files: a query for DuckDB, a frame of Spark, and tables whose files alone do not tell the rows."""
+"""Rows of listed files for DuckDB and Spark, and tables whose files do not tell the rows."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def duckdb_query(schema: Mapping[str, Any], groups: Iterable[Group]) -> str:
 
 
 def external(address: str) -> str:
-    """Return the address of a file as readers without Hadoop spell it."""
+    """Return the address of a file in the spelling of readers without Hadoop."""
     return re.sub("^s3a:", "s3:", address)
 
 

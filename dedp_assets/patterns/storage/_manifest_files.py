@@ -10,13 +10,15 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from dedp_assets.patterns.core.errors import ContractError
-from dedp_assets.patterns.delta import Store, lies_outside
+from dedp_assets.patterns.delta import Entry, Store, lies_outside
 
-__all__ = ["ListedFile", "StoredManifest", "checked", "newest", "put", "to_json"]
+__all__ = ["ListedFile", "StoredManifest", "checked", "newest", "put", "require_whole", "to_json"]
 
 _FOLDER = "_manifest"
 """Vacuums of all engines leave a folder alone whose name begins with ``_``."""
 _POINTER = f"{_FOLDER}/newest.json"
+_HEADS_AT_ONCE = 8
+"""A bucket is asked for each of so few files; it would be listed for more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,28 @@ def checked(store: Store, files: Sequence[ListedFile]) -> Sequence[ListedFile]:
                 "number of bytes"
             )
     return files
+
+
+def require_whole(store: Store, files: Sequence[ListedFile]) -> None:
+    """Check existence and size of listed files, without a listing.
+
+    Raises:
+        ContractError: names the first missing or changed files.
+    """
+    found: dict[str, Entry] = {}
+    for first in range(0, len(files), _HEADS_AT_ONCE):
+        found |= store.entries([each.path for each in files[first : first + _HEADS_AT_ONCE]])
+    sizes = {path: entry.size_bytes for path, entry in found.items()}
+    wrong = [
+        f"{each.path} has {sizes[each.path]} of {each.size_bytes} bytes"
+        if each.path in sizes
+        else f"{each.path} is missing"
+        for each in files
+        if sizes.get(each.path) != each.size_bytes
+    ]
+    if wrong:
+        more = f", and {len(wrong) - 3} more are wrong" if len(wrong) > 3 else ""
+        raise ContractError(f"{store.address}: {', '.join(wrong[:3])}{more}; the manifest lists them: read none")
 
 
 def _pointed(store: Store) -> int | None:

@@ -11,6 +11,7 @@ Choose instead: the Delta log, for readers that know it; Passthrough Replicator,
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -20,18 +21,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.connectors.landing.deliveries import MARKER, stated_sizes
+from dedp_assets.patterns.core.audits import not_empty
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.results import Finding, WriteResult
-from dedp_assets.patterns.delta import Entry, Store, Table, TableState, sha256_of, store_at, table_lock
+from dedp_assets.patterns.core.results import Finding, Split, WriteResult
+from dedp_assets.patterns.delta import Store, Table, TableState, Target, sha256_of, store_at, table_lock
 from dedp_assets.patterns.storage._listed_rows import Group, duckdb_query, external, frame_of, require_told
-from dedp_assets.patterns.storage._manifest_files import ListedFile, checked, newest, put, to_json
+from dedp_assets.patterns.storage._manifest_files import ListedFile, checked, newest, put, require_whole, to_json
 
-__all__ = ["write_manifest", "read_manifest", "judge_manifest", "ListedFile", "ListedFiles"]
+__all__ = ["overwrite_listed", "write_manifest", "judge_manifest", "ListedFile", "ListedFiles"]
 
 _MIB = 1 << 20
-_HEADS_AT_ONCE = 8
-"""Of as few files, a bucket is asked for each; of more, a listing would be cheaper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,33 @@ class ListedFiles:
     table_id: str = ""
     schema: Mapping[str, Any] | None = field(default=None, repr=False)
 
+    @classmethod
+    def at(cls, place: str | os.PathLike[str] | Store) -> ListedFiles:
+        """Read the newest manifest of a table, or the one of a delivery, by two requests and without a listing.
+
+        Args:
+            place: location of a table, or of a folder of a landing zone.
+
+        Raises:
+            ContractError: for a damaged manifest, or one that lists files of another place.
+            NotReady: without a manifest.
+        """
+        store = store_at(place)
+        if found := _newest(store):
+            return found
+        try:
+            sizes, flaw = stated_sizes(store.read(MARKER))
+        except FileNotFoundError:
+            sizes, flaw = None, ""
+        if flaw:
+            raise ContractError(f"{store.address}: {flaw}")
+        if sizes is None:
+            raise NotReady(f"{store.address} has no manifest: write one, or deliver the files with one")
+        return cls(store, checked(store, [ListedFile(name, sizes[name]) for name in sorted(sizes)]))
+
     @property
     def addresses(self) -> list[str]:
-        """The addresses of the files, in the form that readers without Hadoop take: paths, or ``s3://bucket/key``."""
+        """The addresses of the files for readers without Hadoop: paths, or ``s3://bucket/key``."""
         return [external(self.store.address_of(each.path)) for each in self.files]
 
     def require_whole(self) -> ListedFiles:
@@ -63,22 +87,7 @@ class ListedFiles:
         Raises:
             ContractError: names the first missing or changed files.
         """
-        found: dict[str, Entry] = {}
-        for first in range(0, len(self.files), _HEADS_AT_ONCE):
-            found |= self.store.entries([each.path for each in self.files[first : first + _HEADS_AT_ONCE]])
-        sizes = {path: entry.size_bytes for path, entry in found.items()}
-        wrong = [
-            f"{each.path} has {sizes[each.path]} of {each.size_bytes} bytes"
-            if each.path in sizes
-            else f"{each.path} is missing"
-            for each in self.files
-            if sizes.get(each.path) != each.size_bytes
-        ]
-        if wrong:
-            more = f", and {len(wrong) - 3} more are wrong" if len(wrong) > 3 else ""
-            raise ContractError(
-                f"{self.store.address}: {', '.join(wrong[:3])}{more}; the manifest lists them: read none"
-            )
+        require_whole(self.store, self.files)
         return self
 
     def duckdb_query(self) -> str:
@@ -118,10 +127,59 @@ class ListedFiles:
 
 
 @typed
+def overwrite_listed(
+    rows: DataFrame | Split,
+    into: Target,
+    *,
+    allow_empty: bool = False,
+    most_files: int = 10_000,
+    most_bytes: int = 8 * _MIB,
+    kept: int = 10,
+    checksums: bool = False,
+) -> WriteResult:
+    """Replace a partition, or the table, and write the manifest of the version that this makes.
+
+    A run that dies between commit and manifest leaves the former manifest; run again, it writes the manifest alone.
+
+    Args:
+        rows: everything that the partition or the table shall hold; of a split, its ``valid`` part.
+        into: target of the write.
+        allow_empty: whether no rows may replace what is there, with a warning.
+        most_files: most files that a manifest may list.
+        most_bytes: greatest size of a manifest, in bytes.
+        kept: how many manifests are kept, with the newest.
+        checksums: whether new files are read once for their SHA-256.
+
+    Raises:
+        AuditFailed: if an audit refuses the rows, or there are none.
+        ConfigError: for bounds below 1.
+        ContractError: for a table whose files do not tell the rows, before anything is written; or with too many files.
+
+    Example:
+        >>> visits = table("visits", "id INT, day STRING", (1, "mon"), (9, "tue"), partition_by=["day"])
+        >>> monday = frame("id INT, day STRING", (2, "mon"), (3, "mon"))
+        >>> overwrite_listed(monday, visits.target(run, partition={"day": "mon"})).reason
+        '2 rows published'
+        >>> listed = ListedFiles.at(visits.location)
+        >>> [(dict(file.partition), file.rows) for file in listed.files]
+        [({'day': 'mon'}, 2), ({'day': 'tue'}, 1)]
+        >>> rows(visits)
+        [(2, 'mon'), (3, 'mon'), (9, 'tue')]
+    """
+    into = into.by("storage.manifest", "partition", "audits", "rows_read")
+    _require_bounds(most_files, most_bytes, kept)
+    if into.table.ledger.exists():
+        require_told(into.table, into.table.ledger.state())
+    written = into.with_audits(not_empty(allow_empty=allow_empty)).stage(rows).publish()
+    write_manifest(into.table, most_files=most_files, most_bytes=most_bytes, kept=kept, checksums=checksums)
+    return written
+
+
+@typed
 def write_manifest(
     table: Table, *, most_files: int = 10_000, most_bytes: int = 8 * _MIB, kept: int = 10, checksums: bool = False
 ) -> WriteResult:
-    """Write the manifest of a table's newest version; the same version again changes nothing.
+    """Write the manifest of a table's newest version, if missing.
 
     The list is put under the version's number, then the pointer is replaced, both while no other writer commits:
     readers have the former list or the new one, whole. The rows of the table do not change, and no version is made.
@@ -131,30 +189,22 @@ def write_manifest(
         most_files: most files that a manifest may list.
         most_bytes: greatest size of a manifest, in bytes.
         kept: how many manifests are kept, with the newest; older ones are removed.
-        checksums: whether new files are read once for their SHA-256; what a former manifest says of a file is kept.
+        checksums: whether new files are read once for their SHA-256.
 
     Raises:
         ConfigError: for bounds below 1.
         ContractError: for a table whose files do not tell the rows, or with too many files.
         NotReady: if there is no table.
-
-    Example:
-        >>> visits = table("visits", "id INT, day STRING", (1, "mon"), (2, "tue"), partition_by=["day"])
-        >>> write_manifest(visits).reason
-        'version 1 is listed with 2 files'
-        >>> listed = read_manifest(visits)
-        >>> [(dict(file.partition), file.rows) for file in listed.files]
-        [({'day': 'mon'}, 1), ({'day': 'tue'}, 1)]
-        >>> rows(listed.rows(spark))
-        [(1, 'mon'), (2, 'tue')]
     """
-    for name, bound in {"most_files": most_files, "most_bytes": most_bytes, "kept": kept}.items():
-        if bound < 1:
-            raise ConfigError(f"{name} must be at least 1, not {bound}")
+    _require_bounds(most_files, most_bytes, kept)
     former = _former(table.store)
     known = {each.path: each.sha256 for each in former.files} if former else {}
     if checksums:  # before the turn of the table: files are large
-        known |= {path: sha256_of(table.store, path) for path in _paths(table.ledger.state()) if not known.get(path)}
+        known |= {
+            path: sha256_of(table.store, path)
+            for path in map(_path, table.ledger.state().files())
+            if not known.get(path)
+        }
     with table_lock(table.store) as held:
         state, former = table.ledger.state(), _former(table.store)
         require_told(table, state)
@@ -177,31 +227,6 @@ def write_manifest(
 
 
 @typed
-def read_manifest(place: Table | str | Store) -> ListedFiles:
-    """Read the newest manifest of a table, or the one of a delivery, by two requests and without a listing.
-
-    Args:
-        place: a table, or the location of a table or of a folder of a landing zone.
-
-    Raises:
-        ContractError: for a damaged manifest, or one that lists files of another place.
-        NotReady: without a manifest.
-    """
-    store = place.store if isinstance(place, Table) else store_at(place)
-    if found := _newest(store):
-        return found
-    try:
-        sizes, flaw = stated_sizes(store.read(MARKER))
-    except FileNotFoundError:
-        sizes, flaw = None, ""
-    if flaw:
-        raise ContractError(f"{store.address}: {flaw}")
-    if sizes is None:
-        raise NotReady(f"{store.address} has no manifest: write one, or deliver the files with one")
-    return ListedFiles(store, checked(store, [ListedFile(name, sizes[name]) for name in sorted(sizes)]))
-
-
-@typed
 def judge_manifest(table: Table) -> Finding:
     """Judge whether the newest manifest lists the table's newest version, from the log and without Spark.
 
@@ -211,8 +236,7 @@ def judge_manifest(table: Table) -> Finding:
     state, listed = table.ledger.state(), _former(table.store)
     same_table = listed is not None and listed.table_id == _table_id(state)
     version = listed.version if listed and same_table else None
-    passed = version == state.version
-    figures = {"table version": state.version, "manifest version": version}
+    passed, figures = version == state.version, {"table version": state.version, "manifest version": version}
     note = (
         f"readers of the manifest see version {version} of {state.version}"
         if same_table
@@ -227,18 +251,24 @@ def judge_manifest(table: Table) -> Finding:
     )
 
 
+def _require_bounds(most_files: int, most_bytes: int, kept: int) -> None:
+    for name, bound in {"most_files": most_files, "most_bytes": most_bytes, "kept": kept}.items():
+        if bound < 1:
+            raise ConfigError(f"{name} must be at least 1, not {bound}")
+
+
 def _listed(table: Table, state: TableState, known: Mapping[str, str], *, checksums: bool) -> ListedFiles:
     files = []
     for file, key in state.keyed_files():
-        path = unquote(file["path"])
+        path = _path(file)
         digest = known.get(path) or (sha256_of(table.store, path) if checksums else "")
         files.append(ListedFile(path, file["size_bytes"], file.get("num_records"), dict(key), digest))
     schema = {"type": "struct", "fields": [*state.columns.values()]}
     return ListedFiles(table.store, sorted(files, key=lambda each: each.path), state.version, _table_id(state), schema)
 
 
-def _paths(state: TableState) -> list[str]:
-    return [unquote(file["path"]) for file in state.files()]
+def _path(file: Mapping[str, Any]) -> str:
+    return unquote(file["path"])
 
 
 def _table_id(state: TableState) -> str:

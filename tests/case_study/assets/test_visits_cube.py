@@ -20,7 +20,7 @@ from dedp_assets.graph.outcomes.run_tags import FORCE
 from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.delta import Table
-from dedp_assets.patterns.storage.manifest import read_manifest
+from dedp_assets.patterns.storage.manifest import ListedFiles
 from tests.case_study.assets.conftest import MONDAY, day, visits_of
 from tests.helpers import a_run
 
@@ -122,7 +122,7 @@ def test_days_weeks_and_ways_follow_late_visits_and_nothing_else_changes(world):
 def listed_visits(world):
     """Visits and visitors of all weeks as DuckDB reads them by the manifest, which is of the newest version."""
     assert world.checks(WEEKLY)["the_manifest_is_of_the_newest_version"]
-    listed = read_manifest(world.address(WEEKLY))
+    listed = ListedFiles.at(world.address(WEEKLY))
     assert listed.version == world.ledger(WEEKLY).version()
     with duckdb.connect() as reader:
         sql = f"SELECT sum(visits), sum(len(visitor_ids)) FROM ({listed.duckdb_query()}) WHERE grouping_id = 3"

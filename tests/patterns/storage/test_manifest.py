@@ -30,7 +30,7 @@ from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.ingestion.compactor import compact, vacuum
 from dedp_assets.patterns.ingestion.full_loader import load_full
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
-from dedp_assets.patterns.storage.manifest import judge_manifest, read_manifest, write_manifest
+from dedp_assets.patterns.storage.manifest import ListedFiles, judge_manifest, overwrite_listed, write_manifest
 from tests.contracts.known_calls import known_calls
 from tests.helpers import a_run, field_of, read_back, write_protocol
 from tests.object_faults import proxied
@@ -97,7 +97,7 @@ def test_a_manifest_lists_exactly_the_live_files_and_duckdb_reads_the_rows_of_de
     )
     result = write_manifest(visits)
     assert (result.version, result.applied, result.changed) == (visits.ledger.version(), True, False)
-    listed = read_manifest(str(visits.location))
+    listed = ListedFiles.at(str(visits.location))
     assert (paths(listed), listed.version) == (live(visits), 3)
     assert by_duckdb(listed) == by_delta(visits) == in_order([(1, "mon"), (3, None), (4, "mon"), (9, "wed")])
     assert sum(each.rows for each in listed.files) == 4
@@ -139,7 +139,7 @@ def test_types_and_odd_names_come_through(tmp_path):
     write_deltalake(place, add, mode="append", schema_mode="merge")
     table = Table.at(tmp_path / "odd", no_spark)
     write_manifest(table)
-    listed = read_manifest(table)
+    listed = ListedFiles.at(table.location)
     assert {each.partition["key"] for each in listed.files} == {*ODD, "late"}
     assert by_duckdb(listed) == by_delta(table)
     listed.require_whole()
@@ -156,7 +156,7 @@ def test_partition_values_are_those_of_the_log_and_not_of_folders(visits):
     commit_actions(visits.store, state, [{"remove": gone}], record="moved", operation=Operation("WRITE"))
     commit_actions(visits.store, visits.ledger.state(), [{"add": moved}], record="moved", operation=Operation("WRITE"))
     write_manifest(visits)
-    assert by_duckdb(read_manifest(visits)) == in_order([(1, "sun"), (2, "tue"), (3, None)])
+    assert by_duckdb(ListedFiles.at(visits.location)) == in_order([(1, "sun"), (2, "tue"), (3, None)])
 
 
 def test_a_table_without_rows_has_a_manifest_without_files(tmp_path):
@@ -171,7 +171,7 @@ def test_a_table_without_rows_has_a_manifest_without_files(tmp_path):
     table = Table.at(tmp_path / "none", no_spark)
     assert write_manifest(table).figures == {"files": 0, "bytes": 0}
     with duckdb.connect() as reader:
-        found = reader.sql(read_manifest(table).duckdb_query())
+        found = reader.sql(ListedFiles.at(table.location).duckdb_query())
         assert (found.columns, found.fetchall()) == (["id", "m"], [])
 
 
@@ -211,7 +211,7 @@ def test_the_newest_manifest_is_the_table_at_its_version(tmp_path_factory, steps
             gone = {"path": path, "deletionTimestamp": 1, "dataChange": True}
             commits.write(table.store, table.ledger.version() + 1, [{"remove": gone}])
         if written:
-            listed = read_manifest(table)
+            listed = ListedFiles.at(table.location)
             found = {each.path: (each.size_bytes, each.partition["day"]) for each in listed.files}
             assert (listed.version, found) == written
             assert judge_manifest(table).passed == (written[0] == table.ledger.version())
@@ -226,16 +226,16 @@ def test_a_commit_without_a_manifest_is_reported_and_the_next_manifest_heals(vis
     assert (missing.passed, missing.severity, missing.figures["manifest version"]) == (False, "warn", None)
     write_manifest(visits)
     assert judge_manifest(visits).passed
-    before = by_duckdb(read_manifest(visits))
+    before = by_duckdb(ListedFiles.at(visits.location))
     write_deltalake(str(visits.location), pa.table({"id": [4], "day": ["mon"]}), mode="append")
     stale = judge_manifest(visits)
     assert not stale.passed
     assert stale.figures == {"table version": 1, "manifest version": 0}
     assert "see version 0 of 1" in stale.note
-    assert by_duckdb(read_manifest(visits)) == before
+    assert by_duckdb(ListedFiles.at(visits.location)) == before
     write_manifest(visits)
     assert judge_manifest(visits).passed
-    assert by_duckdb(read_manifest(visits)) == by_delta(visits)
+    assert by_duckdb(ListedFiles.at(visits.location)) == by_delta(visits)
 
 
 @pytest.mark.both
@@ -246,10 +246,9 @@ def test_a_run_writes_rows_and_manifest(spark, make_table):
     for run, ids in (("1", [1, 2]), ("2", [2, 3]), ("2", [2, 3])):
         rows = spark.createDataFrame([(each, date(2026, 1, 5)) for each in ids], "id BIGINT, day DATE")
         into = table.target(a_run(run_id=run, inputs={"visits": run}), partition={"day": "2026-01-05"})
-        published = overwrite_partition(rows, into)
-        assert write_manifest(table).applied == published.applied
+        overwrite_listed(rows, into)
         assert judge_manifest(table).passed
-        listed = read_manifest(table)
+        listed = ListedFiles.at(table.location)
         assert [row[0] for row in by_duckdb(listed)] == ids == [row["id"] for row in read_back(table)]
         assert sorted(row["id"] for row in listed.rows(spark).collect()) == ids
 
@@ -268,10 +267,10 @@ def test_a_manifest_of_a_table_that_was_made_anew_is_stale(visits):
     shutil.rmtree(visits.location / "_delta_log")
     write_deltalake(str(visits.location), pa.table({"id": [7], "day": ["sun"]}), partition_by=["day"], mode="overwrite")
     again = Table.at(visits.location, no_spark)
-    assert again.ledger.version() == read_manifest(again).version
+    assert again.ledger.version() == ListedFiles.at(again.location).version
     assert not judge_manifest(again).passed
     assert write_manifest(again).applied
-    assert by_duckdb(read_manifest(again)) == [(7, "sun")]
+    assert by_duckdb(ListedFiles.at(again.location)) == [(7, "sun")]
 
 
 # --- publication ------------------------------------------------------------------------------------------------------
@@ -281,7 +280,7 @@ def test_a_manifest_of_a_table_that_was_made_anew_is_stale(visits):
 def test_a_death_between_list_and_pointer_leaves_the_former_manifest(visits, monkeypatch, point):
     """Readers have the former list, whole; the run again writes the new one."""
     write_manifest(visits)
-    before = by_duckdb(read_manifest(visits))
+    before = by_duckdb(ListedFiles.at(visits.location))
     write_deltalake(str(visits.location), pa.table({"id": [4], "day": ["mon"]}), mode="append")
     puts = LocalStore.put
 
@@ -294,10 +293,10 @@ def test_a_death_between_list_and_pointer_leaves_the_former_manifest(visits, mon
         patch.setattr(LocalStore, "put", put)
         with pytest.raises(RuntimeError, match="killed"):
             write_manifest(visits)
-    assert by_duckdb(read_manifest(visits)) == before
+    assert by_duckdb(ListedFiles.at(visits.location)) == before
     assert not judge_manifest(visits).passed
     write_manifest(visits)
-    assert by_duckdb(read_manifest(visits)) == by_delta(visits)
+    assert by_duckdb(ListedFiles.at(visits.location)) == by_delta(visits)
 
 
 def test_readers_in_a_loop_never_see_half_a_manifest_and_never_go_back(visits):
@@ -316,7 +315,7 @@ def test_readers_in_a_loop_never_see_half_a_manifest_and_never_go_back(visits):
             add |= {"modificationTime": 1, "dataChange": True}
             commits.write(visits.store, number, [{"add": add}])
             for _ in range(10):
-                listed = read_manifest(visits)
+                listed = ListedFiles.at(visits.location)
                 assert len(listed.files) == 3 + listed.version
                 seen.append(listed.version)
         done.set()
@@ -324,7 +323,7 @@ def test_readers_in_a_loop_never_see_half_a_manifest_and_never_go_back(visits):
             each.result()
     write_manifest(visits, kept=2)
     assert seen == sorted(seen)
-    assert read_manifest(visits).version == 10
+    assert ListedFiles.at(visits.location).version == 10
     assert len(list((visits.location / "_manifest").iterdir())) <= 3
 
 
@@ -340,7 +339,7 @@ def test_vacuums_leave_manifests_and_few_are_kept(visits):
     DeltaTable(str(visits.location)).vacuum(0, dry_run=False, enforce_retention_duration=False)
     assert removed > 0
     assert sorted(path.name for path in (visits.location / "_manifest").iterdir()) == names
-    assert by_duckdb(read_manifest(visits)) == by_delta(visits)
+    assert by_duckdb(ListedFiles.at(visits.location)) == by_delta(visits)
 
 
 @pytest.mark.spark
@@ -357,10 +356,10 @@ def test_a_manifest_has_a_size_and_compaction_is_the_remedy(spark, tmp_path):
             ContractError, match=r"has 4 in .* merge small files first \(ingestion\.compactor\.compact\)"
         ):
             write_manifest(table, **options)
-    assert by_duckdb(read_manifest(table)) == [(0,)]
+    assert by_duckdb(ListedFiles.at(table.location)) == [(0,)]
     compact(table.target(a_run()), min_small_files=2)
     assert write_manifest(table, most_files=2).figures["files"] == 1
-    assert by_duckdb(read_manifest(table)) == [(0,), (1,), (2,), (3,)] == by_delta(table)
+    assert by_duckdb(ListedFiles.at(table.location)) == [(0,), (1,), (2,), (3,)] == by_delta(table)
 
 
 def test_checksums_are_of_the_bytes_and_each_file_is_read_once(visits, monkeypatch):
@@ -368,14 +367,14 @@ def test_checksums_are_of_the_bytes_and_each_file_is_read_once(visits, monkeypat
     opened, opens = [], LocalStore.open
     monkeypatch.setattr(LocalStore, "open", lambda store, path: opened.append(path) or opens(store, path))
     write_manifest(visits, checksums=True)
-    for each in read_manifest(visits).files:
+    for each in ListedFiles.at(visits.location).files:
         assert each.sha256 == hashlib.sha256((visits.location / each.path).read_bytes()).hexdigest()
     assert sorted(opened) == sorted(live(visits))
     write_deltalake(str(visits.location), pa.table({"id": [4], "day": ["mon"]}), mode="append")
     write_manifest(visits)
-    assert [each.sha256 == "" for each in read_manifest(visits).files].count(True) == 1
+    assert [each.sha256 == "" for each in ListedFiles.at(visits.location).files].count(True) == 1
     write_manifest(visits, checksums=True)
-    assert all(each.sha256 for each in read_manifest(visits).files)
+    assert all(each.sha256 for each in ListedFiles.at(visits.location).files)
     assert len(opened) == 4
 
 
@@ -397,7 +396,7 @@ def test_readers_of_a_bucket_list_nothing(tmp_path, bucket_store, proxy):
     table = Table.at(bucket_store, no_spark, name="visits")
     assert write_manifest(table).applied
     with proxy.counting() as looked:
-        listed = read_manifest(bucket_store.address)
+        listed = ListedFiles.at(bucket_store.address)
     assert looked == {"get": 2}
     with proxy.counting() as read:
         found = in_a_process(listed.duckdb_query())
@@ -429,7 +428,7 @@ def in_a_process(query):
 def test_a_missing_or_changed_file_is_an_error_with_its_name(visits):
     """Never the rows of the other files alone."""
     write_manifest(visits)
-    listed = read_manifest(visits)
+    listed = ListedFiles.at(visits.location)
     gone, cut = (visits.location / each.path for each in listed.files[:2])
     gone.rename(gone.with_suffix(".away"))
     with pytest.raises(duckdb.IOException, match=gone.name):
@@ -444,6 +443,8 @@ def test_a_missing_or_changed_file_is_an_error_with_its_name(visits):
 def refused(table, reason):
     with pytest.raises(ContractError, match=f"{reason}.*a manifest would lie, and none was written"):
         write_manifest(table)
+    with pytest.raises(ContractError, match=f"{reason}.*none was written"):
+        overwrite_listed(None, table.target(a_run()))  # no row is looked at
     assert not (table.location / "_manifest").exists()
 
 
@@ -499,12 +500,12 @@ def test_damaged_manifests_are_refused_and_written_again(visits):
     ]:
         file.unlink() if text is None else file.write_text(text)
         with pytest.raises(ContractError, match=r"damaged|not below its folder|no number of bytes"):
-            read_manifest(visits)
+            ListedFiles.at(visits.location)
         assert not judge_manifest(visits).passed
         assert write_manifest(visits).applied
-        assert by_duckdb(read_manifest(visits)) == by_delta(visits)
+        assert by_duckdb(ListedFiles.at(visits.location)) == by_delta(visits)
     with pytest.raises(NotReady, match="has no manifest"):
-        read_manifest(str(visits.location.parent / "nothing"))
+        ListedFiles.at(str(visits.location.parent / "nothing"))
 
 
 def test_a_type_that_duckdb_has_not_is_refused_by_its_column(tmp_path):
@@ -514,7 +515,7 @@ def test_a_type_that_duckdb_has_not_is_refused_by_its_column(tmp_path):
     table = Table.at(tmp_path / "v", no_spark)
     write_manifest(table)
     with pytest.raises(ConfigError, match="about must be of a type that DuckDB has, not variant"):
-        read_manifest(table).duckdb_query()
+        ListedFiles.at(table.location).duckdb_query()
 
 
 # --- deliveries -------------------------------------------------------------------------------------------------------
@@ -539,7 +540,7 @@ def test_a_load_reads_what_its_manifest_lists_and_nothing_else(spark, delivery, 
     table = make_table(TableSpec("bronze/users", {"id": Column("BIGINT")}))
     (delivery / "part-8.jsonl").write_text('{"id": 8}\n')
     for run in ("1", "2"):
-        listed = read_manifest(str(delivery))
+        listed = ListedFiles.at(str(delivery))
         rows = listed.rows(spark, form="json", columns="id BIGINT")
         (delivery / f"part-9{run}.jsonl").write_text('{"id": 9}\n')
         load_full(rows, table.target(run))
@@ -547,14 +548,14 @@ def test_a_load_reads_what_its_manifest_lists_and_nothing_else(spark, delivery, 
     assert spark.read.json(str(delivery)).count() == 5
     (delivery / "part-1.jsonl").write_text('{"id": 7777}\n')
     with pytest.raises(ContractError, match=r"part-1\.jsonl has 13 of 10 bytes"):
-        read_manifest(str(delivery)).rows(spark, form="json", columns="id BIGINT")
+        ListedFiles.at(str(delivery)).rows(spark, form="json", columns="id BIGINT")
 
 
 def test_deliveries_without_a_list_or_with_a_wrong_one_are_refused(delivery):
     """An empty marker lists nothing; names of other folders are not taken."""
     marker = delivery / "_SUCCESS"
     with pytest.raises(ConfigError, match="must be a table for a query, not a delivery"):
-        read_manifest(str(delivery)).duckdb_query()
+        ListedFiles.at(str(delivery)).duckdb_query()
     for text, error, reason in [
         ("", NotReady, "has no manifest"),
         ("{", ContractError, "begins like a manifest and is none"),
@@ -563,12 +564,12 @@ def test_deliveries_without_a_list_or_with_a_wrong_one_are_refused(delivery):
     ]:
         marker.write_text(text)
         with pytest.raises(error, match=reason):
-            read_manifest(str(delivery))
+            ListedFiles.at(str(delivery))
 
 
 @known_calls
 def calls_that_work(known):
-    return {"read_manifest": {"place": str(known.folder)}, "judge_manifest": {"table": known.daily}}
+    return {"write_manifest": {"table": known.daily}, "judge_manifest": {"table": known.daily}}
 
 
 @two_runs(under_one_lock=True)
@@ -578,3 +579,12 @@ def listed_at_once(world):
     overwrite_partition(world.frame(columns, (1, "mon")), world.into("listed", "base", "mon"))
     yield lambda w: write_manifest(w["listed"])
     yield lambda w: overwrite_partition(w.frame(columns, (9, "mon")), w.into("listed", "2", "mon"))
+
+
+@two_runs()
+def overwritten_and_listed_at_once(world):
+    columns = "id INT, day STRING"
+    world.table("listed", columns, by=["day"])
+    overwrite_listed(world.frame(columns, (1, "mon")), world.into("listed", "base", "mon"))
+    yield lambda w: overwrite_listed(w.frame(columns, (2, "mon")), w.into("listed", "1", "mon"))
+    yield lambda w: overwrite_listed(w.frame(columns, (3, "mon")), w.into("listed", "2", "mon"))

@@ -22,8 +22,8 @@ from dedp_assets.patterns import (
     aggregate,
     judge_manifest,
     merge_aggregates,
+    overwrite_listed,
     overwrite_partition,
-    write_manifest,
 )
 from dedp_assets.patterns.value.distributed_aggregator import GROUPING
 
@@ -128,12 +128,11 @@ def visits_cube(visits: Pinned, into: Target) -> WriteResult:
     runs=WEEKLY,
     gates=Gates([ALIKE], reports=LISTED),
     about=About(used_by="dashboards, which read the listed files by DuckDB", derived={"visitors": ["visitor_ids"]}),
-    patterns=[aggregate, overwrite_partition, write_manifest],
+    patterns=[aggregate, overwrite_listed],
 )
 def visits_cube_weekly(days: Pinned, into: Target) -> WriteResult:
     """Merge the cubes of a week's days: sums and sets of visitors; list the files."""
     cube = merge_aggregates(days.rows(), keys=[*KEYS, GROUPING], measures=MEASURES)
     rows = cube.selectExpr(f"DATE '{into.partition['week']}' AS week", "*", VISITORS)
-    written = overwrite_partition(rows, into, allow_empty=True)
-    write_manifest(into.table)
+    written = overwrite_listed(rows, into, allow_empty=True)
     return replace(written, findings=(*written.findings, judge_manifest(into.table)))
