@@ -77,9 +77,9 @@ def newest(store: Store) -> StoredManifest | None:
 
 
 def put(store: Store, version: int, content: bytes, *, kept: int) -> None:
-    """Put a version's list and then the pointer; remove all but the newest lists, and drafts of killed writers.
+    """Put a version's list and then the pointer; remove all but the newest lists.
 
-    The caller holds the table's lock.
+    Drafts of killed writers go, too. The caller holds the table's lock.
     """
     store.put(f"{_FOLDER}/{_name(version)}", content)
     store.put(_POINTER, json.dumps({"version": version}).encode())

@@ -54,7 +54,7 @@ class ListedFiles:
 
     @classmethod
     def at(cls, place: str | os.PathLike[str] | Store) -> ListedFiles:
-        """Read the newest manifest of a table, or the one of a delivery, by two requests and without a listing.
+        """Read the newest manifest of a table, or the manifest of a delivery; no folder is listed.
 
         Args:
             place: location of a table, or of a folder of a landing zone.
@@ -82,7 +82,7 @@ class ListedFiles:
         return [external(self.store.address_of(each.path)) for each in self.files]
 
     def require_whole(self) -> ListedFiles:
-        """Return the list if each file is there with the stated size; no folder is listed for that.
+        """Return the list if all files exist with the stated sizes; no folder is listed.
 
         Raises:
             ContractError: names the first missing or changed files.
@@ -161,8 +161,8 @@ def overwrite_listed(
         >>> overwrite_listed(monday, visits.target(run, partition={"day": "mon"})).reason
         '2 rows published'
         >>> listed = ListedFiles.at(visits.location)
-        >>> [(dict(file.partition), file.rows) for file in listed.files]
-        [({'day': 'mon'}, 2), ({'day': 'tue'}, 1)]
+        >>> listed.version, sum(file.rows for file in listed.files)
+        (2, 3)
         >>> rows(visits)
         [(2, 'mon'), (3, 'mon'), (9, 'tue')]
     """

@@ -126,7 +126,7 @@ def listed_visits(world):
     assert listed.version == world.ledger(WEEKLY).version()
     with duckdb.connect() as reader:
         sql = f"SELECT sum(visits), sum(len(visitor_ids)) FROM ({listed.duckdb_query()}) WHERE grouping_id = 3"
-        return reader.sql(sql).fetchone()
+        return reader.sql(sql).fetchall()[0]
 
 
 def recounted(lines):

@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
+from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Operation, Table, commit_actions, read_actions
 from dedp_assets.patterns.delta.commit import commits
@@ -444,7 +445,7 @@ def refused(table, reason):
     with pytest.raises(ContractError, match=f"{reason}.*a manifest would lie, and none was written"):
         write_manifest(table)
     with pytest.raises(ContractError, match=f"{reason}.*none was written"):
-        overwrite_listed(None, table.target(a_run()))  # no row is looked at
+        overwrite_listed(Split(None, {}), table.target(a_run()))  # no row is looked at
     assert not (table.location / "_manifest").exists()
 
 
