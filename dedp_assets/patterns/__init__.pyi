@@ -217,6 +217,11 @@ from dedp_assets.patterns.storage.bucket import read_keys as read_keys
 from dedp_assets.patterns.storage.horizontal_partitioner import change_partitions as change_partitions
 from dedp_assets.patterns.storage.horizontal_partitioner import partition_rows as partition_rows
 from dedp_assets.patterns.storage.horizontal_partitioner import process_excess as process_excess
+from dedp_assets.patterns.storage.manifest import ListedFile as ListedFile
+from dedp_assets.patterns.storage.manifest import ListedFiles as ListedFiles
+from dedp_assets.patterns.storage.manifest import judge_manifest as judge_manifest
+from dedp_assets.patterns.storage.manifest import overwrite_listed as overwrite_listed
+from dedp_assets.patterns.storage.manifest import write_manifest as write_manifest
 from dedp_assets.patterns.storage.metadata_enhancer import choose_statistics as choose_statistics
 from dedp_assets.patterns.storage.metadata_enhancer import enhance_statistics as enhance_statistics
 from dedp_assets.patterns.storage.metadata_enhancer import refresh_planner_statistics as refresh_planner_statistics

@@ -77,7 +77,7 @@ if TYPE_CHECKING:
         arrow_source,
         by_first_name,
     )
-    from dedp_assets.patterns.delta.storage.store import Entry, Store
+    from dedp_assets.patterns.delta.storage.store import Entry, Store, sha256_of
     from dedp_assets.patterns.delta.tables import Table, Target, same_run
 
 __all__ = [
@@ -160,6 +160,7 @@ __all__ = [
     "same_run",
     "same_write",
     "serves",
+    "sha256_of",
     "store_at",
     "table_lock",
     "lost_files_message",

@@ -17,7 +17,7 @@ from dedp_assets.patterns.connectors.landing.editions import MANIFEST, FolderEdi
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
-from dedp_assets.patterns.delta import Ledger, LocalStore, Store, as_folder
+from dedp_assets.patterns.delta import Ledger, LocalStore, Store, as_folder, sha256_of
 from dedp_assets.patterns.ingestion._replica_contents import Contents, FileState, folder_contents, readable, some
 from dedp_assets.patterns.ingestion._replica_manifest import (
     Held,
@@ -169,7 +169,7 @@ def _copy(contents: Contents, path: str, into: LocalStore, limit: CopyRate) -> s
         still = False
     if not still:
         raise Conflict(f"{contents.name}: {path} changed while it was being copied: run it again")
-    if _sha256(into, path) != sha.hexdigest():
+    if sha256_of(into, path) != sha.hexdigest():
         raise _refusal(contents, Finding("copy_is_byte_for_byte", passed=False, note=f"{path} is not what was read"))
     return sha.hexdigest()
 
@@ -255,12 +255,4 @@ def _equal(path: str, one: Store, other: Store) -> bool:
     states = [FileState.of(store, path, rewritable=False) for store in (one, other)]
     if not all(isinstance(store, LocalStore) for store in (one, other)):  # a bucket keeps no time of another place
         states = [replace(state, modified_ns=0) for state in states]
-    return states[0] == states[1] and _sha256(one, path) == _sha256(other, path)
-
-
-def _sha256(store: Store, path: str) -> str:
-    sha = hashlib.sha256()
-    with store.open(path) as file:
-        while chunk := file.read(_CHUNK):
-            sha.update(chunk)
-    return sha.hexdigest()
+    return states[0] == states[1] and sha256_of(one, path) == sha256_of(other, path)

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 from itertools import product
 
 import dagster as dg
+import duckdb
 import pytest
 
 from dedp_assets.case_study.defs.gold.pages_by_visit import PAGES_BY_VISIT
@@ -19,6 +20,7 @@ from dedp_assets.graph.outcomes.run_tags import FORCE
 from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.delta import Table
+from dedp_assets.patterns.storage.manifest import ListedFiles
 from tests.case_study.assets.conftest import MONDAY, day, visits_of
 from tests.helpers import a_run
 
@@ -112,8 +114,24 @@ def test_days_weeks_and_ways_follow_late_visits_and_nothing_else_changes(world):
     assert size / total != sum(of_day[1] / of_day[0] for of_day in days) / 2
     assert visitors < sum(of_day[3] for of_day in days)
     assert all(world.checks(CUBE).values())
+    assert listed_visits(world) == recounted([*first, *second])
 
     late_visits_change_their_day_and_week(world, first, second, next_week)
+
+
+def listed_visits(world):
+    """Visits and visitors of all weeks as DuckDB reads them by the manifest, which is of the newest version."""
+    assert world.checks(WEEKLY)["the_manifest_is_of_the_newest_version"]
+    listed = ListedFiles.at(world.address(WEEKLY))
+    assert listed.version == world.ledger(WEEKLY).version()
+    with duckdb.connect() as reader:
+        sql = f"SELECT sum(visits), sum(len(visitor_ids)) FROM ({listed.duckdb_query()}) WHERE grouping_id = 3"
+        return reader.sql(sql).fetchall()[0]
+
+
+def recounted(lines):
+    total, _, _, visitors = recount(lines)[None, None, 3]
+    return total, visitors
 
 
 def late_visits_change_their_day_and_week(world, first, second, next_week):
@@ -126,6 +144,7 @@ def late_visits_change_their_day_and_week(world, first, second, next_week):
     assert cube(world, CUBE, event_date=day(0)) == recount([*first, *late])
     assert cube(world, WEEKLY, week=day(0)) == recount([*first, *late, *second])
     assert walked(world, 0) == ways([*first, *late])
+    assert listed_visits(world) == recounted([*first, *late, *second])
     assert night(world, 8) == [(WEEKLY, day(7))]
     assert cube(world, WEEKLY, week=day(7)) == recount(next_week)
     assert before == [changed(world, table, {"event_date": day(1)}) for table in (CUBE, WAYS, LAID_OUT)]

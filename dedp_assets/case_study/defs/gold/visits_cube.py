@@ -1,8 +1,11 @@
 """Visits by device and referring site: a cube for each day, and a cube of the days for each week."""
 
+from dataclasses import replace
+
 from dedp_assets.case_study.defs.silver.visits import EDITION, VISITS
 from dedp_assets.graph.declare import (
     About,
+    Gates,
     Nightly,
     Pinned,
     Runs,
@@ -17,7 +20,9 @@ from dedp_assets.patterns import (
     Target,
     WriteResult,
     aggregate,
+    judge_manifest,
     merge_aggregates,
+    overwrite_listed,
     overwrite_partition,
 )
 from dedp_assets.patterns.value.distributed_aggregator import GROUPING
@@ -91,6 +96,7 @@ AUDITS = (
         warn_above=0.2,
     ),
 )
+LISTED = {"the_manifest_is_of_the_newest_version": "Warns if readers without Delta see an older version of the weeks."}
 _DERIVED = {
     **dict.fromkeys(("sized", "bytes", "largest"), EDITION.origins("bytes")),
     "device": EDITION.origins("device_type"),
@@ -120,12 +126,13 @@ def visits_cube(visits: Pinned, into: Target) -> WriteResult:
     WEEKLY_CUBE,
     reads={VISITS_CUBE: day_to_week("event_date")},
     runs=WEEKLY,
-    gates=[ALIKE],
-    about=About(used_by="dashboards", derived={"visitors": ["visitor_ids"]}),
-    patterns=[aggregate, overwrite_partition],
+    gates=Gates([ALIKE], reports=LISTED),
+    about=About(used_by="dashboards, which read the listed files by DuckDB", derived={"visitors": ["visitor_ids"]}),
+    patterns=[aggregate, overwrite_listed],
 )
 def visits_cube_weekly(days: Pinned, into: Target) -> WriteResult:
-    """Merge the cubes of a week's days: sums and sets of visitors, from which counts follow."""
+    """Merge the cubes of a week's days: sums and sets of visitors; list the files."""
     cube = merge_aggregates(days.rows(), keys=[*KEYS, GROUPING], measures=MEASURES)
     rows = cube.selectExpr(f"DATE '{into.partition['week']}' AS week", "*", VISITORS)
-    return overwrite_partition(rows, into, allow_empty=True)
+    written = overwrite_listed(rows, into, allow_empty=True)
+    return replace(written, findings=(*written.findings, judge_manifest(into.table)))

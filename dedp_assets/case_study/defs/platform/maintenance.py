@@ -11,7 +11,16 @@ import dagster as dg
 
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.patterns import PatternError, Provenance, Table, compact, plan_compaction, vacuum
+from dedp_assets.patterns import (
+    PatternError,
+    Provenance,
+    Table,
+    compact,
+    judge_manifest,
+    plan_compaction,
+    vacuum,
+    write_manifest,
+)
 from dedp_assets.patterns.delta import serves
 from dedp_assets.patterns.delta.maintenance.abandoned import remove_stages
 from dedp_assets.patterns.storage.metadata_enhancer import enhance_statistics
@@ -128,6 +137,8 @@ def _maintain(table: Table, run: Provenance, now: datetime) -> dict[str, Any]:
     described = enhance_statistics(table.target(run)) if serves(table.ledger.state()) else None
     stages = remove_stages(table, cutoff=now - timedelta(hours=STAGE_HOURS))
     cleaned = vacuum(table.target(run), retention_hours=RETENTION_HOURS, now=now)
+    if judge_manifest(table).figures["manifest version"] is not None:
+        write_manifest(table)  # compaction and vacuum made versions, of other files
     after = _size(table)
     return {
         "table": table.name,

@@ -20,7 +20,7 @@ from dedp_assets.patterns.delta import FilePath, ObjectPath, ObjectStat, by_firs
 
 __all__ = [
     "MARKED", "MARKER", "DeliveredFile", "Delivery", "Ends", "delivered_file", "delivery_at", "delivery_of",
-    "is_called_like_data", "is_so",
+    "is_called_like_data", "is_so", "stated_sizes",
 ]  # fmt: skip
 
 MARKER = "_SUCCESS"
@@ -323,7 +323,7 @@ def _manifest(marker: _Entry) -> tuple[Mapping[str, int] | None, str]:
         if isinstance(marker, _ObjectEntry):
             return _manifest_in(marker.path, marker.stat()) if marker.is_object else (None, "")
         with open(marker.path, "rb") as file:  # noqa: PTH123 - as above
-            return _stated(file.read(_LARGEST_BYTES + 1))
+            return stated_sizes(file.read(_LARGEST_BYTES + 1))
     except (FileNotFoundError, IsADirectoryError):
         return None, ""
     except ConnectionError:
@@ -341,10 +341,15 @@ def _manifest_in(marker: ObjectPath, seen: ObjectStat) -> tuple[Mapping[str, int
     if not seen.st_size:
         return None, ""
     with marker.open() as file:
-        return _stated(file.read(_LARGEST_BYTES + 1))
+        return stated_sizes(file.read(_LARGEST_BYTES + 1))
 
 
-def _stated(content: bytes) -> tuple[Mapping[str, int] | None, str]:
+def stated_sizes(content: bytes) -> tuple[Mapping[str, int] | None, str]:
+    """Read the manifest in a marker's bytes.
+
+    Returns:
+        File sizes in bytes by name, ``None`` where the marker lists nothing; and the flaw of a damaged manifest.
+    """
     if not content.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
         return None, ""
     try:

@@ -8,6 +8,7 @@ by ``can`` and refused before anything is written.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -17,11 +18,12 @@ from deltalake import DeltaTable
 
 from dedp_assets.patterns.core.errors import ConfigError
 
-__all__ = ["Ability", "Entry", "Hold", "Store", "Tree", "Unending", "WorkLock", "delta_table", "require"]
+__all__ = ["Ability", "Entry", "Hold", "Store", "Tree", "Unending", "WorkLock", "delta_table", "require", "sha256_of"]
 
 Ability = Literal["lock", "put_if_absent", "exchange"]
 """What not every store can do: ``exchange`` a whole folder for another, sharing files between the two."""
 
+_CHUNK = 1 << 20
 _DESCRIPTIONS: dict[Ability, str] = {
     "lock": "lock a table",
     "put_if_absent": "create a file only if it is not there",
@@ -216,3 +218,12 @@ def require(store: Store, *needed: Ability) -> None:
 def delta_table(store: Store, version: int | None = None) -> DeltaTable:
     """Open the deltalake table at a store's location and version (the newest if ``None``)."""
     return DeltaTable(store.address, version=version, storage_options=dict(store.options) or None)
+
+
+def sha256_of(store: Store, path: str) -> str:
+    """Return the SHA-256 of a file's bytes, in hexadecimal digits."""
+    sha = hashlib.sha256()
+    with store.open(path) as file:
+        while chunk := file.read(_CHUNK):
+            sha.update(chunk)
+    return sha.hexdigest()
