@@ -159,3 +159,20 @@ def test_without_an_answer_a_day_waits_and_nothing_else_does(world, services):
     assert len(world.ids("silver/visits", event_date=day(3))) == len(new)
     assert react(world) == [(PLACES, day(3)), (ENRICHED, day(3))]
     assert joined(world, 3) == expected(new, TOLD)
+
+
+def test_visits_are_normalized_and_joined_back(world):
+    """Devices and regions lie there once; their columns are back in every visit, and late visits follow."""
+    flat, taken = (world.rows(name) for name in (ENRICHED, "silver/visits_normalized"))
+    devices = {row["device_id"]: row for row in world.rows("silver/visit_devices")}
+    regions = {row["region_id"]: row for row in world.rows("silver/visit_regions")}
+    assert len(regions) == len({row["region"] for row in regions.values()}) > 1
+    assert len(devices) == len({(row["device_type"], row["device_version"]) for row in flat})
+    nothing = {"device_type": None, "device_version": None, "region": None, "country": None}
+    joined = {
+        row["visit_id"]: {**nothing, **devices.get(row["device_id"], {}), **regions.get(row["region_id"], {})}
+        for row in taken
+    }
+    assert len(joined) == len(taken) == len(flat)
+    for row in flat:
+        assert nothing.keys() and {name: joined[row["visit_id"]][name] for name in nothing} == {name: row[name] for name in nothing}
