@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from dedp_assets.case_study.defs.silver.visits_enriched import VISITS_ENRICHED
-from dedp_assets.graph.declare import Pinned, lake_table
+from dedp_assets.graph.declare import Every, Nightly, Pinned, Runs, lake_table
 from dedp_assets.patterns import (
     Column,
     TableSpec,
@@ -55,6 +55,10 @@ VISITS_NORMALIZED = TableSpec(
     VISIT_DEVICES,
     beside={VISIT_REGIONS: [upsert_keyed, normalize]},
     reads=[VISITS_ENRICHED],
+    runs=Runs(
+        when=Every("35 3 * * *", description="At 03:35 UTC, devices and regions of all visits."),
+        job="store_visit_entities",
+    ),
     about="analysts, who correct a region in one row",
     patterns=[upsert_keyed, normalize],
 )
@@ -69,6 +73,7 @@ def visit_entities(visits: Pinned, devices: Target, regions: Target) -> WriteRes
 @lake_table(
     VISITS_NORMALIZED,
     reads=[VISITS_ENRICHED],
+    runs=Nightly("45 3 * * *", lookback=14),
     about="analysts, who join visits to devices and regions",
     patterns=[overwrite_partition, normalize],
 )
