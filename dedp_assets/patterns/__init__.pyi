@@ -209,7 +209,10 @@ from dedp_assets.patterns.quality.schema_migrator import SplitText as SplitText
 from dedp_assets.patterns.quality.schema_migrator import as_version as as_version
 from dedp_assets.patterns.quality.schema_migrator import both_forms as both_forms
 from dedp_assets.patterns.quality.schema_migrator import migrate_schema as migrate_schema
-from dedp_assets.patterns.storage.normalizer import Entity as Entity
+from dedp_assets.patterns.storage.denormalizer import Entity as Entity
+from dedp_assets.patterns.storage.denormalizer import judge_breadth as judge_breadth
+from dedp_assets.patterns.storage.denormalizer import nest_children as nest_children
+from dedp_assets.patterns.storage.denormalizer import spread_entity as spread_entity
 from dedp_assets.patterns.storage.normalizer import join_entities as join_entities
 from dedp_assets.patterns.storage.normalizer import judge_dependencies as judge_dependencies
 from dedp_assets.patterns.storage.normalizer import normalize as normalize

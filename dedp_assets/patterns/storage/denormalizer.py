@@ -27,13 +27,56 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Merge, Target, Update
 from dedp_assets.patterns.storage._entities import Entity, nesting, reference
 
-__all__ = ["spread_entity", "nest_children", "judge_breadth", "Entity"]
+__all__ = ["nest_children", "spread_entity", "judge_breadth", "Entity"]
 
 MOST_CONJUNCTIONS = 1
 """Greatest number of conjunctions in the name of a table that is about one thing."""
 _CONJUNCTIONS = {"and", "or", "plus", "with"}
 _WORD = re.compile(r"[A-Z]*[a-z]+|[A-Z]+")
 _CHILDREN = f"{RESERVED}children"
+
+
+@typed
+def nest_children(
+    parents: DataFrame, children: DataFrame, *, keys: Sequence[str], column: str, order_by: Sequence[str] = ()
+) -> DataFrame:
+    """Add to each parent the array of its children; lazy.
+
+    Args:
+        parents: each comes out once; one without children, or with NULL in a key, has an empty array.
+        children: rows with the keys of their parent; those without a parent are not in the result.
+        keys: columns of both sides that say whose children they are.
+        column: the column to add, an ``ARRAY<STRUCT>`` of the children's columns apart from the keys.
+        order_by: columns of the children that order an array, first in its structs; then all others do.
+
+    Raises:
+        ConfigError: for columns that are not there, that cannot be ordered, or are there already.
+
+    Example:
+        >>> visits = frame("visit INT", (1,), (2,))
+        >>> views = frame("visit INT, page STRING", (1, "/b"), (1, "/a"))
+        >>> rows(nest_children(visits, views, keys=["visit"], column="views").selectExpr("visit", "views.page"))
+        [(1, ['/a', '/b']), (2, [])]
+    """
+    require_distinct("keys=", keys)
+    if not keys:
+        raise ConfigError("keys must name the columns of both sides that meet, not none")
+    require_free(require_rows("nesting", parents), column)
+    require_free(require_rows("nesting", children))
+    require_columns(parents, keys, COMPARED)
+    require_columns(children, [*keys, *order_by], COMPARED)
+    require_distinct("order_by=", order_by)
+    aside = {name.lower() for name in (*keys, *order_by)}
+    nested = [*order_by, *(name for name in children.columns if name.lower() not in aside)]
+    require_columns(children, nested, COMPARED)
+    if not nested:
+        raise ConfigError(f"children must hold columns beside their keys, not {', '.join(children.columns)} alone")
+    each = F.struct(*[F.col(identifier(name)) for name in nested])
+    grouped = children.groupBy(*map(identifier, keys)).agg(F.array_sort(F.collect_list(each)).alias(_CHILDREN))
+    meet = " AND ".join(f"p.{identifier(key)} = c.{identifier(key)}" for key in keys)
+    joined = parents.alias("p").join(grouped.alias("c"), F.expr(meet), "left")
+    array = F.coalesce(F.col(f"c.{_CHILDREN}"), F.expr("array()")).alias(column)
+    return joined.select("p.*", array)
 
 
 @typed
@@ -83,49 +126,6 @@ def spread_entity(changed: DataFrame, into: Target, *, entity: str, unknown: str
         differs.append(f"array_contains(t.{identifier(unknown)}, {quoted(entity)})")
     merge = Merge([refers], [Update(values, when=" OR ".join(differs))])
     return table.merge(changed, merge, provenance=into.run, partition=into.partition, audits=into.audits)
-
-
-@typed
-def nest_children(
-    parents: DataFrame, children: DataFrame, *, keys: Sequence[str], column: str, order_by: Sequence[str] = ()
-) -> DataFrame:
-    """Add to each parent the array of its children; lazy.
-
-    Args:
-        parents: each comes out once; one without children, or with NULL in a key, has an empty array.
-        children: rows with the keys of their parent; those without a parent are not in the result.
-        keys: columns of both sides that say whose children they are.
-        column: the column to add, an ``ARRAY<STRUCT>`` of the children's columns apart from the keys.
-        order_by: columns of the children that order an array, first in its structs; then all others do.
-
-    Raises:
-        ConfigError: for columns that are not there, that cannot be ordered, or are there already.
-
-    Example:
-        >>> visits = frame("visit INT", (1,), (2,))
-        >>> views = frame("visit INT, page STRING", (1, "/b"), (1, "/a"))
-        >>> rows(nest_children(visits, views, keys=["visit"], column="views").selectExpr("visit", "views.page"))
-        [(1, ['/a', '/b']), (2, [])]
-    """
-    require_distinct("keys=", keys)
-    if not keys:
-        raise ConfigError("keys must name the columns of both sides that meet, not none")
-    require_free(require_rows("nesting", parents), column)
-    require_free(require_rows("nesting", children))
-    require_columns(parents, keys, COMPARED)
-    require_columns(children, [*keys, *order_by], COMPARED)
-    require_distinct("order_by=", order_by)
-    aside = {name.lower() for name in (*keys, *order_by)}
-    nested = [*order_by, *(name for name in children.columns if name.lower() not in aside)]
-    require_columns(children, nested, COMPARED)
-    if not nested:
-        raise ConfigError(f"children must hold columns beside their keys, not {', '.join(children.columns)} alone")
-    each = F.struct(*[F.col(identifier(name)) for name in nested])
-    grouped = children.groupBy(*map(identifier, keys)).agg(F.array_sort(F.collect_list(each)).alias(_CHILDREN))
-    meet = " AND ".join(f"p.{identifier(key)} = c.{identifier(key)}" for key in keys)
-    joined = parents.alias("p").join(grouped.alias("c"), F.expr(meet), "left")
-    array = F.coalesce(F.col(f"c.{_CHILDREN}"), F.expr("array()")).alias(column)
-    return joined.select("p.*", array)
 
 
 @typed

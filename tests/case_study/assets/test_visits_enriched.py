@@ -176,3 +176,6 @@ def test_visits_are_normalized_and_joined_back(world):
     assert back == {
         row["visit_id"]: {name: row[name] for name in nothing} for row in flat if str(row["event_date"]) == day(0)
     }
+    assert not world.compute("silver/countries").failure
+    nested = {(row["country"], each["region"]) for row in world.rows("silver/countries") for each in row["regions"]}
+    assert nested == {(row["country"], row["region"]) for row in regions.values() if row["country"]}
