@@ -214,6 +214,10 @@ from dedp_assets.patterns.storage.bucket import Layout as Layout
 from dedp_assets.patterns.storage.bucket import join_buckets as join_buckets
 from dedp_assets.patterns.storage.bucket import lay_out as lay_out
 from dedp_assets.patterns.storage.bucket import read_keys as read_keys
+from dedp_assets.patterns.storage.denormalizer import Entity as Entity
+from dedp_assets.patterns.storage.denormalizer import judge_breadth as judge_breadth
+from dedp_assets.patterns.storage.denormalizer import nest_children as nest_children
+from dedp_assets.patterns.storage.denormalizer import spread_entity as spread_entity
 from dedp_assets.patterns.storage.horizontal_partitioner import change_partitions as change_partitions
 from dedp_assets.patterns.storage.horizontal_partitioner import partition_rows as partition_rows
 from dedp_assets.patterns.storage.horizontal_partitioner import process_excess as process_excess
@@ -225,6 +229,9 @@ from dedp_assets.patterns.storage.manifest import write_manifest as write_manife
 from dedp_assets.patterns.storage.metadata_enhancer import choose_statistics as choose_statistics
 from dedp_assets.patterns.storage.metadata_enhancer import enhance_statistics as enhance_statistics
 from dedp_assets.patterns.storage.metadata_enhancer import refresh_planner_statistics as refresh_planner_statistics
+from dedp_assets.patterns.storage.normalizer import join_entities as join_entities
+from dedp_assets.patterns.storage.normalizer import judge_dependencies as judge_dependencies
+from dedp_assets.patterns.storage.normalizer import normalize as normalize
 from dedp_assets.patterns.storage.sorter import plan_sorting as plan_sorting
 from dedp_assets.patterns.storage.sorter import sort_files as sort_files
 from dedp_assets.patterns.value.bin_pack_orderer import Backoff as Backoff

@@ -17,7 +17,7 @@ from dedp_assets.graph.resources.lake import lake_of
 from tests.case_study.assets.conftest import MONDAY, day, visits_of, world_in
 from tests.helpers import a_run
 
-pytestmark = [pytest.mark.spark, pytest.mark.budget(40, "a platform with a service, whose answers several tables read")]
+pytestmark = [pytest.mark.spark, pytest.mark.budget(45, "a platform with a service, whose answers several tables read")]
 
 PLACES, ENRICHED = "bronze/ip_locations", "silver/visits_enriched"
 FORCE = {"dedp/force": "true"}
@@ -159,3 +159,23 @@ def test_without_an_answer_a_day_waits_and_nothing_else_does(world, services):
     assert len(world.ids("silver/visits", event_date=day(3))) == len(new)
     assert react(world) == [(PLACES, day(3)), (ENRICHED, day(3))]
     assert joined(world, 3) == expected(new, TOLD)
+
+
+def test_visits_are_normalized_and_joined_back(world):
+    """Devices and regions of all days lie there once, and a day's visits have their columns again."""
+    assert not world.compute("silver/visit_devices").failure
+    assert not world.compute("silver/visits_normalized", day(0)).failure
+    flat, taken = world.rows(ENRICHED), world.rows("silver/visits_normalized")
+    nothing = {"device_type": None, "device_version": None, "region": None, "country": None}
+    devices = {row.pop("device_id"): row for row in world.rows("silver/visit_devices")}
+    regions = {row.pop("region_id"): row for row in world.rows("silver/visit_regions")}
+    assert len(regions) == len({row["region"] for row in regions.values()}) > 1
+    assert len(devices) == len({(row["device_type"], row["device_version"]) for row in flat})
+    back = {r["visit_id"]: nothing | devices.get(r["device_id"], {}) | regions.get(r["region_id"], {}) for r in taken}
+    assert len(back) == len(taken)
+    assert back == {
+        row["visit_id"]: {name: row[name] for name in nothing} for row in flat if str(row["event_date"]) == day(0)
+    }
+    assert not world.compute("silver/countries").failure
+    nested = {(row["country"], each["region"]) for row in world.rows("silver/countries") for each in row["regions"]}
+    assert nested == {(row["country"], row["region"]) for row in regions.values() if row["country"]}

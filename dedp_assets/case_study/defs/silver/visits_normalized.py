@@ -1,0 +1,82 @@
+"""Visits in third normal form: devices and regions are stored once, and visits refer to them."""
+
+from dataclasses import replace
+
+from dedp_assets.case_study.defs.silver.visits_enriched import VISITS_ENRICHED
+from dedp_assets.graph.declare import Every, Nightly, Pinned, Runs, lake_table
+from dedp_assets.patterns import (
+    Column,
+    TableSpec,
+    Target,
+    WriteResult,
+    normalize,
+    overwrite_partition,
+    upsert_keyed,
+)
+from dedp_assets.patterns.storage.normalizer import Entity
+
+ENTITIES = {"device": Entity(["device_type", "device_version"]), "region": Entity(["region"], ["country"])}
+_VISIT = ("visit_id", "event_time", "user_id", "page")
+_FLAT = (*_VISIT, *ENTITIES["device"].all, *ENTITIES["region"].all, "event_date")
+_COLUMNS = VISITS_ENRICHED.columns
+VISIT_DEVICES = TableSpec(
+    "silver/visit_devices",
+    {
+        "device_id": Column("STRING", "hash of type and version", required=True),
+        **{name: _COLUMNS[name] for name in ENTITIES["device"].all},
+    },
+    key=("device_id",),
+    comment="One row per device that a visit came from.",
+)
+VISIT_REGIONS = TableSpec(
+    "silver/visit_regions",
+    {
+        "region_id": Column("STRING", "hash of the region", required=True),
+        **{name: _COLUMNS[name] for name in ENTITIES["region"].all},
+    },
+    key=("region_id",),
+    comment="One row per region that a visit came from.",
+)
+VISITS_NORMALIZED = TableSpec(
+    "silver/visits_normalized",
+    {
+        **{name: _COLUMNS[name] for name in _VISIT},
+        "device_id": Column("STRING", "device, in silver/visit_devices"),
+        "region_id": Column("STRING", "region of the address, in silver/visit_regions"),
+        "event_date": _COLUMNS["event_date"],
+    },
+    partition_by=("event_date",),
+    event_time="event_time",
+    comment="One row per visit, with references to what many visits share.",
+)
+
+
+@lake_table(
+    VISIT_DEVICES,
+    beside={VISIT_REGIONS: [upsert_keyed, normalize]},
+    reads=[VISITS_ENRICHED],
+    runs=Runs(
+        when=Every("35 3 * * *", description="At 03:35 UTC, devices and regions of all visits."),
+        job="store_visit_entities",
+    ),
+    about="analysts, who correct a region in one row",
+    patterns=[upsert_keyed, normalize],
+)
+def visit_entities(visits: Pinned, devices: Target, regions: Target) -> WriteResult:
+    """Store the devices and regions of all visits, each once."""
+    rows = visits.rows().select(*_FLAT)
+    found = {name: normalize(rows, entities=ENTITIES, of=name) for name in ENTITIES}
+    stored = upsert_keyed(found["region"], regions)
+    return replace(upsert_keyed(found["device"], devices), beside=(stored,))
+
+
+@lake_table(
+    VISITS_NORMALIZED,
+    reads=[VISITS_ENRICHED],
+    runs=Nightly("45 3 * * *", lookback=14),
+    about="analysts, who join visits to devices and regions",
+    patterns=[overwrite_partition, normalize],
+)
+def visits_normalized(visits: Pinned, into: Target) -> WriteResult:
+    """Replace the attributes of one day's devices and regions by references."""
+    return overwrite_partition(normalize(visits.rows().select(*_FLAT), entities=ENTITIES), into, allow_empty=True)
