@@ -37,6 +37,7 @@ STEPS = [
     "raced",
     "restored",
     "vacuumed",
+    "repartitioned",
 ]
 
 
@@ -122,6 +123,13 @@ def test_files_are_merged_and_removed_and_no_row_is_lost(told):
     assert told["compacted"]["rows"] == told["appended"]["rows"]
     assert told["restored"]["rows"] == told["overwritten"]["rows"]
     assert (told["vacuumed"]["removed"], told["vacuumed"]["exact"], told["vacuumed"]["in_use"]) == (True, True, 0)
+
+
+def test_partition_columns_change_in_one_commit_of_equal_rows(told):
+    """The copy beside the table leaves no log of its own."""
+    changed, before = told["repartitioned"], told["vacuumed"]
+    assert (changed["version"], changed["rows"]) == (before["version"] + 1, before["rows"])
+    assert (changed["reason"], changed["left"]) == ("partitioned by nothing instead of event_date", [])
 
 
 def test_duckdb_reads_the_rows_of_the_newest_version(told, object_store, monkeypatch):
