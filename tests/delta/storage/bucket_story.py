@@ -22,6 +22,7 @@ from dedp_assets.patterns.delta import Table, store_at
 from dedp_assets.patterns.delta.maintenance.abandoned import Stages, discard_stage, remove_stages
 from dedp_assets.patterns.delta.maintenance.vacuum import remove_unneeded
 from dedp_assets.patterns.delta.storage.store import delta_table
+from dedp_assets.patterns.storage.horizontal_partitioner import change_partitions
 from tests.helpers import EVENTS, a_run, rows_at
 
 DAY = {"event_date": "2026-01-05"}
@@ -65,6 +66,7 @@ class Story:
         self.change()
         self.race()
         self.keep()
+        self.repartition()
         return self.told
 
     def write(self) -> None:
@@ -129,6 +131,13 @@ class Story:
         kept = {f.path for f in self.store.files() if f.path.endswith(".parquet") and "_delta_log" not in f.path}
         named = {file["path"] for file in self.table.ledger.state().files()}
         self.note("vacuumed", removed=vacuum.figures["files_removed"] > 0, in_use=stages.in_use, exact=kept == named)
+
+    def repartition(self) -> None:
+        """The table without partitions, by a copy beside the table and one commit."""
+        self.table = Table(replace(EVENTS, partition_by=()), self.store, self.spark)
+        done = change_partitions(self.table.target(a_run(run_id="repartition")))
+        left = [file.path for file in self.store.files() if "_delta_log" in file.path.partition("/")[2]]
+        self.note("repartitioned", reason=done.reason, by_spark=self.by_spark(), left=left)
 
     def by_spark(self) -> list[list[list[str]]]:
         """The rows by the library's read, and by Delta's reader."""

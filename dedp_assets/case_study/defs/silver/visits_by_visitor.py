@@ -4,6 +4,7 @@ from dedp_assets.case_study.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import About, Job, Nightly, Pinned, Runs, lake_table
 from dedp_assets.patterns import Audit, Layout, TableSpec, Target, WriteResult, lay_out, tally
 
+# Another number of buckets is a rewrite of the days: lay_out(..., rewrite=True), until all of them have it.
 BY_VISITOR = Layout(by=("user_id",), buckets=4)
 VISITS_BY_VISITOR = TableSpec(
     "silver/visits_by_visitor",
