@@ -1,4 +1,4 @@
-"""Entities of a data model: nesting by columns, references by key, and the join that brings them back."""
+"""Entities of a data model: nesting by columns, references by key, join of rows and entities."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def reference(name: str) -> str:
 
 
 def nesting(entities: Mapping[str, Entity]) -> dict[str, str]:
-    """Map each entity to the entity that holds the reference to it, outer ones first; the rows are ``""``.
+    """Map each entity to the holder of the reference, outer entities first.
 
-    An entity whose columns are among another's is nested in the smallest such one.
+    The holder is an entity, or ``""`` for the rows. An entity whose columns are among another's is nested in the smallest such one.
 
     Raises:
         ConfigError: if there are no entities, a name of one is taken, or two share some of their columns.

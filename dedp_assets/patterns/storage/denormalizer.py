@@ -1,4 +1,4 @@
-"""Denormalizer: joins are paid once at the write: wide rows, nested children, or a star of flat dimensions.
+"""Denormalizer: joins are paid once, at the write, and questions scan a single table.
 
 Problem: most questions join the same eight tables, and each of them shuffles the facts again.
 Solution: ``join_entities`` of the Normalizer makes rows that hold all attributes (one big table), or dimensions without
@@ -40,7 +40,7 @@ _CHILDREN = f"{RESERVED}children"
 def nest_children(
     parents: DataFrame, children: DataFrame, *, keys: Sequence[str], column: str, order_by: Sequence[str] = ()
 ) -> DataFrame:
-    """Add to each parent the array of its children; lazy.
+    """Add the array of children to each parent; lazy.
 
     Args:
         parents: each comes out once; one without children, or with NULL in a key, has an empty array.
@@ -81,7 +81,7 @@ def nest_children(
 
 @typed
 def spread_entity(changed: DataFrame, into: Target, *, entity: str, unknown: str = "") -> WriteResult:
-    """Update the attributes of an entity in every row that refers to it, in one commit.
+    """Update an entity's attributes in all referring rows, in one commit.
 
     Files without such a row stay as they are, and so do rows that have the values already. A row that came before its
     entity gets its attributes now.
@@ -130,7 +130,7 @@ def spread_entity(changed: DataFrame, into: Target, *, entity: str, unknown: str
 
 @typed
 def judge_breadth(table: TableSpec, *, entities: Mapping[str, Entity], most: int = 8) -> Finding:
-    """Judge whether a table is about one thing, by its name and by the entities whose columns it holds; reads no row.
+    """Judge the breadth of a table by name and number of entities; reads no row.
 
     Args:
         table: the declaration of the table.

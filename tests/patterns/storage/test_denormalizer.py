@@ -249,7 +249,7 @@ def test_a_table_about_everything_is_warned_of():
     assert "columns of e0, e1, e2, more than 2 entities" in found.note
 
 
-@any_names(STORED)
+@any_names(STORED, handed_on=("model",))
 def denormalized(n):
     table = n.table("page STRING, model STRING", more={"device_id": Column("STRING")})
     rows = n.frame("page STRING, model STRING", ("/1", "Pixl"), ("/2", None)).selectExpr("*", "'a' AS device_id")

@@ -266,7 +266,7 @@ def test_no_rows_have_no_entities(spark):
     assert judge_dependencies(rows, entities=ENTITIES).figures == {"device": 0, "place": 0, "city": 0}
 
 
-@any_names()
+@any_names(handed_on=("page",))
 def normalized(n):
     rows = n.frame("page STRING, model STRING, name STRING, city STRING", ("/", "a", "A", "x"), ("/", None, None, "x"))
     entities = {"device": Entity(n.all("model"), n.all("name")), "city": Entity(n.all("city"))}

@@ -1,7 +1,7 @@
 """Countries of visits, each with its regions in an array."""
 
 from dedp_assets.case_study.defs.silver.visits_normalized import VISIT_REGIONS
-from dedp_assets.graph.declare import Every, Pinned, Runs, lake_table
+from dedp_assets.graph.declare import About, Every, Pinned, Runs, lake_table
 from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, nest_children
 
 COUNTRIES = TableSpec(
@@ -21,7 +21,11 @@ COUNTRIES = TableSpec(
         when=Every("40 3 * * *", description="At 03:40 UTC, countries with the regions of all visits."),
         job="nest_countries",
     ),
-    about="analysts, who show a country with its regions without a join",
+    about=About(
+        used_by="analysts, who show a country with its regions without a join",
+        fresh_hours=28,
+        unchecked={"completeness": "each run nests all regions that are known"},
+    ),
     patterns=[nest_children],
 )
 def countries(regions: Pinned, into: Target) -> WriteResult:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from dedp_assets.case_study.defs.silver.visits_enriched import VISITS_ENRICHED
-from dedp_assets.graph.declare import Every, Nightly, Pinned, Runs, lake_table
+from dedp_assets.graph.declare import About, Every, Nightly, Pinned, Runs, lake_table
 from dedp_assets.patterns import (
     Column,
     TableSpec,
@@ -59,22 +59,25 @@ VISITS_NORMALIZED = TableSpec(
         when=Every("35 3 * * *", description="At 03:35 UTC, devices and regions of all visits."),
         job="store_visit_entities",
     ),
-    about="analysts, who correct a region in one row",
+    about=About(
+        used_by="analysts, who correct a region in one row",
+        fresh_hours=28,
+        unchecked={"completeness": "each run stores the devices and regions of all visits"},
+    ),
     patterns=[upsert_keyed, normalize],
 )
 def visit_entities(visits: Pinned, devices: Target, regions: Target) -> WriteResult:
     """Store the devices and regions of all visits, each once."""
     rows = visits.rows().select(*_FLAT)
-    found = {name: normalize(rows, entities=ENTITIES, of=name) for name in ENTITIES}
-    stored = upsert_keyed(found["region"], regions)
-    return replace(upsert_keyed(found["device"], devices), beside=(stored,))
+    stored = upsert_keyed(normalize(rows, entities=ENTITIES, of="region"), regions)
+    return replace(upsert_keyed(normalize(rows, entities=ENTITIES, of="device"), devices), beside=(stored,))
 
 
 @lake_table(
     VISITS_NORMALIZED,
     reads=[VISITS_ENRICHED],
     runs=Nightly("45 3 * * *", lookback=14),
-    about="analysts, who join visits to devices and regions",
+    about=About(used_by="analysts, who join visits to devices and regions", fresh_hours=28),
     patterns=[overwrite_partition, normalize],
 )
 def visits_normalized(visits: Pinned, into: Target) -> WriteResult:
