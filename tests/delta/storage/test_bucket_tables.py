@@ -104,18 +104,14 @@ def test_files_are_merged_and_removed_and_no_row_is_lost(story):
     assert (story["vacuumed"]["removed"], story["vacuumed"]["exact"], story["vacuumed"]["in_use"]) == (True, True, 0)
 
 
-<<<<<<< HEAD
-def test_duckdb_reads_the_rows_of_the_newest_version(story, object_store, monkeypatch):
-=======
-def test_partition_columns_change_in_one_commit_of_equal_rows(told):
+def test_partition_columns_change_in_one_commit_of_equal_rows(story):
     """The copy beside the table leaves no log of its own."""
-    changed, before = told["repartitioned"], told["vacuumed"]
+    changed, before = story["repartitioned"], story["vacuumed"]
     assert (changed["version"], changed["rows"]) == (before["version"] + 1, before["rows"])
     assert (changed["reason"], changed["left"]) == ("partitioned by nothing instead of event_date", [])
 
 
-def test_duckdb_reads_the_rows_of_the_newest_version(told, object_store, monkeypatch):
->>>>>>> h1
+def test_duckdb_reads_the_rows_of_the_newest_version(story, object_store, monkeypatch):
     """A reader that knows neither Spark nor the library, of the files that the log names; days stand in the log."""
     columns = [column for column in EVENTS.columns if column not in EVENTS.partition_by]
     with object_store.named(monkeypatch), duckdb.connect() as reader:
