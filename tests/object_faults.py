@@ -134,8 +134,10 @@ def proxied(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> Itera
         serving = pool.submit(proxy.serve_forever, 0.01)
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{proxy.server_port}")
         forget_clients()
-        yield proxy
-        proxy.shutdown()
+        try:
+            yield proxy
+        finally:
+            proxy.shutdown()
         serving.result()
     forget_clients()
 
