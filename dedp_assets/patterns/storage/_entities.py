@@ -20,7 +20,7 @@ __all__ = ["Entity", "join_entities", "nesting", "reference"]
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """Columns of flat rows that describe one thing, which gets a table of its own.
+    """Columns of flat rows that describe one thing, to be stored in one table.
 
     Attributes:
         keys: columns that identify the thing: texts, whole numbers, dates, times.
@@ -50,7 +50,8 @@ def reference(name: str) -> str:
 def nesting(entities: Mapping[str, Entity]) -> dict[str, str]:
     """Map each entity to the holder of the reference, outer entities first.
 
-    The holder is an entity, or ``""`` for the rows. An entity whose columns are among another's is nested in the smallest such one.
+    The holder is an entity, or ``""`` for the rows. An entity whose columns are among another's is
+    nested in the smallest such one.
 
     Raises:
         ConfigError: if there are no entities, a name of one is taken, or two share some of their columns.

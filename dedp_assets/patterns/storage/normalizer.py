@@ -122,7 +122,7 @@ def _nothing(columns: Iterable[str]) -> str:
 
 
 def _ambiguous(rows: DataFrame, name: str, entity: Entity) -> DataFrame:
-    """Count the keys with several values, in one row with the least such key as an example."""
+    """Count the keys with several values, in one row with the least key as an example."""
     values = F.struct(*map(identifier, entity.columns))
     keys = [*map(identifier, entity.keys)]
     by_key = rows.filter(f"NOT ({_nothing(entity.all)})").groupBy(*keys)
