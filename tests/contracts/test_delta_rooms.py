@@ -14,7 +14,7 @@ from dedp_assets.graph.resources.environments import CHECKOUT
 from tests.contracts.test_patterns import offered
 
 PACKAGE = "dedp_assets.patterns.delta"
-FACES = (PACKAGE, f"{PACKAGE}.versions")
+FACES = (PACKAGE, f"{PACKAGE}.maintenance", f"{PACKAGE}.versions")
 ROOM = CHECKOUT / PACKAGE.replace(".", "/")
 MODULES = sorted(ROOM.rglob("*.py"))
 OUTSIDE = sorted(

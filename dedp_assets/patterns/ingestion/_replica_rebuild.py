@@ -13,7 +13,7 @@ from dedp_assets.patterns.core.masking import MaskingKey
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import LocalStore, Table, as_folder
-from dedp_assets.patterns.delta.maintenance.abandoned import discard_stage, remove_unjudged
+from dedp_assets.patterns.delta.maintenance import discard_stage, remove_unjudged
 
 __all__ = ["is_made_by", "parts_to_make", "remake", "rules_of"]
 

@@ -18,8 +18,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Plan, WriteResult
 from dedp_assets.patterns.delta import Files, Ledger, TableState, Target, partition_name, require_partition
-from dedp_assets.patterns.delta.maintenance.compaction import rewrite, small_files
-from dedp_assets.patterns.delta.maintenance.vacuum import remove_unneeded, safe_hours
+from dedp_assets.patterns.delta.maintenance import remove_unneeded, rewrite, safe_hours, small_files
 
 __all__ = ["compact", "plan_compaction", "vacuum"]
 

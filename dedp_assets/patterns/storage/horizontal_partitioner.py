@@ -27,10 +27,8 @@ from dedp_assets.patterns.core.rows import RowsRead, row_hash
 from dedp_assets.patterns.core.running.demands import demanding
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.core.types.partitions import from_folder, literal, stored_type, text, to_folder
-from dedp_assets.patterns.delta import Table, Target, same_run
-from dedp_assets.patterns.delta.log.partition_values import partition_name
-from dedp_assets.patterns.delta.maintenance.compaction import small_files
-from dedp_assets.patterns.delta.maintenance.repartitioning import repartition
+from dedp_assets.patterns.delta import Table, Target, partition_name, same_run
+from dedp_assets.patterns.delta.maintenance import repartition, small_files
 
 __all__ = ["partition_rows", "process_excess", "change_partitions", "EXCESS"]
 

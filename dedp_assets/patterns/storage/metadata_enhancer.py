@@ -23,7 +23,7 @@ from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import STATISTICS, TableSpec, stated_names
 from dedp_assets.patterns.delta import Target, require_partition
-from dedp_assets.patterns.delta.maintenance.statistics import describe_files
+from dedp_assets.patterns.delta.maintenance import describe_files
 
 __all__ = ["enhance_statistics", "choose_statistics", "refresh_planner_statistics"]
 

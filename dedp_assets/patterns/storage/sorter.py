@@ -25,8 +25,7 @@ from dedp_assets.patterns.delta import (
     partition_name,
     require_partition,
 )
-from dedp_assets.patterns.delta.maintenance.compaction import can_exchange, rewrite
-from dedp_assets.patterns.delta.maintenance.file_order import Curve, FileOrder, depth
+from dedp_assets.patterns.delta.maintenance import Curve, FileOrder, can_exchange, depth, rewrite
 
 __all__ = ["sort_files", "plan_sorting"]
 

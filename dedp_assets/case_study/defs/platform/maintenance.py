@@ -22,7 +22,7 @@ from dedp_assets.patterns import (
     write_manifest,
 )
 from dedp_assets.patterns.delta import serves
-from dedp_assets.patterns.delta.maintenance.abandoned import remove_stages
+from dedp_assets.patterns.delta.maintenance import remove_stages
 from dedp_assets.patterns.storage.metadata_enhancer import enhance_statistics
 from dedp_assets.patterns.storage.sorter import sort_files
 

@@ -7,7 +7,7 @@ from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, nest_ch
 COUNTRIES = TableSpec(
     "silver/countries",
     {
-        "country": Column("STRING", "country of addresses", required=True),
+        "country": Column("STRING", "country of addresses, or unknown", required=True),
         "regions": Column("ARRAY<STRUCT<region: STRING, region_id: STRING>>", "its regions, by name", required=True),
     },
     comment="One row per country that a visit came from.",
@@ -30,8 +30,7 @@ COUNTRIES = TableSpec(
 )
 def countries(regions: Pinned, into: Target) -> WriteResult:
     """Nest the regions in their country."""
-    known = regions.rows().filter("country IS NOT NULL")
-    nested = nest_children(
-        known.select("country").distinct(), known, keys=["country"], column="regions", order_by=["region"]
-    )
+    known = regions.rows().selectExpr("coalesce(country, 'unknown') AS country", "region", "region_id")
+    names = known.groupBy("country").count().select("country")
+    nested = nest_children(names, known, keys=["country"], column="regions", order_by=["region"])
     return into.by("storage.denormalizer").stage(nested).publish()

@@ -26,7 +26,6 @@ from dedp_assets.patterns.delta.storage.locations import Located, Location
 
 __all__ = ["Ledger"]
 
-
 _LITERAL = re.compile(r"[A-Za-z0-9_. -]+")  # what every writer of logs spells alike
 
 

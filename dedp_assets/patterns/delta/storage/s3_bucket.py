@@ -1,4 +1,4 @@
-"""Requests to one bucket: obstore's calls, counted by kind, with the errors of a file system (``s3_errors``).
+"""Requests to one bucket: obstore's calls, counted by kind, and errors of a file system.
 
 This is the one place that sends them, and that counts them. What obstore sends again after a fault is counted once.
 

@@ -1,4 +1,4 @@
-"""Errors of a server of objects as those of a file system, without signatures and headers."""
+"""Errors of an object store as errors of a file system, without signatures and headers."""
 
 from __future__ import annotations
 
