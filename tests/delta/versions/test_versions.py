@@ -26,7 +26,7 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Ledger, Table, verify_table
 from dedp_assets.patterns.delta.commit import commits
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
-from dedp_assets.patterns.delta.versions import FOLDER, exposure, version_of
+from dedp_assets.patterns.delta.versions import exposure, folder_of, version_of
 from dedp_assets.patterns.delta.versions.exposure import expired, exposures, load
 from dedp_assets.patterns.delta.versions.version_tables import names, new_version
 from dedp_assets.patterns.idempotency._expiry import expire, hold, release
@@ -381,7 +381,7 @@ def test_age_counts_from_when_a_version_was_last_shown(ranking, monkeypatch):
         on(day)
         a_load(ranking, number)
         begun = (monday + timedelta(days=day)).timestamp()
-        os.utime(ranking.location / FOLDER / f"run-{number}-1.json", (begun, begun))
+        os.utime(ranking.location / folder_of(ranking) / f"run-{number}-1.json", (begun, begun))
     on(31)
     removed = expire(ranking, cutoff=monday + timedelta(days=20), provenance=a_run())
     assert (removed.reason, removed.figures) == ("removed run-1-1", {"versions_removed": 1, "versions_kept": 2})
@@ -412,7 +412,7 @@ def test_an_expiry_that_is_killed_is_completed_by_the_next(ranking, monkeypatch)
     assert again.reason == "3 rows shown as run-1-2 instead of run-2-1"
     a_load(ranking, 2)
     expire(ranking, cutoff=LATER, provenance=a_run())
-    assert not (ranking.location / FOLDER / "run-1-1").exists()
+    assert not (ranking.location / folder_of(ranking) / "run-1-1").exists()
     assert shown(ranking) == pages(2)
 
 
@@ -462,11 +462,11 @@ def test_a_version_that_lost_a_file_is_named_and_not_shown(ranking):
     a_load(ranking, 1)
     a_load(ranking, 2)
     for number in (1, 2):
-        (lost,) = (ranking.location / FOLDER / f"run-{number}-1").glob("staged-1/part-0.parquet")
+        (lost,) = (ranking.location / folder_of(ranking) / f"run-{number}-1").glob("staged-1/part-0.parquet")
         lost.unlink()
     found = judge_exposure(ranking)
     assert not found.passed
-    assert all(f"{FOLDER}/run-{number}-1 lacks 1 of its data files" in found.note for number in (1, 2))
+    assert all(f"{folder_of(ranking)}/run-{number}-1 lacks 1 of its data files" in found.note for number in (1, 2))
     with pytest.raises(ContractError, match="lacks 1 of its data files"):
         switch_version(ranking.target(a_run()), version="run-1-1", because="it was right")
     repaired = a_load(ranking, 2)
@@ -493,7 +493,7 @@ def test_a_table_with_rows_of_its_own_is_not_made_to_show_versions(ranking, tmp_
     write_deltalake(str(ranking.location), pa.table({"page": ["/own"]}))
     with pytest.raises(ConfigError, match="is a table with rows of its own"):
         a_load(ranking, 1)
-    assert not (ranking.location / FOLDER).exists()
+    assert not (ranking.location / folder_of(ranking)).exists()
     other = a_name(tmp_path / "other")
     other.location.mkdir(parents=True)
     (other.location / "notes.txt").write_text("own")
@@ -559,3 +559,10 @@ def test_a_long_history_stays_quick_to_read_and_complete(tmp_path, ranking):
     assert [each.version for each in exposures(ranking)][-2:] == ["run-2-1", "run-1-1"]
     assert Ledger(ranking.location).state().closed
     assert shown(ranking) == pages(2)
+
+
+def test_a_table_with_versions_in_the_former_folder_keeps_them_there(ranking):
+    """Its log names their files; a new version lies beside the former ones."""
+    (ranking.location / ".versions").mkdir(parents=True)
+    (ranking.location / ".versions" / "run-0-1.json").write_text("{}")
+    assert version_of(ranking, "run-0-1").store.address == f"{ranking.store.address}/.versions/run-0-1"
