@@ -409,3 +409,24 @@ def landings_at_once(world):
     partition_rows(world.frame(columns, (1, "mon")), world.into("spread", "base", "mon"))
     yield lambda w: partition_rows(w.frame(columns, (2, "mon")), w.into("spread", "1", "mon"))
     yield lambda w: partition_rows(w.frame(columns, (3, "mon")), w.into("spread", "2", "mon"))
+
+
+@two_runs()
+def excess_at_once(world):
+    columns = "id INT, day STRING"
+    world.table("spread", columns, more=EXCESS, by=["day", *EXCESS])
+    world.table("waiting", columns, by=["day"])
+    landed, queue = world.frame(columns, (1, "mon"), (2, "mon"), (3, "mon")), world.into("waiting", "base", "mon")
+    partition_rows(landed, world.into("spread", "base", "mon"), queue, most_rows=1)
+    yield lambda w: process_excess(w["waiting"], w.into("spread", "1", "mon"))
+    yield lambda w: process_excess(w["waiting"], w.into("spread", "2", "mon"))
+
+
+@two_runs(under_one_lock=True)
+def changes_of_partitions_at_once(world):
+    columns = "id INT, day STRING"
+    world.table("moved", columns, by=["day"])
+    partition_rows(world.frame(columns, (1, "mon"), (2, "tue")), world.into("moved", "base"))
+    world.table("moved", columns)
+    yield lambda w: change_partitions(w.into("moved", "1"))
+    yield lambda w: change_partitions(w.into("moved", "2"))

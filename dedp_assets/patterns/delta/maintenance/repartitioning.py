@@ -20,11 +20,14 @@ from dedp_assets.patterns.core.rows import digest, row_hash
 from dedp_assets.patterns.delta.commit import commits, file_exchange
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.definition import require_replaceable
-from dedp_assets.patterns.delta.storage.coordination import turn
+from dedp_assets.patterns.delta.storage.coordination import table_lock, turn
 from dedp_assets.patterns.delta.storage.locations import STAGE
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["repartition"]
+
+_SOON = 1
+"""Seconds that a run waits for another one, which may take hours."""
 
 
 def repartition(table: Table, run: Provenance, *, guard: Callable[[DataFrame], None], step_bytes: int) -> WriteResult:
@@ -39,8 +42,14 @@ def repartition(table: Table, run: Provenance, *, guard: Callable[[DataFrame], N
     Raises:
         ConfigError: for a table that is not there, or only Spark writes.
         ContractError: if the copy has other rows.
-        Conflict: if another writer changed the table meanwhile.
+        Conflict: if another writer changed the table meanwhile, or another run rewrites it.
     """
+    # Of two runs, both would fill the same copy, and the second remove what the first has published.
+    with table_lock(table.store.above().within(f".{table.store.name}.partitions"), timeout_seconds=_SOON):
+        return _repartition(table, run, guard, step_bytes)
+
+
+def _repartition(table: Table, run: Provenance, guard: Callable[[DataFrame], None], step_bytes: int) -> WriteResult:
     if not table.ledger.exists():
         raise ConfigError(f"{table.name} must be there before its partition columns change: write it")
     base = table.ledger.state()
