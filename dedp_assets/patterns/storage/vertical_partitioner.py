@@ -104,7 +104,9 @@ def write_parts(rows: DataFrame, into: Target, contexts: Sequence[Target], *, al
 
 @typed
 def join_parts(primary: Table, contexts: Sequence[Table]) -> DataFrame:
-    """Join the parts back to rows, at the versions that were published together; expired context is NULL; lazy.
+    """Join parts back to rows; expired context is NULL; lazy.
+
+    The tables are read at the versions that were published together.
 
     Args:
         primary: the primary table.
@@ -129,9 +131,9 @@ def join_parts(primary: Table, contexts: Sequence[Table]) -> DataFrame:
 
 @typed
 def expire_part(into: Target, primary: Table, contexts: Sequence[Table], *, before: str) -> WriteResult:
-    """Remove the rows of one table's old partitions, without reading a row; the other tables stay as they are.
+    """Remove the old partitions of a table of context, without reading a row.
 
-    A partition that is written again has its context again, until the next time. Files stay until a vacuum.
+    The other tables stay as they are. A partition that is written again has its context again, until the next time. Files stay until a vacuum.
 
     Args:
         into: target of one of the contexts, without a partition.
