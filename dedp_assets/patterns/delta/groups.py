@@ -154,7 +154,8 @@ def group_of(tables: Sequence[Table], results: dict[str, WriteResult]) -> TableG
 def publish_together(tables: Sequence[Table], staged: Iterable[StagedWrite]) -> WriteResult:
     """Publish staged writes of a group of tables, the first table last.
 
-    If a table refuses a write, no table is written. Before anything is staged, an interrupted publication is finished. The tables are written by this function only.
+    If a table refuses a write, no table is written. Before anything is staged, an interrupted publication is finished.
+    The tables are written by this function only.
 
     Args:
         tables: all tables of the group, always in the same order.

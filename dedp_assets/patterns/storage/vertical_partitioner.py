@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from dedp_assets.patterns.core.audits import not_empty
 from dedp_assets.patterns.core.columns import require_columns, require_free, require_rows
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.keys import key_of
+from dedp_assets.patterns.core.keys import key_of, require_distinct
 from dedp_assets.patterns.core.names import identifier, select_list
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import WriteResult
@@ -44,12 +44,12 @@ _WHOLE = ("byte", "short", "integer", "long")
 
 @typed
 def write_parts(rows: DataFrame, into: Target, contexts: Sequence[Target], *, allow_empty: bool = False) -> WriteResult:
-    """Replace a partition in the primary table and in the tables of context, in all of them or in none.
+    """Replace a partition in the primary table and in the tables of context, as a group.
 
-    A table takes the columns that it declares. A table of context declares the primary's key as its own, and has a row
-    for each row of the primary; or its key is one other column of the primary beside those of the partition, and it has
-    a row for each distinct context: the column, of type STRING, is filled with the
-    :func:`~dedp_assets.patterns.core.keys.key_of` the context.
+    If a table refuses the rows, no table is written. A table takes the columns that it declares. A table of context
+    declares the primary's key as its own, and has a row for each row of the primary; or its key is one other column of
+    the primary beside those of the partition, and it has a row for each distinct context: the column, of type STRING,
+    is filled with the :func:`~dedp_assets.patterns.core.keys.key_of` the context.
 
     Args:
         rows: all rows of the partition, late ones among them; read once.
@@ -73,9 +73,9 @@ def write_parts(rows: DataFrame, into: Target, contexts: Sequence[Target], *, al
         >>> browsers = table(TableSpec("browsers", of("day", "context", "browser"), ("day",), key=("day", "context")))
         >>> landed = frame("day STRING, id STRING, browser STRING", ("mon", "a", "Lynx"), ("mon", "b", "Lynx"))
         >>> targets = [each.target(run, partition={"day": "mon"}) for each in (visits, browsers)]
-        >>> written = write_parts(landed, targets[0], targets[1:])
-        >>> written.rows.written, written.beside[0].rows.written
-        (2, 1)
+        >>> done = write_parts(landed, targets[0], targets[1:])
+        >>> rows(browsers.read().select("day", "browser"))
+        [('mon', 'Lynx')]
         >>> rows(join_parts(visits, [browsers]).select("day", "id", "browser"))
         [('mon', 'a', 'Lynx'), ('mon', 'b', 'Lynx')]
     """
@@ -133,7 +133,8 @@ def join_parts(primary: Table, contexts: Sequence[Table]) -> DataFrame:
 def expire_part(into: Target, primary: Table, contexts: Sequence[Table], *, before: str) -> WriteResult:
     """Remove the old partitions of a table of context, without reading a row.
 
-    The other tables stay as they are. A partition that is written again has its context again, until the next time. Files stay until a vacuum.
+    The other tables stay as they are. A partition that is written again has its context again, until the next time.
+    Files stay until a vacuum.
 
     Args:
         into: target of one of the contexts, without a partition.
@@ -172,6 +173,7 @@ def _require_parts(main: TableSpec, *contexts: TableSpec) -> dict[str, str]:
     """Return the hash column of each table that stores a context once, by the table's name."""
     if not contexts:
         raise ConfigError("contexts must hold a table of context, not none")
+    require_distinct("contexts, with the primary table,", [main.name, *(spec.name for spec in contexts)])
     hashes: dict[str, str] = {}
     by, key, taken = {*main.partition_by}, {*main.key}, {*main.columns}
     if not by < key:

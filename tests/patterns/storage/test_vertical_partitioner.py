@@ -359,7 +359,7 @@ def test_any_history_of_a_table_is_that_of_the_rows(spark, tmp_path_factory, his
     }
 
 
-@any_names(STORED)
+@any_names(STORED, handed_on=["page", "country"])
 def parts_and_their_join(n):
     day, visit, shared_by = map(n.declared, ("day", "visit", "hash"))
     hot, cold = (
@@ -371,7 +371,7 @@ def parts_and_their_join(n):
     own = n.table("day STRING!, visit STRING!, country STRING", by=["day"], key=(day, visit))
     columns = "day STRING, visit STRING, page STRING, agent STRING, screen STRING, country STRING"
     rows = n.frame(columns, ("mon", "a", "/", "Lynx", None, "US"), ("mon", "b", "/", "Lynx", None, None))
-    into = [table.target("run", partition={n("day"): "mon"}) for table in (main, shared, own)]
+    into = [table.target(a_run(), partition={n("day"): "mon"}) for table in (main, shared, own)]
     write_parts(rows, into[0], into[1:])
     yield main
     yield shared
