@@ -131,7 +131,7 @@ class TableGroup:
 def group_of(tables: Sequence[Table], results: dict[str, WriteResult]) -> TableGroup:
     """Return a group of tables, with files next to the first table and outcomes in ``results``."""
     if not tables:
-        raise ConfigError("sets, or tables, must hold a table of the group, not none")
+        raise ConfigError("tables must hold a table of the group, not none")
     require_distinct("a group (name)", [table.name for table in tables])
     require_distinct("a group (location)", [table.store.address for table in tables])
     by_name = {table.name: table for table in tables}

@@ -131,7 +131,8 @@ def publish_group(sets: Iterable[TableRows]) -> WriteResult:
         ConfigError: for tables that only Spark can publish to, or one that is named twice.
         Conflict: if a newer upstream version was applied, or somebody else wrote one of the tables.
     """
-    wanted = list(sets)
+    if not (wanted := list(sets)):
+        raise ConfigError("sets must hold a table of the group, not none")
     targets = [each.into.by("idempotency.transactional_writer", "partition", "audits", "rows_read") for each in wanted]
     same_run(*targets)
     staged = (
