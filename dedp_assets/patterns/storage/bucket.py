@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, datetime
 from functools import reduce
 from typing import Literal
 
@@ -30,6 +31,9 @@ from dedp_assets.patterns.core.types.partitions import equals, quoted, text
 from dedp_assets.patterns.delta import Layout, Table, TableState, Target, groups_of, held_types, require_buckets
 
 __all__ = ["lay_out", "read_keys", "join_buckets", "Bucketed", "Layout"]
+
+Value = str | int | bool | date | datetime | None
+"""A value of a key or of a partition column."""
 
 _MOST_SIDES = 16
 """Joins of a union: beyond that, several buckets are read as one side, since each join costs some time to plan."""
@@ -53,7 +57,7 @@ class Bucketed:
     table: Table
     layout: Layout
     columns: Sequence[str] = ()
-    partitions: Sequence[Mapping[str, object]] = ()
+    partitions: Sequence[Mapping[str, Value]] = ()
     version: int | None = None
 
     def __post_init__(self) -> None:
@@ -111,7 +115,7 @@ def lay_out(
 
 
 @typed
-def read_keys(bucketed: Bucketed, *, keys: Sequence[Mapping[str, object]]) -> DataFrame:
+def read_keys(bucketed: Bucketed, *, keys: Sequence[Mapping[str, Value]]) -> DataFrame:
     """Read the rows with one of the keys, from the buckets of these keys alone; lazy.
 
     Args:
