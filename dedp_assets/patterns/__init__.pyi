@@ -234,9 +234,6 @@ from dedp_assets.patterns.storage.normalizer import judge_dependencies as judge_
 from dedp_assets.patterns.storage.normalizer import normalize as normalize
 from dedp_assets.patterns.storage.sorter import plan_sorting as plan_sorting
 from dedp_assets.patterns.storage.sorter import sort_files as sort_files
-from dedp_assets.patterns.storage.vertical_partitioner import expire_part as expire_part
-from dedp_assets.patterns.storage.vertical_partitioner import join_parts as join_parts
-from dedp_assets.patterns.storage.vertical_partitioner import write_parts as write_parts
 from dedp_assets.patterns.value.bin_pack_orderer import Backoff as Backoff
 from dedp_assets.patterns.value.bin_pack_orderer import RecordColumns as RecordColumns
 from dedp_assets.patterns.value.bin_pack_orderer import deliver_in_bins as deliver_in_bins

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.commit.file_exchange import serves
     from dedp_assets.patterns.delta.commit.idempotency import Decision, already_applied, other_rows, same_write
     from dedp_assets.patterns.delta.fsck import Verification, verify_table
-    from dedp_assets.patterns.delta.groups import TableGroup, group_of, publish_together
     from dedp_assets.patterns.delta.handle import TableHandle
     from dedp_assets.patterns.delta.inspection import broken_rules, repeated_keys
     from dedp_assets.patterns.delta.log.commit_info import RELABELLED, Commit, Glimpse, is_append
@@ -58,7 +57,6 @@ if TYPE_CHECKING:
     )
     from dedp_assets.patterns.delta.snapshots.pruning import Bounds, candidates, is_ordered
     from dedp_assets.patterns.delta.snapshots.reading import lies_outside, missing_files, predicate
-    from dedp_assets.patterns.delta.staged_writes import stage_nothing
     from dedp_assets.patterns.delta.staging.guards import require_untouched
     from dedp_assets.patterns.delta.staging.staged_write import StagedWrite
     from dedp_assets.patterns.delta.storage.coordination import in_turn, table_lock
@@ -116,7 +114,6 @@ __all__ = [
     "StagedWrite",
     "Store",
     "Table",
-    "TableGroup",
     "TableHandle",
     "TableState",
     "Target",
@@ -136,7 +133,6 @@ __all__ = [
     "conformed",
     "constraints",
     "folder_at",
-    "group_of",
     "groups_of",
     "held_types",
     "in_turn",
@@ -153,7 +149,6 @@ __all__ = [
     "partition_name",
     "path_at",
     "predicate",
-    "publish_together",
     "read_actions",
     "repeated_keys",
     "require_buckets",
@@ -166,7 +161,6 @@ __all__ = [
     "same_write",
     "serves",
     "sha256_of",
-    "stage_nothing",
     "store_at",
     "table_lock",
     "lost_files_message",

@@ -30,7 +30,7 @@ from dedp_assets.patterns.delta.staging.staged_write import StagedWrite
 from dedp_assets.patterns.delta.staging.stages import empty_stage
 from dedp_assets.patterns.delta.staging.write_counts import Parts
 
-__all__ = ["publish_nothing", "stage_nothing", "stage_write"]
+__all__ = ["publish_nothing", "stage_write"]
 
 
 @in_range
@@ -102,12 +102,6 @@ def publish_nothing(
     since: int | None = None,
 ) -> WriteResult:
     """Publish an empty write without a Spark job."""
-    return stage_nothing(table, owned, provenance, append=append).publish(since=since)
-
-
-def stage_nothing(
-    table: TableHandle, owned: Mapping[str, str], provenance: Provenance, *, append: bool = False
-) -> StagedWrite:
-    """Return an empty write, ready to be published without a Spark job."""
     judged = Accounting(Parts()).judge({})
-    return StagedWrite.of(table, empty_stage(table.store), judged, owned, provenance, append=append)
+    staged = StagedWrite.of(table, empty_stage(table.store), judged, owned, provenance, append=append)
+    return staged.publish(since=since)

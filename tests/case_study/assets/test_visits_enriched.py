@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from datetime import datetime, timedelta, timezone
 from itertools import count
 from math import ceil
@@ -12,11 +11,9 @@ import pytest
 
 from dedp_assets.case_study.defs.silver.devices import DEVICES_CURRENT
 from dedp_assets.case_study.defs.silver.users import USERS
-from dedp_assets.case_study.defs.silver.visits_hot import VISIT_CONTEXTS, VISITS_HOT
 from dedp_assets.case_study.sources import devices
 from dedp_assets.case_study.sources.ip_locations import MOST, location_of
 from dedp_assets.graph.resources.lake import lake_of
-from dedp_assets.patterns import join_parts
 from tests.case_study.assets.conftest import MONDAY, day, visits_of, world_in
 from tests.helpers import a_run
 
@@ -182,16 +179,3 @@ def test_visits_are_normalized_and_joined_back(world):
     assert not world.compute("silver/countries").failure
     nested = {(row["country"], each["region"]) for row in world.rows("silver/countries") for each in row["regions"]}
     assert nested == {(row["country"], row["region"]) for row in regions.values() if row["country"]}
-
-
-def test_visits_are_split_and_joined_back(world):
-    """A day's visits and contexts are written in one run, and make the rows again; a context is there once."""
-    assert not world.compute("silver/visits_hot", day(0)).failure
-    parts = [lake_of(world.settings).table(spec) for spec in (VISITS_HOT, VISIT_CONTEXTS)]
-    back = join_parts(parts[0], parts[1:])
-    flat = world.rows(ENRICHED, event_date=day(0))
-    contexts = {tuple(row[name] for name in VISIT_CONTEXTS.columns if name != "context") for row in flat}
-    assert len(world.rows("silver/visit_contexts")) == len(contexts) < len(flat)
-    assert Counter(map(tuple, back.select("visit_id", "country", "device_name").collect())) == Counter(
-        (row["visit_id"], row["country"], row["device_name"]) for row in flat
-    )

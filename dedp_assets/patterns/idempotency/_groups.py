@@ -9,20 +9,16 @@ the newest outcome that owes nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady, PatternError
 from dedp_assets.patterns.core.keys import require_distinct
-from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.delta.staging.staged_write import StagedWrite
-from dedp_assets.patterns.delta.storage.coordination import table_lock
-from dedp_assets.patterns.delta.storage.store import Store
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import StagedWrite, Store, Table, table_lock
 
-__all__ = ["TableGroup", "group_of", "publish_together"]
+__all__ = ["TableGroup", "group_of"]
 
 _INTENT, _OUTCOME = ".intent", ".outcome"
 _REMEMBERED = 20
@@ -131,7 +127,7 @@ class TableGroup:
 def group_of(tables: Sequence[Table], results: dict[str, WriteResult]) -> TableGroup:
     """Return a group of tables, with files next to the first table and outcomes in ``results``."""
     if not tables:
-        raise ConfigError("tables must hold a table of the group, not none")
+        raise ConfigError("sets, or tables, must hold a table of the group, not none")
     require_distinct("a group (name)", [table.name for table in tables])
     require_distinct("a group (location)", [table.store.address for table in tables])
     by_name = {table.name: table for table in tables}
@@ -149,48 +145,6 @@ def group_of(tables: Sequence[Table], results: dict[str, WriteResult]) -> TableG
 
     main = tables[0].store
     return TableGroup(main.above().within(f".{main.name}.group"), publish, versions)
-
-
-def publish_together(tables: Sequence[Table], staged: Iterable[StagedWrite]) -> WriteResult:
-    """Publish staged writes of a group of tables, the first table last.
-
-    If a table refuses a write, no table is written. Before anything is staged, an interrupted publication is finished.
-    The tables are written by this function only.
-
-    Args:
-        tables: all tables of the group, always in the same order.
-        staged: writes of one run to some of them, in that order, staged one after the other; the stages are discarded
-            if one is refused.
-
-    Returns:
-        What became of the first write, and beside it of the others.
-
-    Raises:
-        AuditFailed: if a rule refuses rows of one of the tables; nothing is published.
-        ConfigError: for tables that only Spark can publish to, or one that is named twice.
-        Conflict: if a newer upstream version was applied, or somebody else wrote one of the tables.
-    """
-    results, ready = dict[str, WriteResult](), list[StagedWrite]()
-    group = group_of(tables, results)
-    group.go_on()
-
-    def asked() -> bool:
-        # Each of them, because one that is stale refuses them all.
-        return False in [write.is_applied() for write in ready]
-
-    try:
-        for write in staged:
-            ready.append(write)
-        notes = {write.table.name: write.note() for write in reversed(ready)}
-        asked()
-    except PatternError:
-        for write in ready:
-            write.stage.discard()
-        raise
-    part = "; ".join(slice_name(write.record.partition) for write in ready)
-    is_new = group.publish_all(part, notes, is_new=asked)
-    found = [replace(results[w.table.name], findings=w.findings) if is_new else w.publish() for w in ready]
-    return replace(found[0], beside=tuple(found[1:]))
 
 
 def _name(number: int, kind: str) -> str:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.errors import Conflict, NotReady
-from dedp_assets.patterns.delta import TableGroup
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
+from dedp_assets.patterns.idempotency._groups import TableGroup
 
 TABLES = ("beside", "main")
 ACTIONS = st.tuples(
