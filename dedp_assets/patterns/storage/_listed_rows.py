@@ -1,4 +1,4 @@
-"""Rows of listed files for DuckDB and Spark, and tables whose files do not tell the rows."""
+"""Rows of listed files for DuckDB and Spark, and refusal of tables without a true list."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dedp_assets.patterns.delta import Table, TableState, lies_outside, literal_
 __all__ = ["duckdb_query", "external", "frame_of", "require_told"]
 
 Group = tuple[Mapping[str, str | None], Sequence[str]]
-"""Partition values, and the addresses of the files with them."""
+"""Partition values and addresses of the partition's files."""
 
 _GLOB = re.compile(r"[*?\[]")
 _DECIMAL = re.compile(r"decimal\(\d+,\s*\d+\)")
@@ -84,7 +84,7 @@ def frame_of(session: SparkSession, schema: StructType | None, groups: Iterable[
 
 
 def require_told(table: Table, state: TableState) -> None:
-    """Refuse a table whose data files alone do not tell the rows.
+    """Refuse a table with deletion vectors, renamed columns, or files elsewhere.
 
     Raises:
         ContractError: names the reason and the remedy.

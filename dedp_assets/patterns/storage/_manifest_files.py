@@ -18,7 +18,7 @@ _FOLDER = "_manifest"
 """Vacuums of all engines leave a folder alone whose name begins with ``_``."""
 _POINTER = f"{_FOLDER}/newest.json"
 _HEADS_AT_ONCE = 8
-"""A bucket is asked for each of so few files; it would be listed for more."""
+"""Greatest number of files looked up by one request each; a bucket is listed for more."""
 
 
 @dataclass(frozen=True, slots=True)

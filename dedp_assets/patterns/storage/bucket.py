@@ -221,7 +221,7 @@ class _ProvenSide:
         return [*(of_key[column] for column in key), *others]
 
     def read(self, buckets: Iterable[str] = ()) -> DataFrame:
-        """Read the rows of some buckets; of all, if none is named."""
+        """Read the rows of the named buckets, or of all buckets."""
         side, column = self.of_table, self.of_table.layout.column
         named = [{**part, column: bucket} for part in side.partitions or [{}] for bucket in buckets]
         rows = side.table.read(*(named or side.partitions), version=side.version)

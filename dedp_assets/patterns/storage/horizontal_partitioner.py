@@ -33,7 +33,7 @@ from dedp_assets.patterns.delta.maintenance import repartition, small_files
 __all__ = ["partition_rows", "process_excess", "change_partitions", "EXCESS"]
 
 EXCESS = {"excess": Column("BOOLEAN", "whether the row waited in the queue", required=True)}
-"""The partition column, for the declaration of a table with a queue, that tells the rows from there."""
+"""Partition column that marks rows from the queue."""
 
 _SMALL = 128 * 1024 * 1024
 _SEVERAL = 300

@@ -59,7 +59,7 @@ FIGURES = {"numbers": Figure(kind="hidden"), "lines": Figure(kind="hidden")}
 
 
 EVENT_DATES = RETENTION_DAYS + 4
-"""Event dates that a delivery may have: plausible days, and none."""
+"""Greatest number of event dates in a delivery: the plausible days, and NULL."""
 
 
 def field(path: str, kind: str = "STRING") -> str:

@@ -1,4 +1,4 @@
-"""Countries of visits, each with its regions in an array."""
+"""Countries of visits with an array of regions."""
 
 from dedp_assets.case_study.defs.silver.visits_normalized import VISIT_REGIONS
 from dedp_assets.graph.declare import About, Every, Pinned, Runs, lake_table

@@ -1,4 +1,4 @@
-"""Visits in third normal form: devices and regions are stored once, and visits refer to them."""
+"""Visits in third normal form, with references to devices and regions."""
 
 from dataclasses import replace
 

@@ -16,7 +16,7 @@ _P1, _P2, _P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
 _P4, _P5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _WIDTHS = {**dict.fromkeys(("boolean", "byte", "short", "integer", "date"), 4), "long": 8, "timestamp": 8}
-"""Type as the log stores it -> number of its bytes."""
+"""Type in the log -> number of bytes."""
 
 
 def xxhash64(values: Iterable[tuple[object, str]]) -> int:

@@ -24,7 +24,7 @@ KeyedFile = tuple[Mapping[str, Any], Partition]
 """An active file from :meth:`TableState.files`, and the file's partition."""
 
 Files = Mapping[Partition, Sequence[Mapping[str, Any]]]
-"""Active files by partition, as :meth:`TableState.files` shows them."""
+"""Active files by partition."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,7 @@ class FileOrder:
         return json.dumps(list(self.by), separators=(",", ":"))
 
     def sort_of(self, add: Mapping[str, Any]) -> str:
-        """Return the tag of the sort of this order that wrote a file; empty if none did."""
+        """Return the tag of the sort that wrote a file in this order, or an empty text."""
         tags = add.get("tags") or {}
         if self.liquid:
             return str(tags.get(_LIQUID[0]) or "") if tags.get(_LIQUID[1]) == self._cube else ""

@@ -35,7 +35,7 @@ from dedp_assets.patterns.delta.tables import Table
 __all__ = ["COUNTED", "describe_files", "true_statistics"]
 
 COUNTED = "dedp.counted"
-"""Tag of a file of another writer whose floating-point values were read once for its statistics."""
+"""Tag of a foreign file after a check of floating-point statistics."""
 _KINDS = ("minValues", "maxValues", "nullCount")
 _FLOATS = ("float", "double")
 _BY_SPARK = "parquet-mr"
@@ -73,7 +73,7 @@ class _DoubtfulFile:
 
     @property
     def missing(self) -> bool:
-        """Return whether the log lacks rows or NULL counts that the file tells."""
+        """Return whether the log lacks a row count or NULL counts of a file."""
         return "numRecords" not in self.stated or not {*self.found["nullCount"]} <= {*self.stated.get("nullCount", {})}
 
     @property
@@ -94,7 +94,7 @@ class _DoubtfulFile:
 
 
 def describe_files(table: Table, partition: Mapping[str, object], *, provenance: Provenance) -> WriteResult:
-    """Describe the files again whose statistics are missing, wrong, or of columns that have none.
+    """Rewrite missing, wrong and unwanted file statistics in the log.
 
     Where the footer of a file is wrong, too, Spark would skip rows by that: such a file is written once more, in a
     commit of its own that changes no row.
