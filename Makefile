@@ -13,12 +13,15 @@ MEMORY := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 1048576 { 
 # the profile of Hypothesis (tests/running.py): how many examples a generated test tries
 EXAMPLES ?= quick
 export UV_NO_PROGRESS := 1
-# where the tables lie, and how many workers of a cluster compute: docs/settings.md
+# where the tables lie, how many workers of a cluster compute, where secrets are: docs/settings.md
 ifdef LAKE
 export DEDP_LAKE := $(LAKE)
 endif
 ifdef CLUSTER
 export DEDP_CLUSTER := $(CLUSTER)
+endif
+ifdef SECRETS
+export DEDP_SECRETS := $(SECRETS)
 endif
 # every command starts processes, and each would compile all packages anew
 unexport PYTHONDONTWRITEBYTECODE
@@ -39,11 +42,12 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 demo: $(VENV)/.ready ## land a week, load it, then late data and a bad batch; FROM=day, or LOG=web server logs; LAKE=s3 and CLUSTER=2 as up
 	@$(BIN)/dedp demo $(if $(LOG),--log $(LOG)) $(if $(FROM),--from $(FROM))
 
-up: $(VENV)/.ready ## Spark engine, PostgreSQL, Kafka, HTTP services, status page, Dagster; with LAKE=s3, CLUSTER=2 an S3 server, a Spark cluster; Ctrl-C ends them
+up: $(VENV)/.ready ## Spark engine, PostgreSQL, Kafka, HTTP services, status page, Dagster; with LAKE=s3, CLUSTER=2, SECRETS=bao an S3 server, a Spark cluster, a server of secrets; Ctrl-C ends them
 	@$(BIN)/dedp up $(if $(PORT),--port $(PORT)) $(if $(ENGINE_PORT),--engine-port $(ENGINE_PORT)) \
 		$(if $(DATABASE_PORT),--database-port $(DATABASE_PORT)) $(if $(KAFKA_PORT),--kafka-port $(KAFKA_PORT)) \
 		$(if $(SERVICES_PORT),--services-port $(SERVICES_PORT)) $(if $(STATUS_PORT),--status-port $(STATUS_PORT)) \
-		$(if $(REGISTRY_PORT),--registry-port $(REGISTRY_PORT)) $(if $(S3_PORT),--s3-port $(S3_PORT))
+		$(if $(REGISTRY_PORT),--registry-port $(REGISTRY_PORT)) $(if $(S3_PORT),--s3-port $(S3_PORT)) \
+		$(if $(BAO_PORT),--bao-port $(BAO_PORT))
 
 status: $(VENV)/.ready ## what the ledger says, by table and partition
 	@$(BIN)/dedp status
@@ -88,7 +92,7 @@ format: $(VENV)/.ready ## rewrite the code, and README's table of patterns, as `
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format --quiet .
-	@$(BIN)/python -m tests.contracts.readme README.md docs/settings.md
+	@$(BIN)/python -m tests.contracts.readme README.md docs/doors.md docs/settings.md
 	@$(BIN)/python -m tests.contracts.face
 
 freeze: $(VENV)/.ready ## note the interface of new tables and patterns, so that a change of it shows

@@ -36,6 +36,7 @@ NAMES = (
     "increment",
     "capture",
     "compaction",
+    "layouts",
     "jdbc",
     "fingerprint",
     "merge",
@@ -58,6 +59,7 @@ NAMES = (
     "declarations",
     "observers",
     "drift",
+    "encryption",
 )
 COMMAND: list[str] = [sys.executable, "-m", "benchmarks"]
 

@@ -35,7 +35,7 @@ _SPEC = TableSpec(
     {
         "visit_id": Column("STRING", required=True),
         "event_time": Column("TIMESTAMP", required=True),
-        "user_id": Column("STRING", required=True, personal=True),
+        "user_id": Column("STRING", required=True, classification="personal"),
         "page": Column("STRING", required=True),
         "bytes": Column("BIGINT"),
         "event_date": Column("DATE", required=True),

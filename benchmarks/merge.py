@@ -32,7 +32,7 @@ _SPEC = TableSpec(
     "silver/users",
     {
         "user_id": Column("BIGINT", required=True),
-        "login": Column("STRING", required=True, personal=True),
+        "login": Column("STRING", required=True, classification="personal"),
         "biography": Column("STRING"),
         "age": Column("INT", required=True),
         "changed_at": Column("TIMESTAMP", required=True),

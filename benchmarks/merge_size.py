@@ -1,9 +1,10 @@
-"""A merge by the size of the table, and against an overwrite of all of it.
+"""A merge by the size of the table, against an overwrite of all of it, and by deletion vectors.
 
 Ours: ``merge_changes`` of the Merger pattern, without an order: keys are looked at, refused if repeated, counted, and a
 row that is as it was is no change.
 Theirs: the same merge into a table of a tenth or a hundredth of the size; or, for the change of 1 % of the rows,
-``Table.overwrite`` by the complete rows, which somebody else has computed already.
+``Table.overwrite`` by the complete rows, which somebody else has computed already; or the same merge into a table
+without deletion vectors, which writes each touched file again.
 
 Fair, because all tables lie in files of as many rows each, which hold neighbouring keys, as a table has that grows by
 its keys. Each round changes other values of the same number of rows: of one file, or of one row in a hundred all over
@@ -13,6 +14,7 @@ the table. What merge and overwrite leave is compared in the end.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -38,6 +40,7 @@ _SPEC = TableSpec(
         "age": Column("INT"),
     },
 )
+_MARKED = {"delta.enableDeletionVectors": "true"}
 _SCATTERED, _NEIGHBOURS = "all over it", "in one file"
 
 
@@ -46,7 +49,7 @@ def run(*, quick: bool) -> list[Row]:
     session, home = SparkEngine().session, settings().home
     rows, sizes, files = (100, (1, 2, 4), 4) if quick else (20_000, (1, 10, 100), 50)
     against = [_against_overwrite(session, home, files, rows, where) for where in (_NEIGHBOURS, _SCATTERED)]
-    return [*_sizes(session, home, rows, sizes), *against]
+    return [*_sizes(session, home, rows, sizes), *against, _by_vectors(session, home, files, rows)]
 
 
 def _sizes(session: SparkSession, home: Path, rows: int, sizes: Sequence[int]) -> list[Row]:
@@ -86,8 +89,31 @@ def _against_overwrite(session: SparkSession, home: Path, files: int, rows: int,
     return compare(f"1 % of {count:,} rows, {where}", *sides)
 
 
-def _table(session: SparkSession, folder: Path, files: int, rows: int) -> Table:
-    table = Table(_SPEC, folder, session)
+def _by_vectors(session: SparkSession, home: Path, files: int, rows: int) -> Row:
+    """Measure changes of rows all over a table, and the kilobytes that each merge writes."""
+    count = files * rows
+    specs = {"deletion vectors": replace(_SPEC, properties=_MARKED), "copy on write": _SPEC}
+    tables = {name: _table(session, home / name, files, rows, spec) for name, spec in specs.items()}
+
+    def side(name: str, number: int) -> dict[str, float]:
+        table, changed = tables[name], session.range(0, count, 1, 2).filter("id % 100 = 0")
+        before = _bytes_below(table)
+        _merge(table, _rows(changed, number + 1), number)
+        return {"written KB": (_bytes_below(table) - before) / 1024}
+
+    sides = interleave({name: partial(side, name) for name in tables}, rounds=5, warm_up=2, counters=Counters(session))
+    content = ["count(1)", digest(row_hash(tables["copy on write"].read().schema.fields))]
+    found = [table.read().selectExpr(*content).collect() for table in tables.values()]
+    assert found[0] == found[1], found
+    return compare(f"1 % of {count:,} rows, {_SCATTERED}: what is written", *sides)
+
+
+def _bytes_below(table: Table) -> int:
+    return sum(file.size_bytes for file in table.store.files() if not file.path.startswith("_delta_log"))
+
+
+def _table(session: SparkSession, folder: Path, files: int, rows: int, spec: TableSpec = _SPEC) -> Table:
+    table = Table(spec, folder, session)
     table.overwrite(_rows(session.range(0, files * rows, 1, files), 0), provenance=_run(-1))
     assert len(table.ledger.state().files()) == files
     return table

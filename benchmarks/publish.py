@@ -45,7 +45,7 @@ _SPEC = TableSpec(
     {
         "visit_id": Column("STRING", required=True),
         "event_time": Column("TIMESTAMP", required=True),
-        "user_id": Column("STRING", required=True, personal=True),
+        "user_id": Column("STRING", required=True, classification="personal"),
         "page": Column("STRING", required=True),
         "status": Column("INT"),
         "bytes": Column("BIGINT"),

@@ -1,7 +1,8 @@
 """Versions of keys over thirty daily batches (SCD type 2) against ``mack``'s ``type_2_scd_upsert``.
 
 Ours: ``keep_versions`` with its audit, constraints, row accounting and a commit record; it also takes changes that come
-late, twice, or delete. Theirs: ``mack`` takes changes in the order of time only, and updates the rows in place.
+late, twice, or delete; once with deletion vectors. Theirs: ``mack`` takes changes in the order of time only, and
+updates the rows in place.
 
 Fair, because both read the same Parquet file of a day's changes in the same session and start with the same rows; the
 changes come in order, and after the last batch the versions of both are compared row by row. One more line holds the
@@ -10,6 +11,7 @@ last batches against the first ones: the history grows by a day's changes each t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from delta.tables import DeltaTable
@@ -31,6 +33,7 @@ _OWN = {"user_id": Column("BIGINT", required=True), "email": Column("STRING"), "
 _SPEC = TableSpec("silver/users", {**_OWN, **VERSION})
 _STREAM = ChangeStream(keys=["user_id"], event_time="changed_at")
 _VERSIONS = ("user_id", "email", "segment", "is_current", "changed_at", "ended_at")
+_MARKED = {"delta.enableDeletionVectors": "true"}
 _DAYS, _ENDS = 30, 5
 
 
@@ -43,8 +46,10 @@ def run(*, quick: bool) -> list[Row]:
 def _measure(session: SparkSession, home: Path, count: int) -> list[Row]:
     folder = home / f"versions-{count}"
     ours, theirs = Table(_SPEC, folder / "ours", session), folder / "theirs"
+    marked = Table(replace(_SPEC, properties=_MARKED), folder / "marked", session)
     first = _changes(session, count, 0)
-    _keep(ours, first, "first")
+    for table in (ours, marked):
+        _keep(table, first, "first")
     values = ("user_id", "email", "segment", "true AS is_current", "changed_at", "CAST(NULL AS TIMESTAMP) AS ended_at")
     first.selectExpr(*values).write.format("delta").save(str(theirs))
 
@@ -60,23 +65,29 @@ def _measure(session: SparkSession, home: Path, count: int) -> list[Row]:
         type_2_scd_generic_upsert(table, batch(number), "user_id", ["email", "segment"], *names)
 
     sides = interleave(
-        {"keep_versions": lambda number: _keep(ours, batch(number), str(number)), "mack": mack},
+        {
+            "keep_versions": lambda number: _keep(ours, batch(number), str(number)),
+            "by vectors": lambda number: _keep(marked, batch(number), str(number)),
+            "mack": mack,
+        },
         rounds=_DAYS,
         warm_up=0,
         before=prepare,
         counters=Counters(session),
     )
-    held = ours.read().withColumnsRenamed({"valid_from": "changed_at", "valid_to": "ended_at"}).select(*_VERSIONS)
-    found = [_digest(rows) for rows in (held, session.read.format("delta").load(str(theirs)).select(*_VERSIONS))]
-    assert found[0] == found[1], found
-    mine, _ = sides
+    renamed = {"valid_from": "changed_at", "valid_to": "ended_at"}
+    held = [table.read().withColumnsRenamed(renamed).select(*_VERSIONS) for table in (ours, marked)]
+    found = {_digest(rows) for rows in (*held, session.read.format("delta").load(str(theirs)).select(*_VERSIONS))}
+    assert len(found) == 1, found
+    mine, with_vectors, macks = sides
     # The compiler of the JVM is at work in the first ones.
     early = Side(f"batches {_ENDS + 1} to {2 * _ENDS}", mine.samples[_ENDS : 2 * _ENDS] or mine.samples)
     last = Side(f"batches {_DAYS - _ENDS + 1} to {_DAYS}", mine.samples[-_ENDS:])
-    ends = [Side(side.name, side.samples[-_ENDS:]) for side in sides]
+    ends, by_vectors = ([Side(s.name, s.samples[-_ENDS:]) for s in (each, macks)] for each in (mine, with_vectors))
     what = f"2 % of {count:,} keys a day"
     return [
         compare(f"{what}, the last batches", *ends, at_most=0.33 if count > 2_000 else None),
+        compare(f"{what}, the last batches, by vectors", *by_vectors, at_most=0.33 if count > 2_000 else None),
         compare(f"{what}, last against early", last, early, at_most=1.2 if count > 2_000 else None),
     ]
 
@@ -98,5 +109,5 @@ def _changes(session: SparkSession, count: int, day: int) -> DataFrame:
     )
 
 
-def _digest(rows: DataFrame) -> object:
-    return rows.selectExpr("count(1)", digest(row_hash(rows.schema.fields))).collect()
+def _digest(rows: DataFrame) -> tuple[object, ...]:
+    return tuple(rows.selectExpr("count(1)", digest(row_hash(rows.schema.fields))).collect()[0])

@@ -33,6 +33,7 @@ from dedp_assets.patterns.core.running.disks import refused_write
 __all__ = ["main"]
 
 _TROUBLE, _WRONG, _FAILED, _INTERRUPTED, _UNREAD = 1, 2, 3, 130, 141
+_ONLY_OWNER = 0o077
 _CODES = """exit codes:
   0    done, and nothing is wrong
   1    done, and something is wrong: refused, in trouble, faulty or different
@@ -91,6 +92,8 @@ def _run(name: str, words: Sequence[str]) -> int:
     if unfit := settings().unfit_home:
         raise ConfigError(unfit)
     with ExitStack() as joined:
+        if settings().secure == "on":
+            joined.callback(os.umask, os.umask(_ONLY_OWNER))
         if getattr(command, "BESIDE", False):
             computes = hasattr(command, "computes") and command.computes(chosen)
             joined.enter_context(_joined(settings(), computes=computes))

@@ -36,6 +36,7 @@ from dedp_assets.graph.sensors.lineage import lineage  # noqa: E402
 from dedp_assets.graph.sensors.markers import markers_finished  # noqa: E402
 from dedp_assets.graph.sensors.reconciler import reconcilers  # noqa: E402
 from dedp_assets.graph.sensors.replay import dead_letters_fixed  # noqa: E402
+from dedp_assets.graph.systems.identities import Identities  # noqa: E402
 from dedp_assets.graph.systems.secrets import Secrets  # noqa: E402
 
 __all__ = [
@@ -68,6 +69,7 @@ def lake_resources() -> dict[str, object]:
         "alerts": Alerting(),
         "clock": Clock(),
         "engine": engine,
+        "identities": Identities(),
         "journal": Journal(folder=str(chosen.home / "measurements")),
         "lake": lake_of(chosen, engine),
         "landing": Landing(root=chosen.landing_zone),

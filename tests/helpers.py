@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -22,6 +22,7 @@ from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.engine import use_java
 from dedp_assets.graph.resources.environments import Settings, child_environment
 from dedp_assets.laptop.servers import engine, ports
+from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Store, Table
@@ -33,7 +34,7 @@ EVENTS = TableSpec(
     "silver/events",
     {
         "id": Column("BIGINT", "identity", required=True),
-        "user_id": Column("STRING", "who", personal=True),
+        "user_id": Column("STRING", "who", classification="personal"),
         "amount": Column("DOUBLE", "how much, in euros"),
         "event_date": Column("DATE", "when", required=True),
     },
@@ -154,6 +155,20 @@ def read_back(table: Table, version: int | None = None) -> list[dict[str, Any]]:
     """The table's rows through an independent reader, in a stable order."""
     rows = DeltaTable(str(table.location), version=version).to_pyarrow_table().to_pylist()
     return sorted(rows, key=lambda row: [str(value) for value in row.values()])
+
+
+def refusal(call: Callable[[], object]) -> str:
+    """What a refused call says: one sentence in one line."""
+    try:
+        call()
+    except PatternError as refused:
+        said = str(refused)
+    else:
+        raise AssertionError("nothing was refused")
+    assert "\n" not in said
+    assert ". " not in said.removesuffix(".")
+    assert len(said) < 400
+    return said
 
 
 def rows_at(store: Store, version: int | None = None) -> list[dict[str, Any]]:

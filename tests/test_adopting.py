@@ -120,7 +120,13 @@ PARTITIONS = st.sampled_from(
 DECLARED = st.fixed_dictionaries(
     {},
     optional={
-        "columns": st.fixed_dictionaries({"first": st.sampled_from([{"personal": True}, {"replica": "pseudonym"}])}),
+        "columns": st.fixed_dictionaries(
+            {
+                "first": st.sampled_from(
+                    [{"classification": "personal", "purpose": ["billing"]}, {"replica": "pseudonym"}]
+                )
+            }
+        ),
         "executed_by": st.just("day of the run"),
         "key": st.just(["first"]),
     },
@@ -217,7 +223,7 @@ ORDERS = TableSpec(
 # - key: the columns that tell its rows apart
 # - event_time: the column with the time at which the event of a row happened
 # - order: the column that says which of two changes of a row is newer (order_by of a merge)
-# - personal: which columns are personal data (Column(..., personal=True))
+# - classification: which columns are personal (Column(..., classification="personal"))
 # - owner, readers and greatest age (About(owner=..., used_by=..., fresh_hours=...) of a table of the graph)
 
 # A first audited write, of rows that you have and with a Spark session:

@@ -240,7 +240,9 @@ def test_status_of_one_table_leaves_the_others_out(dedp, tmp_path):
     assert told["written"]["2026-01-05"]["counts"] == {"read": 1, "kept": 1, "dead": 0, "duplicates": 0}
     code, out, err = dedp("status", "gold/order")
     assert (code, out) == (2, "")
-    assert err == "dedp status: table must be one of the project, such as gold/orders, not gold/order\n"
+    assert (
+        err == "dedp status: table must be one of the project, such as gold/orders, gold/orders_wide, not gold/order\n"
+    )
 
 
 def test_status_claims_no_count_of_a_statement(dedp, tmp_path):
@@ -394,6 +396,23 @@ def test_verify_says_of_every_table_that_it_is_sound(dedp, tmp_path):
     assert dedp("verify", "silver/orders")[1].count("\n") == 1
 
 
+def test_layout_shows_what_is_stored_otherwise_and_advises_without_a_change(dedp, tmp_path):
+    """Of a table that the project does not declare; exit code 0, no engine, and the same version after."""
+    stored(tmp_path, "silver/orders")
+    code, out, err = dedp("layout", "silver/orders")
+    assert (code, err) == (0, "")
+    assert out.startswith("silver/orders: partitioned by ")
+    assert "no layout declared" in out
+    code, out, err = dedp("layout", "silver/orders", "--advise")
+    assert (code, err) == (0, "")
+    assert "1 file of 100 bytes in 1 partition; filters by 0 columns (none) in the lineage of 0 tables" in out
+    assert "nothing to gain: no order of up to 8 files is worth a rewrite" in out
+    assert dedp("verify", "silver/orders")[1].startswith("silver/orders: version 1,")
+    code, _, err = dedp("layout", "silver/nobody")
+    assert code == 2
+    assert "silver/nobody" in err
+
+
 LOST = [
     ("gold/daily_visitors", [{"event_date": "2026-01-05"}], {}, "dedp run gold/daily_visitors 2026-01-05"),
     (
@@ -436,7 +455,9 @@ def test_verify_of_a_table_that_is_not_there_names_those_that_are(dedp, tmp_path
     """In one line, and nothing is made."""
     code, out, err = dedp("verify", "gold/devises")
     assert (code, out) == (2, "")
-    assert err == "dedp verify: table must be one of the project, such as gold/devices, not gold/devises\n"
+    assert (
+        err == "dedp verify: table must be one of the project, such as gold/devices, gold/dim_users, not gold/devises\n"
+    )
     assert not (tmp_path / "home").exists()
     (tmp_path / "home").mkdir()
     assert dedp("verify", "gold/devices") == (0, "", "")

@@ -106,6 +106,26 @@ def test_a_constraint_in_yaml_gives_the_allowed_values_of_a_column(dedp):
     assert out.startswith(f"{GOLD}: BREAKING quality.allowed.orders: orders may also be 5\n")
 
 
+@pytest.mark.parametrize(
+    ("stated", "words"),
+    [
+        ({}, "columns ['orders'] must have a class before they come to its contract"),
+        ({"classification": "secret"}, "columns ['orders'] are secret and must not come to its contract"),
+    ],
+)
+def test_columns_that_nobody_classified_or_that_are_secret_come_to_no_contract(dedp, stated, words):
+    """Nothing is written; the sentence shows the declaration."""
+    declared = yaml.safe_load(dedp.declaration.read_text())
+    columns = declared["attributes"]["table"]["columns"]
+    del columns["orders"]["classification"]
+    columns["orders"] |= stated
+    dedp.declaration.write_text(yaml.safe_dump(declared, sort_keys=False))
+    code, out, errors = dedp("publish")
+    assert (code, out) == (2, "")
+    assert f"{GOLD}: {words}" in errors
+    assert not [*dedp.contracts.rglob("*.yaml")]
+
+
 def test_a_breaking_change_is_refused_until_its_readers_agree(dedp):
     """Named with those it hits; then announced, acknowledged and published as a major version."""
     declare(dedp, fresh_hours=12, used_by="dashboards, which show it")

@@ -6,10 +6,12 @@ from collections.abc import Collection
 
 from dedp_assets.graph.catalogue.table_names import require_table
 from dedp_assets.graph.resources.environments import Settings
+from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.delta import Table
 from dedp_assets.project import project
 
-__all__ = ["declared_names", "require_home", "require_known"]
+__all__ = ["declared_names", "opened", "require_home", "require_known"]
 
 
 def declared_names() -> list[str]:
@@ -21,6 +23,17 @@ def declared_names() -> list[str]:
         return [spec.name for table in project().tables() for spec in table.tables]
     except Exception:  # the code of a project may fail in any way, which other commands report
         return []
+
+
+def opened(lake: Lake, name: str) -> Table:
+    """Open a table by the declaration of the project, or of the log.
+
+    Args:
+        lake: the lake.
+        name: the table.
+    """
+    declared = {spec.name: spec for each in project().tables() for spec in each.tables}
+    return lake.table(declared[name]) if name in declared else lake.stored(name)
 
 
 def require_home(settings: Settings) -> None:

@@ -10,9 +10,13 @@ import argparse
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from typing import Literal
 
 from dedp_assets.graph.resources.environments import Settings
+from dedp_assets.patterns.core.buckets import Layout
+from dedp_assets.patterns.core.layout import TableLayout
+from dedp_assets.patterns.core.running.digests import as_plain
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Adoption, adoption_of
 
@@ -25,7 +29,8 @@ _TO_WRITE = (
     "steps: your query in the place of the placeholder, which has no rows, so that a run of it is refused",
     "gates: audits of the first write, like `audits: [{name: some_rows, of: written, fail_below: 1}]`",
 )
-_FLAGS = ("required", "personal", "technical")
+_FLAGS = ("required", "technical")
+_TEXTS = ("classification", "purpose", "replica")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,7 +100,7 @@ def as_python(adoption: Adoption) -> str:
     what = f"{spec.name!r}, read from {adoption.location!r} at version {adoption.version}"
     lines = [
         f"# Declaration of {what}; nothing was changed.",
-        "from dedp_assets.patterns import Column, TableSpec",
+        f"from dedp_assets.patterns import {', '.join(['Column', *_records(spec), 'TableSpec'])}",
         "",
         f"LOCATION = {_text(adoption.location)}",
         f"{variable} = TableSpec(",
@@ -120,12 +125,27 @@ def _arguments(spec: TableSpec) -> Iterator[str]:
     for option in _OPTIONS:
         if value := getattr(spec, option):
             yield from _value(option, value)
+    if spec.layout != TableLayout():
+        yield f"    layout={_record(spec.layout)},"
+
+
+def _records(spec: TableSpec) -> list[str]:
+    """List the classes of a table's layout."""
+    return [*(["Layout"] if spec.layout.buckets else []), *(["TableLayout"] if spec.layout != TableLayout() else [])]
+
+
+def _record(record: TableLayout | Layout) -> str:
+    """Write a layout as Python, without options at their defaults."""
+    found = {each.name: getattr(record, each.name) for each in fields(record)}
+    stated = {name: found[name] for name in as_plain(record)}
+    shown = [f"{name}={_record(value) if isinstance(value, Layout) else repr(value)}" for name, value in stated.items()]
+    return f"{type(record).__name__}({', '.join(shown)})"
 
 
 def _column(column: Column) -> list[str]:
     stated = [_text(column.type), *([_text(column.comment)] if column.comment else [])]
     stated += [f"{flag}=True" for flag in _FLAGS if getattr(column, flag)]
-    return [*stated, *([f"replica={_text(column.replica)}"] if column.replica else [])]
+    return [*stated, *(f"{option}={_text(value)}" for option in _TEXTS if (value := getattr(column, option)))]
 
 
 def _call(head: str, arguments: Iterable[str]) -> Iterator[str]:

@@ -18,6 +18,7 @@ _SERVERS = {
     "status": ("--status-port", "the status page", 3001),
     "registry": ("--registry-port", "the schema registry", 8081),
     "s3": ("--s3-port", "the S3 server of DEDP_LAKE=s3", 8333),
+    "bao": ("--bao-port", "the server of secrets of DEDP_SECRETS=bao", 8200),
 }
 _DATABASE = {"database": ("--database-port", "PostgreSQL", 0)}
 _SOURCES = {

@@ -15,20 +15,23 @@ from urllib.request import urlopen
 import dagster as dg
 import psycopg
 
-from dedp_assets.graph.resources.announced import listens
+from dedp_assets.graph.resources.announced import announced, listens
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.engine import EngineError, use_java
 from dedp_assets.graph.resources.environments import Settings, apply, child_path
 from dedp_assets.graph.resources.home import Running, hold
-from dedp_assets.graph.systems import kafka
+from dedp_assets.graph.resources.spark import engine_proof
+from dedp_assets.graph.systems import kafka, orchestrator
 from dedp_assets.graph.systems import postgres as database
 from dedp_assets.graph.systems import services as http
+from dedp_assets.graph.systems.identities import home_authority
 from dedp_assets.graph.systems.registry import OWN as OWN_REGISTRY
-from dedp_assets.laptop import status_server
+from dedp_assets.graph.systems.secrets import OWN as OWN_SECRETS
+from dedp_assets.laptop import doors, status_server
 from dedp_assets.laptop.orchestration import code_server
 from dedp_assets.laptop.orchestration.instance import close_abandoned, prepare_home
 from dedp_assets.laptop.orchestration.reloading import Reloading
-from dedp_assets.laptop.servers import cluster, engine, loopback, ports, postgres, registry, s3
+from dedp_assets.laptop.servers import bao, cluster, engine, loopback, ports, postgres, registry, s3
 from dedp_assets.laptop.servers.cluster import Cluster
 from dedp_assets.laptop.servers.kafka import Broker
 from dedp_assets.laptop.supervision import Server, Supervision, end_leftovers, log_of, supervise
@@ -44,6 +47,8 @@ _TICK_LOOKS_SECONDS = 24
 _TELL_EVERY = timedelta(seconds=2)
 _PATIENCE = timedelta(seconds=15)
 """Longest pause without a line while servers start."""
+_WEBSERVER = "dedp_assets.laptop.orchestration.webserver:application"
+"""The webserver behind a lock; named, as an import takes seconds."""
 _CODE_THREADS = "32"
 """How many threads the code server has: each tick that goes on looking holds one, and the UI needs some beside them."""
 
@@ -61,6 +66,7 @@ class Ports:
         status: the status page.
         registry: the schema registry.
         s3: the S3 server.
+        bao: the server of secrets.
     """
 
     web: int = 3000
@@ -71,6 +77,7 @@ class Ports:
     status: int = 3001
     registry: int = 8081
     s3: int = 8333
+    bao: int = 8200
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +105,7 @@ def up(settings: Settings, ports_: Ports, sources: SourceSystems | None = None) 
         ValueError: if a platform runs in this home, or a port is in use, is not a port, or is asked for twice.
     """
     settings = settings if sources else _without_sources(settings)
-    web, spark = f"http://127.0.0.1:{ports_.web}", f"sc://127.0.0.1:{ports_.engine}"
+    web, spark = doors.page_url(settings, ports_.web), doors.engine_url(settings, ports_.engine)
     started = Clock().now().astimezone()
     with hold(settings, Running(os.getpid(), f"{started:%Y-%m-%d %H:%M:%S}", web, spark)):
         if left := end_leftovers(str(settings.home)):
@@ -107,6 +114,7 @@ def up(settings: Settings, ports_: Ports, sources: SourceSystems | None = None) 
         settings = _with_own_lake(settings, ports_)
         engine.prepare(settings)
         use_java(settings)
+        apply(engine_proof(settings))
         reason = _run(settings, replace(ports_, database=ports_.database or ports.free()), sources)
     if reason:
         print(f"dedp up: {reason}", file=sys.stderr)  # noqa: T201
@@ -134,8 +142,14 @@ def _with_own_lake(settings: Settings, ports_: Ports) -> Settings:
 
 def _run(settings: Settings, ports_: Ports, sources: SourceSystems | None) -> str:
     logs = _logs_of(settings)
-    with _history(settings, ports_) as (instance, home):
-        platform = _Platform(settings, ports_, home, sources)
+    private = settings.secure == "on"
+    with (
+        _history(settings, ports_) as (instance, home),
+        code_server.places(project().locations, private=private) as places,
+    ):
+        platform = _Platform(settings, ports_, home, sources, places)
+        for door in doors.unlocked(settings, {server.name for server in platform.servers}):
+            _say("notice", f"DEDP_SECURE=on does not lock {door.name}: {door.reason}")
         _say("starting", f"{', '.join(server.name for server in platform.servers)}; what they say goes to {logs}")
         try:
             with supervise(platform.servers, logs, mark=str(settings.home), died=platform.died) as kept:
@@ -178,20 +192,24 @@ class _Platform:
     """
 
     def __init__(
-        self, settings: Settings, ports_: Ports, home: Mapping[str, str], sources: SourceSystems | None
+        self,
+        settings: Settings,
+        ports_: Ports,
+        home: Mapping[str, str],
+        sources: SourceSystems | None,
+        places: Mapping[str, int | Path],
     ) -> None:
         self._settings, self._ports, self._sources = settings, ports_, sources
         self._answers: dict[str, Callable[[], str]] = {"engine": self._engine, "status": self._status, "web": self._web}
         locations = project().locations
-        code_ports = {location.name: ports.free() for location in locations}
-        code = ["-w", str(code_server.workspace(settings.dagster_home, ports=code_ports))]
-        spark = {"SPARK_REMOTE": f"sc://127.0.0.1:{ports_.engine}", "PYTHONUNBUFFERED": "1"}
+        code = ["-w", str(code_server.workspace(settings.dagster_home, servers=places))]
+        spark = {"SPARK_REMOTE": doors.engine_url(settings, ports_.engine), "PYTHONUNBUFFERED": "1"}
         polling = {"DEDP_LOOK_SECONDS": str(settings.look_seconds or _TICK_LOOKS_SECONDS)}
-        self.servers = [*self._own_lake(), *self._engine_servers()]
+        self.servers = [*self._own_lake(), *self._own_secrets(), *self._engine_servers()]
         lake = s3.FOLDER if settings.own_s3 else ""  # what looks at tables waits for it
         broker = self._broker()
         importable = {"PYTHONPATH": child_path(project().paths)}  # the code's, which need not be installed
-        linked = {"DEDP_STATUS_PAGE": settings.status_page or f"http://127.0.0.1:{ports_.status}"}
+        linked = {"DEDP_STATUS_PAGE": settings.status_page or doors.page_url(settings, ports_.status)}
         dagster = {**home, **spark, **importable, **polling, **linked}
         dagster |= {"DEDP_KAFKA": broker.address} if broker else {}
         dagster |= self._own_registry()
@@ -199,9 +217,10 @@ class _Platform:
         threads = {"DAGSTER_CODE_SERVER_MAX_WORKERS": _CODE_THREADS, "DAGSTER_GRPC_MAX_WORKERS": _CODE_THREADS}
         for location in locations:
             name = "code" if location is locations[0] else f"code_{location.name}"
-            port = code_ports[location.name]
-            self.servers.append(Server(name, code_server.command(location, port), {**dagster, **threads}, after=lake))
-            self._answers[name] = partial(code_server.loaded, port, log_of(_logs_of(settings), name))
+            place = places[location.name]
+            named = {**dagster, **threads, **code_server.variables(place)}
+            self.servers.append(Server(name, code_server.command(location, place), named, after=lake))
+            self._answers[name] = partial(code_server.loaded, place, log_of(_logs_of(settings), name))
         self.servers += self._watching({**home, **importable}, dagster, code, after=lake)
         self.waiting, self._trouble, self._waited = set(self._answers), "", Clock().now()
 
@@ -209,14 +228,21 @@ class _Platform:
         self, page: Mapping[str, str], dagster: Mapping[str, str], code: Sequence[str], *, after: str
     ) -> list[Server]:
         """Return webserver, status page and daemon, with the variables of the page and of Dagster's processes."""
-        scripts = Path(sys.executable).parent
-        web = [str(scripts / "dagster-webserver"), "-h", "127.0.0.1", "-p", str(self._ports.web), *code]
-        daemon = [str(scripts / "dagster-daemon"), "run", *code]
+        daemon = [str(Path(sys.executable).parent / "dagster-daemon"), "run", *code]
         return [
-            Server("web", web, dagster, after=after),
+            Server("web", self._webserver(code), dagster, after=after),
             replace(self._status_server(page), after=after),
             Server("daemon", daemon, dagster, after=after),
         ]
+
+    def _webserver(self, code: Sequence[str]) -> list[str]:
+        """Return the command of the webserver: Dagster's program, or behind a lock the application alone."""
+        lock = doors.token(self._settings, orchestrator.FOLDER, at=Clock().now())
+        if lock is None:
+            program = str(Path(sys.executable).parent / "dagster-webserver")
+            return [program, "-h", "127.0.0.1", "-p", str(self._ports.web), *code]
+        folder, port = self._settings.home / orchestrator.FOLDER, self._ports.web
+        return loopback.command(_WEBSERVER, folder, port=port, lock=lock, websockets=True)
 
     def died(self, name: str, log: Path) -> None:
         """Report the restart of a dead server."""
@@ -228,7 +254,7 @@ class _Platform:
         clock = Clock()
         told_at = clock.now()
         telling = Telling(instance, _say, now=told_at)
-        web = f"http://127.0.0.1:{self._ports.web}"
+        web = orchestrator.Orchestrator(url=doors.page_url(self._settings, self._ports.web))
         reloading = Reloading(project(), web, partial(kept.restart, "status"), _say, kept.folder / "reload.log")
         while not kept.asked.wait(_LOOK_SECONDS):
             if reason := kept.poll():
@@ -267,7 +293,8 @@ class _Platform:
             self._trouble = text
 
     def _engine(self) -> str:
-        return f"Spark answers at sc://127.0.0.1:{self._ports.engine}" if listens(self._ports.engine) else ""
+        url = doors.engine_url(self._settings, self._ports.engine)
+        return f"Spark answers at {url}" if listens(self._ports.engine) else ""
 
     def _s3(self) -> str:
         ready = s3.is_ready(self._settings.home / s3.FOLDER, port=self._ports.s3)
@@ -281,6 +308,17 @@ class _Platform:
         # The server takes its time to end when asked to, and a killed one has lost nothing that it answered for.
         command = s3.command(self._settings.home / s3.FOLDER, port=self._ports.s3)
         return [Server(s3.FOLDER, command, stop="KILL")]
+
+    def _bao(self) -> str:
+        ready = bao.is_ready(self._settings.home / bao.FOLDER, port=self._ports.bao)
+        return f"secrets are at {bao.url(self._ports.bao)}" if ready else ""
+
+    def _own_secrets(self) -> list[Server]:
+        """Return the laptop's own server of secrets; empty for secrets elsewhere."""
+        if self._settings.secret_store != OWN_SECRETS:
+            return []
+        self._answers[bao.FOLDER] = self._bao
+        return [Server(bao.FOLDER, bao.command(self._settings.home / bao.FOLDER, port=self._ports.bao))]
 
     def _engine_servers(self) -> list[Server]:
         """Return the shared engine, after the cluster of the settings."""
@@ -303,21 +341,28 @@ class _Platform:
         return f"the broker answers at 127.0.0.1:{self._ports.kafka}" if listens(self._ports.kafka) else ""
 
     def _web(self) -> str:
-        with suppress(OSError), urlopen(f"http://127.0.0.1:{self._ports.web}/server_info", timeout=2):
-            return f"http://127.0.0.1:{self._ports.web} (Ctrl-C ends all)"
+        address = doors.page_url(self._settings, self._ports.web)
+        if key := doors.token_file(self._settings, orchestrator.FOLDER):  # who listens has made the application
+            shown = f"{address}/?token=... (the token is in {key}; Ctrl-C ends all)"
+            return shown if listens(self._ports.web) else ""
+        with suppress(OSError), urlopen(f"{address}/server_info", timeout=2):  # noqa: S310 - on loopback
+            return f"{address} (Ctrl-C ends all)"
         return ""
 
     def _status(self) -> str:
-        address = f"http://127.0.0.1:{self._ports.status}"
-        return f"what needs somebody is at {address}" if listens(self._ports.status) else ""
+        if not listens(self._ports.status):
+            return ""
+        address = announced(self._settings.home / status_server.FOLDER)
+        key = doors.token_file(self._settings, status_server.FOLDER)
+        return f"what needs somebody is at {address}" + (f"/?token=... (the token is in {key})" if key else "")
 
     def _registry(self) -> str:
         address = registry.url(self._ports.registry)
         return f"the schema registry answers at {address}" if listens(self._ports.registry) else ""
 
     def _http(self) -> str:
-        address = f"http://127.0.0.1:{self._ports.services}"
-        return f"HTTP services answer at {address}" if listens(self._ports.services) else ""
+        address = announced(self._settings.home / http.FOLDER)
+        return f"HTTP services answer at {address}" if address else ""
 
     def _services(self) -> list[Server]:
         """Make the laptop's own HTTP services ready to run."""
@@ -325,12 +370,14 @@ class _Platform:
             return []
         self._answers["services"] = self._http
         folder, port = self._settings.home / http.FOLDER, self._ports.services
-        return [Server("services", loopback.command(self._sources.services, folder, port=port))]
+        lock = doors.certificates(self._settings, at=Clock().now())
+        return [Server("services", loopback.command(self._sources.services, folder, port=port, lock=lock))]
 
     def _status_server(self, variables: Mapping[str, str]) -> Server:
         """Return the server of the status page."""
         folder, port = self._settings.home / status_server.FOLDER, self._ports.status
-        command = loopback.command(f"{status_server.__name__}:application", folder, port=port)
+        lock = doors.token(self._settings, status_server.FOLDER, at=Clock().now())
+        command = loopback.command(f"{status_server.__name__}:application", folder, port=port, lock=lock)
         return Server("status", command, variables)
 
     def _own_registry(self) -> dict[str, str]:
@@ -378,7 +425,8 @@ class _Platform:
         if self._settings.kafka is not None:
             return None
         port = self._ports.kafka
-        broker = Broker(self._settings, self._settings.home / kafka.FOLDER, port=port, controller_port=port + 1)
+        signs = home_authority(self._settings) if self._settings.secure == "on" else None
+        broker = Broker(self._settings, self._settings.home / kafka.FOLDER, port, port + 1, signs)
         try:
             self.servers.append(Server("kafka", broker.command()))
         except EngineError as error:
@@ -397,6 +445,8 @@ def _wanted(settings: Settings, ports_: Ports) -> dict[str, int]:
     wanted["the status page (--status-port)"] = ports_.status
     if settings.own_s3:
         wanted["the S3 server (--s3-port)"] = ports_.s3
+    if settings.secret_store == OWN_SECRETS:
+        wanted["the server of secrets (--bao-port)"] = ports_.bao
     if settings.registry == OWN_REGISTRY:
         wanted["the schema registry (--registry-port)"] = ports_.registry
     if settings.kafka is None:

@@ -27,7 +27,7 @@ attributes:
     comment: One row per page and day.
     columns:
       event_date: {type: DATE, comment: UTC day, required: true}
-      page: {type: STRING, comment: path, personal: true}
+      page: {type: STRING, comment: path, classification: personal}
       views: {type: BIGINT, comment: visits of the page, required: true}
     partition_by: [event_date]
     key: [event_date, page]

@@ -18,7 +18,7 @@ from dedp_assets.components.chains.steps import Chain
 from dedp_assets.components.tending import acting
 from dedp_assets.components.tending.upkeep import At
 from dedp_assets.components.yaml.documents import documents
-from dedp_assets.components.yaml.model import OneOf, PythonName, models_in
+from dedp_assets.components.yaml.model import OneOf, PythonName, inside, models_in
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
 from tests.helpers import NOW
@@ -98,9 +98,9 @@ def _arguments(operation: StepOperation, given: Mapping[str, Any]) -> tuple[dict
         elif role == "frames":
             stated[name] = {key: f"{name}_{number}" for number, key in enumerate(value)}
             pinned |= {f"{name}_{number}": _pinned(each) for number, each in enumerate(value.values())}
-        elif role == "beside":
-            stated[name] = value.name
-            beside.append(value)
+        elif role in ("beside", "besides"):
+            stated[name] = {k: each.name for k, each in value.items()} if role == "besides" else value.name
+            beside += value.values() if role == "besides" else [value]
         elif role == "object":
             stated[name] = _held(name, value)
     return stated, pinned, beside
@@ -143,19 +143,23 @@ def _stated(operation: StepOperation, name: str, value: Any) -> Any:
     kind = operation.model.model_fields[name].annotation
     if kind is PythonName:
         return _held(name, value)
-    choices = [each for each in models_in(kind) if issubclass(each, OneOf)]
+    held = [kind, *inside(kind)]  # the option, and the values of a list or a mapping
+    choices = [each for one in held for each in models_in(one) if issubclass(each, OneOf)]
     return plain(value, choices[0] if choices else None)
 
 
 def plain(value: Any, choice: Any = None) -> Any:
-    """Write a value of an option as YAML: a record as a mapping, a list, a mapping, or a plain value."""
+    """Write a value of an option as YAML: a record as a mapping, a list, a mapping, or a plain value.
+
+    A record that is one of several kinds, also within a list or a mapping, has the key of its kind.
+    """
     if is_dataclass(value):
         stated = {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.init and not _is_default(value, f)}
         return {_key(choice, value): stated} if choice else stated
     if isinstance(value, Mapping):
-        return {key: plain(each) for key, each in value.items()}
+        return {key: plain(each, choice) for key, each in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(each) for each in value]
+        return [plain(each, choice) for each in value]
     return value.isoformat() if isinstance(value, (date, datetime)) else value
 
 

@@ -14,7 +14,7 @@ from tests.components.chains.test_declaring import yaml_of
 from tests.components.declarations import SPECS
 from tests.components.landed import test_declaring_landings
 
-DESCRIBING = ("comment", "personal", "technical", "replica", "description")
+DESCRIBING = ("comment", "classification", "purpose", "technical", "replica", "description")
 LANDED = ("columns", "format", "partitions", "event_time", "keys", "order_by", "keep", "rules", "new_columns")
 
 

@@ -31,12 +31,12 @@ COLUMNS = """
 columns:
   id: {type: BIGINT, required: true}
   ordered: {type: TIMESTAMP}
-  mail: {type: STRING, personal: true}
+  mail: {type: STRING, classification: personal}
 """
 DAYS = ["2026-07-25", "2026-07-26"]
 WHY = (
     "3 of 3 dead letters: ordered is not a TIMESTAMP (does the column's format fit?), "
-    "such as {ordered: '25/07/2026 10:00', "
+    "such as {ordered: '99/99/9999 99:99', "
 )
 NOW = datetime(2026, 8, 1, tzinfo=timezone.utc)
 

@@ -13,6 +13,7 @@ from dedp_assets.components import TableComponent
 from dedp_assets.components.chains.declaring import declare
 from dedp_assets.components.checking import drafts_of
 from dedp_assets.components.scaffolding import TableScaffolder
+from dedp_assets.patterns.core.schema import TableLayout
 from tests.components.declarations import SPECS
 
 
@@ -54,6 +55,57 @@ def test_a_scaffolded_file_is_a_declaration(tmp_path):
     table, more = declare(found, SPECS)
     assert [*faults, *more] == []
     assert table.spec.name == "gold/days"
+
+
+LAID_OUT = """
+type: dedp_assets.components.TableComponent
+attributes:
+  table:
+    name: gold/days
+    columns: {visit_id: {type: STRING}, page: {type: STRING}, at: {type: TIMESTAMP}, event_date: {type: DATE}}
+    partition_by: [event_date]
+    layout: {LAYOUT}
+  reads: {tables: {silver/visits: {same: {column: event_date}}}}
+  runs: {partitions: {daily: {}}}
+  about: {owner: "team:data", derived: {at: [event_time]}}
+  steps:
+    - sql: SELECT visit_id, page, event_time AS at, event_date FROM {visits}
+    - idempotency.data_overwrite: {}
+"""
+
+
+def laid_out(layout):
+    (found,), faults = drafts_of(LAID_OUT.replace("{LAYOUT}", layout), "defs.yaml")
+    table, more = declare(found, SPECS)
+    return table, [*faults, *more]
+
+
+def test_a_layout_is_stated_in_a_file():
+    """By the words of Python: order, statistics, filters, retention; buckets bring their column and constraint."""
+    table, faults = laid_out("{sort_by: [at, page], curve: z-order, bloom: {visit_id: 500}, keep_days: 400}")
+    assert faults == []
+    assert table.spec.layout == TableLayout(
+        sort_by=("at", "page"), curve="z-order", bloom={"visit_id": 500}, keep_days=400
+    )
+    table, faults = laid_out("{buckets: {by: [visit_id], buckets: 8}}")
+    assert faults == []
+    assert table.spec.partition_by == ("event_date", "bucket")
+    assert [*table.spec.checks] == ["bucket_is_of_its_key"]
+
+
+@pytest.mark.parametrize(
+    ("layout", "sentence"),
+    [
+        ("{sort_by: [nobody]}", "sort_by must name columns of the table"),
+        ("{buckets: {by: [visit_id], buckets: 0}}", "buckets must be at least 1, such as 16, not 0"),
+        ("{bloom: {visit_id: many}}", "must be a whole number, not 'many'"),
+        ("{order: [page]}", "order"),
+    ],
+)
+def test_a_layout_that_cannot_be_is_a_fault_of_its_file(layout, sentence):
+    """In one sentence."""
+    _, faults = laid_out(layout)
+    assert sentence in faults[0].message
 
 
 def test_dagster_writes_a_sample_of_a_file():

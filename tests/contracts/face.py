@@ -24,7 +24,7 @@ _SHARED = {
     "core.results": ("Access", "Finding", "Plan", "RowCounts", "Split", "WriteResult"),
     "core.rows": ("RowsRead", "tally"),
     "core.secret": ("Secret",),
-    "core.schema": ("Column", "TableSpec"),
+    "core.schema": ("Column", "TableLayout", "TableSpec"),
     "delta": ("Delete", "Insert", "Ledger", "Table", "Target", "Update"),
 }
 """Module -> exported names beside those of patterns; an empty tuple exports the module's ``__all__``."""

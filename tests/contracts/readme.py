@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 
 from dedp_assets.graph.resources.environments import AlertSettings, Settings, variables_of
+from dedp_assets.laptop.doors import DOORS
 from dedp_assets.patterns import catalog
 from dedp_assets.patterns.catalog import Pattern
 
@@ -66,7 +67,14 @@ def _cells(pattern: Pattern) -> str:
     return f"{name} | {promise} | {functions}"
 
 
-_TABLES: Mapping[str, Callable[[], list[str]]] = {"patterns": _patterns, "settings": _settings}
+def _doors() -> list[str]:
+    """Write a table row for each door of the laptop's servers."""
+    head = ["| Door | Needed | With `DEDP_SECURE=on` | What stays open, and why |", "|---|---|---|---|"]
+    rows = (f"| {door.name} | {door.opens} | {door.locked or '**no lock**'} | {door.reason} |" for door in DOORS)
+    return [*head, *rows]
+
+
+_TABLES: Mapping[str, Callable[[], list[str]]] = {"doors": _doors, "patterns": _patterns, "settings": _settings}
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def test_code_outside_of_delta_commits_through_one_function():
     """What the face offers of the room that commits decides, reads or describes; one function writes to a log."""
     room = f"{PACKAGE}.commit."
     offers = {name for face in FACES for name, module in offered(face).items() if module.startswith(room)}
-    checks = {"Decision", "already_applied", "other_rows", "same_write", "serves"}
+    checks = {"Decision", "already_applied", "only_spark_changes", "other_rows", "same_write", "serves"}
     assert offers == {"commit_actions", "Operation", "read_actions"} | checks
     assert not {door for path in OUTSIDE for door in imported(path) if door.startswith((room, f"{PACKAGE}.storage."))}
 

@@ -25,7 +25,10 @@ from dedp_assets.patterns.idempotency.stateful_merger import merge_execution
 from dedp_assets.patterns.ingestion.full_loader import load_full
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION, keep_versions
 
-APART = ("compactor.vacuum", "freeze_units", "switch_version", "observe_ahead", "reconcile_profile", "replicate_files")
+APART = (
+    "compactor.vacuum", "freeze_units", "switch_version", "observe_ahead", "reconcile_profile", "replicate_files",
+    "expire_part",
+)  # fmt: skip
 """Companions that no run of a partition calls: they maintain a table, or write profiles beside one."""
 DAYS = TableSpec("gold/days", {"day": Column("DATE"), "id": Column("INT", required=True)}, partition_by=("day",))
 UPSTREAM = replace(DAYS, name="silver/days")

@@ -62,14 +62,16 @@ def test_a_pattern_does_the_same_whatever_its_columns_are_called_and_hold(spark,
     """Under odd names, and words that SQL or the library use themselves, the rows are those of plain names.
 
     So they are if options have the names in capitals, and what is handed on is a map, which nothing can compare.
-    Elsewhere a map is refused by the name of its column, or of the measure that is of it.
+    Elsewhere a map is refused by the name of its column, or of the measure that is of it: here in two of the columns,
+    in `make fuzz` in each.
     """
     renaming = partial(Renaming, spark=spark, make_table=make_table, folder=tmp_path)
     plain, expected = plainly(use, make_table, tmp_path)
     other = renaming(use.odd, wrapped=use.handed_on, shout=True)
     assert any(expected)
     assert [other.rows(part) for part in use.use(other)] == expected
-    for name in plain.columns_used - other.wrapped - {*use.read_as_json} if use.odd != MAPPED else ():
+    wrapped = sorted(plain.columns_used - other.wrapped - {*use.read_as_json}) if use.odd != MAPPED else []
+    for name in wrapped if FUZZ else {*wrapped[:1], *wrapped[-1:]}:
         holding = renaming("", wrapped=[name])
         with pytest.raises(PatternError, match=_named(name)):
             [holding.rows(part) for part in use.use(holding)]
@@ -79,10 +81,11 @@ def test_a_pattern_does_the_same_whatever_its_columns_are_called_and_hold(spark,
 def test_a_column_named_twice_is_refused_or_counts_once(spark, make_table, tmp_path, plainly, use):
     """In the same case or in another: the rows are those of one, or a sentence names the column.
 
-    Of the first list of columns and the last one that a use names, and of each in `make fuzz`.
+    Of the first list of columns that a use names, or of the last one, and of each in `make fuzz`.
     """
     plain, expected = plainly(use, make_table, tmp_path)
-    for place in range(1, plain.lists + 1) if FUZZ else sorted({1, plain.lists} - {0}):
+    first_or_last = plain.lists if plain.lists % 2 else min(1, plain.lists)
+    for place in range(1, plain.lists + 1) if FUZZ else {first_or_last} - {0}:
         doubling = Doubling(spark, make_table, tmp_path, twice=place)
         try:
             found = [doubling.rows(part) for part in use.use(doubling)]

@@ -57,13 +57,19 @@ NEEDS = {
             "alerts",
             "cost",
             "lineage",
+            "classify x/y",
             "contract check",
+            "layout x/y",
             "letters",
             "verify",
             "versions x/y",
+            "restore x/y",
             "infer x",
             "check",
             "schema",
+            "secret list",
+            "keys shred",
+            "token log",
             "run x/y",
         ),
         "approve x/y --by A --because b",
@@ -122,7 +128,7 @@ def test_a_library_says_ranges_and_the_lock_says_versions(installed):
     assert not [line for line in needed if "==" in line.partition(";")[0]]
     assert set(re.findall(r"^Provides-Extra: (.*)$", text, re.MULTILINE)) == {
         *("alerts", "all", "avro", "connect", "contracts", "dagster", "history", "kafka", "lineage", "local"),
-        *("postgres", "profiles", "s3"),
+        *("postgres", "privacy", "profiles", "s3", "security"),
     }
 
 

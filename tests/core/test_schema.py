@@ -44,7 +44,7 @@ def test_personal_columns_have_no_statistics():
     columns = {**EVENTS.columns, "tags": Column("ARRAY<STRING>"), "at": Column("timestamp")}
     listed = replace(EVENTS, columns=columns).table_properties()
     assert listed["delta.dataSkippingStatsColumns"] == "id,amount,at"
-    nothing_else = TableSpec("silver/people", {"name": Column("STRING", personal=True)}).table_properties()
+    nothing_else = TableSpec("silver/people", {"name": Column("STRING", classification="personal")}).table_properties()
     assert nothing_else["delta.dataSkippingNumIndexedCols"] == "0"
     assert not [key for key in SPEC.table_properties() if "dataSkipping" in key]
 

@@ -119,7 +119,7 @@ def test_what_no_log_knows_is_asked_for(tmp_path):
     """Keys, order, owner; of a partition by text what the texts mean; nothing that the library stored itself."""
     write_deltalake(tmp_path / "t", pa.table({"day": ["mon"], "n": [1]}), partition_by=["day"])
     asked = [sentence.partition(":")[0].partition(",")[0] for sentence in told(tmp_path / "t", "unknown")]
-    assert asked == ["key", "order", "personal", "owner", "partitions"]
+    assert asked == ["key", "order", "classification", "owner", "partitions"]
     stored = {"key": ["n"], "event_time": "day", "columns": {"day": {"personal": True}}}
     write_protocol(
         tmp_path / "u",
@@ -144,17 +144,33 @@ def test_the_last_partition_is_the_one_of_the_example(tmp_path):
 
 def test_what_the_library_stored_is_read_as_it_is(tmp_path):
     """Its own property is a part of the declaration, and of no use beside; one that says more is left alone."""
-    stored = json.dumps({"columns": {"n": {"personal": True}}, "key": ["n"]}, sort_keys=True)
+    tags = {"classification": "personal", "purpose": ["billing"]}
+    stored = json.dumps({"columns": {"n": tags}, "key": ["n"]}, sort_keys=True)
     for place, text in (("same", stored), ("newer", stored.replace("{", '{"since": 9, ', 1))):
         write_protocol(tmp_path / place, [field_of("n", "long")], configuration={"dedp.declaration": text})
         spec = Table.at(tmp_path / place, nobody).spec
-        assert (spec.key, spec.personal, spec.adopted) == (("n",), ("n",), True)
+        assert (spec.key, spec.columns["n"].purpose, spec.adopted) == (("n",), ("billing",), True)
+        assert spec.columns["n"].classification == "personal"
         assert spec.table_properties()["dedp.declaration"] == text
         assert ("dedp.declaration" in spec.properties) == (place == "newer")
     for text in ("{", "[1]", '{"columns": 7}', '{"columns": {"n": 7}}'):
         write_protocol(tmp_path / f"t{len(text)}", [field_of("n", "long")], configuration={"dedp.declaration": text})
         with pytest.raises(ContractError, match=r"t/x: its property dedp.declaration cannot be read"):
             Table.at(tmp_path / f"t{len(text)}", nobody, name="t/x")
+
+
+@pytest.mark.parametrize(
+    ("tags", "classification"),
+    [({"personal": True, "replica": "pseudonym"}, "personal"), ({"classification": "of a later release"}, "secret")],
+)
+def test_classes_of_other_releases_keep_values_in(tmp_path, tags, classification):
+    """``personal`` as former releases wrote it is the class, and an unknown class shows nothing; no text is changed."""
+    text = json.dumps({"columns": {"n": tags}})
+    write_protocol(tmp_path / "t", [field_of("n", "long")], configuration={"dedp.declaration": text})
+    spec = Table.at(tmp_path / "t", nobody).spec
+    assert (spec.columns["n"].classification, spec.withheld("log")) == (classification, ("n",))
+    assert spec.columns["n"].replica == tags.get("replica", "")
+    assert spec.table_properties()["dedp.declaration"] == text
 
 
 def test_a_table_may_be_named_otherwise_than_its_place(tmp_path):

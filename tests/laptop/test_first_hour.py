@@ -282,7 +282,7 @@ def test_a_wrong_date_format_is_refused_with_reason_record_and_remedy(hour):
     assert done.returncode == 0, done.stdout + done.stderr
     columns = (draft / "columns.yaml").read_text()
     assert RIGHT in columns, columns
-    hour.write("trips", columns=columns.replace(RIGHT, WRONG).replace("mail: {", "mail: {personal: true, "))
+    hour.write("trips", columns=columns.replace(RIGHT, WRONG).replace("mail: {", "mail: {classification: personal, "))
     heard = hour.agree("warning", [REFUSED])
     (trouble,) = [each for each in json.loads(heard["/status.json"].text)["troubles"] if each["kind"] == "refused"]
     letters = hour.dedp("letters")

@@ -140,6 +140,28 @@ def test_topics_go_through_the_registry_that_is_named_or_its_own(here, monkeypat
     assert {made[name].variables.get("DEDP_REGISTRY") for name in ("code", "web", "daemon")} == {own}
 
 
+@pytest.mark.parametrize("named", ["", "bao", "https://vault.example:8200"])
+def test_a_server_of_secrets_runs_where_it_is_asked_for(here, monkeypatch, named):
+    """Beside the other servers; another one by its URL is not started, nor is the file of the home served."""
+    own = {"DEDP_SECRETS": named, "DEDP_KAFKA": "b:1", "DEDP_SERVICES": "http://s", "DEDP_POSTGRES": "postgresql://d"}
+    for name, value in {**own, "DEDP_REGISTRY": ""}.items():
+        monkeypatch.setenv(name, value)
+    made = {}
+
+    def supervise(servers, *_, **__):
+        made.update({server.name: server for server in servers})
+        raise StopIteration
+
+    monkeypatch.setattr(processes, "supervise", supervise)
+    monkeypatch.setattr(processes, "use_java", lambda _: None)
+    monkeypatch.setattr(engine, "connect_command", lambda *_: ["spark"])
+    ports = {name: free_pair() for name in (*OPTIONS, "--bao-port")}
+    assert main(["up", *[str(word) for pair in ports.items() for word in pair]]) == 3
+    assert ("bao" in made) == (named == "bao")
+    if named == "bao":
+        assert made["bao"].command[1:] == ["server", f"-config={here / 'bao' / 'server.json'}"]
+
+
 @pytest.fixture(scope="module")
 def platform():
     """A platform that has one day of visits to load; the tests tell one story, and the last one ends it."""

@@ -208,11 +208,11 @@ def _of_names(step: ChainStep, operation: StepOperation, document: Document, kno
     for name, value in step.options.items():
         if known.unsure:
             return
-        if isinstance(value, Beside) and value not in known.beside:
-            yield Fault.at(document, (*path, name), unknown("table in beside", value, known.beside))
         for key, each in value.items() if isinstance(value, Mapping) else [("", value)]:
+            place = (*path, name, key) if key else (*path, name)
+            if isinstance(each, Beside) and each not in known.beside:
+                yield Fault.at(document, place, unknown("table in beside", each, known.beside))
             if isinstance(each, Earlier) and not known.has(each):
-                place = (*path, name, key) if key else (*path, name)
                 yield Fault.at(document, place, unknown("name", each, (*known.upstream, *known.named)))
         if operation.name == "account" and name == "read" and value not in known.upstream:
             yield Fault.at(document, (*path, name), unknown("upstream table", value, known.upstream))

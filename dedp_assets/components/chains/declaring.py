@@ -20,9 +20,10 @@ from dedp_assets.components.yaml.model import Options, create
 from dedp_assets.graph.declare import Gates, LakeTable, Reads, Runs, lake_table
 from dedp_assets.graph.declare.layers import about_of, gates_of, module_of
 from dedp_assets.graph.declare.queries import names_of
+from dedp_assets.patterns.core.column import TAGS
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.running.digests import as_plain, digest_of
-from dedp_assets.patterns.core.schema import TAGS, TableSpec
+from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.sql.suggestions import unknown
 
 __all__ = ["declare", "draft"]
@@ -209,7 +210,7 @@ def _code_version(found: Draft, records: Mapping[str, Any]) -> str:
     written = found.document.value["attributes"]
     runs = records.get("runs", Runs())
     handed = runs.order.hands_over.name if runs.order and runs.order.hands_over else ""
-    tables = as_plain(found.tables, without=("comment", *TAGS))
+    tables = as_plain(found.tables, without=("comment", "layout", *TAGS))
     rows = digest_of(tables, as_plain([written["reads"], written["steps"]]), handed)
     return f"{records.get('code_version', '1')}-{rows}"
 

@@ -34,16 +34,19 @@ from dedp_assets.patterns.flow._branches import BranchState
 
 __all__ = ["Beside", "Earlier", "StepOperation", "account", "operations"]
 
-Role = Literal["rows", "table", "upstream", "branches", "into", "ledger", "beside", "earlier", "frames", "object"]
+Role = Literal[
+    "rows", "table", "upstream", "branches", "into", "ledger", "beside", "besides", "earlier", "frames", "object"
+]
 """Argument of a positional parameter: the rows of the step before, an upstream table, all upstream tables by name, the
-branches of an upstream table with a fan-in, the target, the log of the target, a further table to write, an earlier
-result by name, or a Python object."""
+branches of an upstream table with a fan-in, the target, the log of the target, a further table to write, several of
+these by name, an earlier result by name, several of these, or a Python object."""
 
 
 _MAPPINGS: Mapping[Any, Role] = {
     (Mapping[str, Pinned],): "upstream",
     (Mapping[str, BranchState],): "branches",
     (Mapping[str, DataFrame],): "frames",
+    (Mapping[str, Target],): "besides",
 }
 
 
@@ -106,7 +109,9 @@ class StepOperation:
     def over(self) -> Mapping[str, Role]:
         """Positional parameter -> role of the argument over one table, which stands for any table."""
         of_table: dict[str, Role] = {n: "table" for n in self.data if Table in _members(self._hints[n])}
-        given: dict[str, Role] = {n: "object" for n, role in self.data.items() if role in ("branches", "frames")}
+        given: dict[str, Role] = {
+            n: "object" for n, role in self.data.items() if role in ("besides", "branches", "frames")
+        }
         return {**self.data, **of_table, **given}
 
     @cached_property
@@ -125,6 +130,7 @@ class StepOperation:
         """Model of the options, and of the data that a step names."""
         named: dict[str, Any] = {
             "beside": Beside,
+            "besides": Mapping[str, Beside],
             "earlier": Earlier,
             "frames": Mapping[str, Earlier],
             "object": PythonName,

@@ -57,6 +57,12 @@ class ChainStep:
         return self.operation.name if self.operation else "sql" if self.sql else "python"
 
     @property
+    def tables_beside(self) -> Sequence[str]:
+        """Further tables among the options, by name."""
+        listed = [v.values() if isinstance(v, Mapping) else [v] for v in self.options.values()]
+        return [each for values in listed for each in values if isinstance(each, Beside)]
+
+    @property
     def is_aside(self) -> bool:
         """``True`` if the next step takes the rows of the step before, and not the result."""
         return self.operation is not None and self.operation.is_aside
@@ -90,7 +96,7 @@ class Chain:
 
     def patterns_beside(self, table: TableSpec) -> tuple[Callable[..., Any], ...]:
         """Return the patterns at work in a further table: of the steps that name the table, or else all."""
-        named = [s.operation for s in self.steps if s.operation and table.name in s.options.values()]
+        named = [s.operation for s in self.steps if s.operation and table.name in s.tables_beside]
         return tuple(each.function for each in named) or self.patterns
 
     def run(self, pinned: Sequence[Pinned], targets: Sequence[Target]) -> WriteResult:
@@ -200,7 +206,7 @@ class _Run:
                 data[name] = pinned.table
                 options = {**_snapshot(pinned, operation), **options}
             else:
-                data[name] = options.pop(name, {} if role == "frames" else None)
+                data[name] = options.pop(name, {} if role in ("besides", "frames") else None)
         return operation.function(*data.values(), **options)
 
     def _upstream(self, step: ChainStep) -> Pinned:
@@ -209,8 +215,8 @@ class _Run:
     def _filled(self, value: Any) -> Any:  # noqa: ANN401 - any option
         if isinstance(value, Beside):
             return self._beside[value]
-        if isinstance(value, Mapping) and value and all(isinstance(each, Earlier) for each in value.values()):
-            return {name: self._value(each) for name, each in value.items()}
+        if isinstance(value, Mapping) and value and all(isinstance(each, Earlier | Beside) for each in value.values()):
+            return {name: self._filled(each) for name, each in value.items()}
         return self._value(value) if isinstance(value, Earlier) else value
 
     def _target(self) -> Target:

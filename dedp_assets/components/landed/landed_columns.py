@@ -30,7 +30,8 @@ class LandedColumn(Column):
         type: Spark SQL type (``STRING``, ``TIMESTAMP``, ``STRUCT<id: BIGINT>``), which every value has exactly.
         comment: what the values mean, with their unit.
         required: whether a record without a value is a dead letter.
-        personal: personal data: no minimum or maximum of it goes into the log's statistics.
+        classification: class of the values, as of any column: what leaves, and where to.
+        purpose: what the values may be used for, by name.
         technical: says when or by whom a row was made and not what it is; left out of the content fingerprint.
         replica: what a transformed replica holds instead, as of any column.
         called: name in the files, if that is another.

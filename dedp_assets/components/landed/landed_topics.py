@@ -121,6 +121,7 @@ class TopicLoad:
             today=today,
             at_once=_AT_ONCE,
             schemas=self.source.schemas(),
+            proof=kafka.proof(),
         )
         inputs = inputs_after(into.table.ledger, allowed_lateness_seconds=ALLOWED_LATENESS_SECONDS)
         dated = self._dated(rows, inputs.watermark)

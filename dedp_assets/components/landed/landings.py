@@ -18,8 +18,9 @@ from dedp_assets.patterns.connectors.encoding.record_texts import BROKEN, LAYOUT
 from dedp_assets.patterns.connectors.kafka.framed_values import SCHEMA_ID
 from dedp_assets.patterns.connectors.landing.deliveries import MARKER, Ends
 from dedp_assets.patterns.connectors.landing.landed_files import LINES_OF_RECORD
+from dedp_assets.patterns.core.column import TAGS, Column
 from dedp_assets.patterns.core.running.digests import as_plain, digest_of
-from dedp_assets.patterns.core.schema import TAGS, Column, TableSpec
+from dedp_assets.patterns.core.schema import TableLayout, TableSpec
 from dedp_assets.patterns.error_management.dead_letter import LETTER
 
 __all__ = ["ADDED", "COLUMNS", "Landed", "LandingSpec"]
@@ -36,9 +37,12 @@ _PLACES = {
 _REPLAYED = Column("BOOLEAN", "whether it was a dead letter once and replayed after a fix")
 _RAW = {
     "raw": Column(
-        "STRING", "the record as it landed; of Parquet, Avro or a table as JSON", required=True, personal=True
+        "STRING",
+        "the record as it landed; of Parquet, Avro or a table as JSON",
+        required=True,
+        classification="personal",
     ),
-    "raw_bytes": Column("BINARY", "its bytes, where they are not valid UTF-8", personal=True),
+    "raw_bytes": Column("BINARY", "its bytes, where they are not valid UTF-8", classification="personal"),
 }
 _HEADER = Column("STRING", "names in the header of its file, as a JSON array", required=True)
 _SCHEMA = Column("BIGINT", "id of the schema in the record's header; NULL without one", technical=True)
@@ -80,6 +84,7 @@ class LandingSpec:
             (``quarantine``, with a warning of new fields inside of a STRUCT), or is taken without them: silently
             (``ignore``), with a warning that names them (``report``), or only if no record of the partition has one
             (``refuse``). The last two warn of columns that vanish or take another type, too.
+        layout: layout of the valid records: order of files, statistics, filters, retention.
         gates: rules that decide on a publish of the valid records, besides those on dead letters and duplicates.
         code_version: to be raised when all is to be computed again; the declaration's own changes count without.
     """
@@ -104,6 +109,7 @@ class LandingSpec:
     keep: Literal["first", "last"] = "first"
     rules: Mapping[str, str] = field(default_factory=dict)
     new_columns: Literal["quarantine", "ignore", "report", "refuse"] = "quarantine"
+    layout: TableLayout = TableLayout()  # noqa: RUF009 - a record that nobody can change
     gates: Gates = Gates()  # noqa: RUF009 - a record that nobody can change
     code_version: str = "1"
 
@@ -272,6 +278,7 @@ class Landed:
                 {**kept, **of_event, **_PLACES, **self.landed, "was_dead_lettered": _REPLAYED},
                 partition_by=by,
                 event_time=stated.event_time,
+                layout=stated.layout,
                 comment=f"{what} Typed, validated{' and deduplicated' if stated.keys else ''}.",
             ),
             TableSpec(

@@ -16,6 +16,8 @@ from dedp_assets.patterns.core.sql.suggestions import among, unknown
 
 __all__ = ["Fault", "Misfit", "Place", "Refusal", "faults_of", "rendered"]
 
+_REPLACED = {"personal": "personal is a class now: write classification: personal"}
+"""Option of a former release -> sentence about the spelling of today."""
 Format = Literal["text", "json", "github"]
 
 
@@ -112,6 +114,9 @@ def faults_of(
     for path, error in found:
         siblings = [str(name) for other, name in missing.items() if other[:-1] == path[:-1]]
         if error["type"] == "extra_forbidden":
+            if replaced := _REPLACED.get(str(path[-1])):
+                faults.append(Fault.at(document, path, replaced, key=True))
+                continue
             names = siblings if among(str(path[-1]), siblings) else known.get(path[:-1], ())
             faults.append(Fault.at(document, path, unknown("option", str(path[-1]), names), key=True))
         elif path not in misread and (error["type"] != "missing" or not _is_misspelt(path, strange)):

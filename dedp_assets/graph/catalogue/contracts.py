@@ -10,6 +10,7 @@ import dagster as dg
 import yaml
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.leaving import require_may_leave
 from dedp_assets.patterns.governance._documents import contract_document, read_contract
 from dedp_assets.patterns.governance.data_contract import ChangeRequest, Contract
 
@@ -57,7 +58,12 @@ class ContractFolder:
         return contract
 
     def publish(self, contract: Contract) -> Path:
-        """Write the document of a contract, and remove the announcement of a change."""
+        """Write the document of a contract, and remove the announcement of a change.
+
+        Raises:
+            ConfigError: for a secret column, which no contract promises, and for columns that nobody classified.
+        """
+        require_may_leave(contract.name, contract.columns, "contract", to="its contract", instead="")
         file = self._write(self.path / f"{contract.name}.yaml", contract_document(contract))
         self._announcement(contract.name).unlink(missing_ok=True)
         return file

@@ -19,9 +19,10 @@ from dedp_assets.graph.declare.defaults import USUAL_NULLS, USUAL_VOLUME, takes_
 from dedp_assets.graph.outcomes.run_tags import keys_of
 from dedp_assets.graph.run.batches import owned_by
 from dedp_assets.patterns.core.errors import PatternError, SchemaMismatch
+from dedp_assets.patterns.core.leaving import EXPORTS
 from dedp_assets.patterns.core.measuring.activity import Activity, PartitionSize
 from dedp_assets.patterns.core.results import Finding
-from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.schema import TableLayout, TableSpec
 from dedp_assets.patterns.core.types.ddl import field
 from dedp_assets.patterns.delta import (
     Table,
@@ -30,6 +31,8 @@ from dedp_assets.patterns.delta import (
     lost_files_message,
     repeated_keys,
 )
+from dedp_assets.patterns.delta.maintenance import judge_layout
+from dedp_assets.patterns.governance.column_classifier import judge_classes
 from dedp_assets.patterns.idempotency.proxy import judge_exposure, load_version
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION, judge_versions
 from dedp_assets.patterns.observability.skew_detector import detect_skew
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
 
 __all__ = ["STORED", "judge_recency", "stored_checks"]
 
+_READ_BY_OTHERS = ("gold", *EXPORTS)
+"""Layers whose columns have a class."""
 _NEVER = datetime.max.replace(tzinfo=timezone.utc)
 STORED = {
     "files_are_there": "Every data file that the newest version names is there, whole. Reads the log, not the files.",
@@ -54,6 +59,10 @@ STORED = {
     f"{USUAL_NULLS.last} partitions before it. Reads the log's statistics.",
     "keys_are_unique": "No two stored rows share a key, whoever wrote them.",
     "versions_are_sound": "The stored versions of each key follow each other: no overlap, no gap, at most one current.",
+    "layout_is_as_declared": "Partitions, buckets, order, statistics and filters are stored as the table "
+    "declares them. Reads the log alone.",
+    "personal_columns_are_declared": "No column that looks personal, by its name or a sample of values, is of no class "
+    "or public: others read this layer. Shows counts and no value.",
     "every_version_is_readable": "Every version that was shown has its files, and the table shows one as it is.",
 }
 """Name of a check -> its description in the UI."""
@@ -141,7 +150,9 @@ def _names(declared: "LakeTable[...]", table: TableSpec) -> list[str]:
         "newest_volume_is_usual": main and takes_volume(declared),
         "null_shares_are_usual": main and takes_null_shares(declared),
         "keys_are_unique": table.key,
+        "layout_is_as_declared": table.layout != TableLayout(),
         "versions_are_sound": table.columns.keys() >= VERSION.keys(),
+        "personal_columns_are_declared": table.name.partition("/")[0] in _READ_BY_OTHERS,
         "every_version_is_readable": main and load_version in declared.patterns,
     }
     return [name for name in STORED if offered.get(name, True)]
@@ -254,5 +265,7 @@ _JUDGES: Mapping[str, Callable[[_Checked], Finding]] = {
     "null_shares_are_usual": _nulls,
     "keys_are_unique": _keys_once,
     "versions_are_sound": _versions,
+    "layout_is_as_declared": lambda checked: judge_layout(checked.table),
+    "personal_columns_are_declared": lambda checked: judge_classes(checked.table.read(), checked.table),
     "every_version_is_readable": lambda checked: judge_exposure(checked.table),
 }

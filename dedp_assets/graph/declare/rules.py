@@ -24,6 +24,7 @@ from dedp_assets.graph.declare.runs import (
 from dedp_assets.graph.declare.sequencing import faults_of_sequence
 from dedp_assets.graph.inputs.feeds import Feed, Span
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.leaving import is_export, require_classified, require_may_leave
 from dedp_assets.patterns.core.measuring.partition_times import TimeSpan, utc_span
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.running.demands import demands_of
@@ -32,7 +33,8 @@ from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.flow.concurrent_runner import plan_starts
 
 __all__ = [
-    "not_a", "require_apart", "require_fit", "require_named", "require_owned", "require_sound", "require_targets",
+    "not_a", "require_apart", "require_fit", "require_leaving", "require_named", "require_owned", "require_sound",
+    "require_targets",
 ]  # fmt: skip
 
 
@@ -121,6 +123,26 @@ def require_apart(tables: Sequence[TableSpec], runs: Runs) -> None:
         )
     if runs.order and runs.order.hands_over and not runs.order.hands_over.partition_by:
         raise ConfigError(f"{name}: InOrder.hands_over must be a table with partitions, not an execution's")
+
+
+def require_leaving(tables: Sequence[TableSpec], reads: Reads) -> None:
+    """Refuse a table for others with columns without a class, or with persons and no purpose.
+
+    Raises:
+        ConfigError: names the table, the columns and the missing declaration.
+    """
+    for table in tables:
+        if not is_export(table.name):
+            continue
+        for each in (table, *reads.upstream):
+            require_classified(each.name, each.columns, to=table.name)
+        require_may_leave(table.name, table.columns, "export", to=table.name, may_hold_personal=True, instead="")
+        if vague := [name for name in table.withheld("export") if not table.columns[name].purpose]:
+            column = table.columns[vague[0]]
+            raise ConfigError(
+                f"{table.name}: columns {vague} must state what they leave for, as they lead to persons, not nothing: "
+                f'such as Column("{column.type}", classification="{column.classification}", purpose=("research",))'
+            )
 
 
 def require_targets(table: str, function: Callable[..., Any]) -> None:

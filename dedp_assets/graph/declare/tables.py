@@ -91,6 +91,7 @@ class LakeTable(Generic[P]):
         rules.require_owned(self.tables, self.runs)
         rules.require_fit(self.spec, self.runs, self.patterns)
         rules.require_apart(self.tables, self.runs)
+        rules.require_leaving(self.tables, self.reads)
         rules.require_targets(self.spec.name, self.function)
         self.resources()
         self.lineage()
@@ -137,7 +138,9 @@ class LakeTable(Generic[P]):
     def declaration(self) -> str:
         """Digest of the declared columns and gates, by which rows are refused."""
         audits = [[type(audit).__name__, as_plain(audit)] for audit in self.gates.audits]
-        return digest_of(as_plain(self.tables, without=["comment"]), audits, sorted(self.gates.blocking))
+        return digest_of(
+            as_plain(self.tables, without=["comment", "classification", "purpose"]), audits, sorted(self.gates.blocking)
+        )
 
     @property
     def code(self) -> str:

@@ -95,12 +95,16 @@ class Pinned:
     changed: int
     branches: Mapping[str, BranchState] = field(default_factory=dict)
 
-    def rows(self) -> DataFrame:
-        """Read the rows; lazy. No partition, as of a branch that was not chosen, has no rows."""
+    def rows(self, *, broadcast_bytes: int | None = None) -> DataFrame:
+        """Read the rows; lazy. No partition, as of a branch that was not chosen, has no rows.
+
+        Args:
+            broadcast_bytes: as of :meth:`dedp_assets.patterns.Table.read`.
+        """
         if not self.partitions:
             columns = ", ".join(f"{identifier(name)} {each.type}" for name, each in self.table.spec.columns.items())
             return self.table.session.createDataFrame([], columns)
-        return self.table.read(*self.partitions, version=self.version)
+        return self.table.read(*self.partitions, version=self.version, broadcast_bytes=broadcast_bytes)
 
     def of(self, column: str, values: Iterable[str]) -> Pinned:
         """Narrow the pinned partitions to some values of a partition column."""

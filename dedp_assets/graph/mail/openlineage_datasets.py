@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
+from dedp_assets.patterns.core.column import Column, withheld
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.running.lineage import LAKE, SOURCES, Dataset
-from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.core.types import ddl
 from dedp_assets.patterns.core.types.nesting import Kind, fold
 from dedp_assets.patterns.core.types.partitions import NO_VALUE
 
 __all__ = [
-    "SPEC", "InputField", "Touched", "dataset_of", "facet", "input_of", "output_of", "place_at", "touched_of",
+    "HIDDEN", "SPEC", "InputField", "Touched", "dataset_of", "facet", "input_of", "output_of", "place_at", "touched_of",
     "with_facets",
 ]  # fmt: skip
 
@@ -38,6 +38,8 @@ _FACETS = {
     "symlinks": "1-0-1/SymlinksDatasetFacet.json",
     "version": "1-0-1/DatasetVersionDatasetFacet.json",
 }
+HIDDEN = "***"
+"""Stand-in for the partition values of a column that events must not show."""
 _PARTS = ("facets", "inputFacets", "outputFacets")
 _KINDS = {
     "DIRECT": ("IDENTITY", "TRANSFORMATION", "AGGREGATION"),
@@ -244,7 +246,11 @@ def _partitions(touched: Touched) -> dict[str, Any]:
     """Return the condition for the partitions of a dataset; empty for a whole dataset."""
     if not all(touched.partitions):  # a table without partitions is one without a name
         return {}
-    named = [{n: NO_VALUE if v is None else v for n, v in each.items()} for each in touched.partitions]
+    quiet = withheld(touched.columns, "lineage facet")
+    named = [
+        {n: HIDDEN if n in quiet else NO_VALUE if v is None else v for n, v in each.items()}
+        for each in touched.partitions
+    ]
     return {"type": "partition", "partitions": [{"dimensions": each} for each in named]} if named else {}
 
 

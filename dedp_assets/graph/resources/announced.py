@@ -35,7 +35,8 @@ def announced(folder: Path) -> str:
     return address if port and listens(int(port[1])) else ""
 
 
-def listens(port: int) -> bool:
-    """Return whether a port of the loopback interface accepts connections."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+def listens(place: int | Path) -> bool:
+    """Return whether a port of the loopback interface, or a Unix socket, accepts connections."""
+    is_port = isinstance(place, int)
+    with socket.socket(socket.AF_INET if is_port else socket.AF_UNIX) as probe:
+        return probe.connect_ex(("127.0.0.1", place) if is_port else str(place)) == 0

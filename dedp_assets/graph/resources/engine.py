@@ -119,6 +119,8 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         **(_UNCOMPILED if settings.jit != "full" else {}),
         "spark.ui.enabled": "false",
+        # It would hold the literals of plans and the errors of tasks, which name values of rows.
+        "spark.eventLog.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Without web pages nobody looks at what ended long ago, and an engine that runs for hours need not hold it.
         # The cost of a step is asked for at its end, when its jobs and stages have to be there beside those of others.

@@ -112,10 +112,22 @@ def _registry(value: str) -> str:
     return value
 
 
+def _secret_store(value: str) -> str:
+    if value != "bao" and not re.fullmatch(r"https?://[^\s/?#@]+/?", value):
+        raise _Unfit("bao or a URL of a server alone like https://vault.example:8200", "the given one")
+    return value.rstrip("/")
+
+
 def _endpoint(value: str) -> str:
     if not re.fullmatch(r"https?://[^\s/?#@]+/?", value):
         raise _Unfit("a URL of a server alone like https://s3.eu-central-1.amazonaws.com", "the given one")
     return value.rstrip("/")
+
+
+def _brokers(value: str) -> str:
+    if not re.fullmatch(r"[^\s/@,]+:\d+(,[^\s/@,]+:\d+)*", value):
+        raise _Unfit("host:port of a broker, or of several with commas, without user and password", "the given one")
+    return value
 
 
 def _address(value: str) -> str:
@@ -202,7 +214,9 @@ class Settings:
         "DEDP_LANDING",
         "where source systems put files: a folder, or `s3://bucket/prefix`", "`$DEDP_HOME/landing`", _location())] = ""
     remote: Annotated[str | None, Variable(
-        "SPARK_REMOTE", "`sc://host:port` of a shared Spark Connect engine", "none: an embedded engine")] = None
+        "SPARK_REMOTE",
+        "`sc://host:port` of a shared Spark Connect engine",
+        "none: an embedded engine")] = field(default=None, repr=False)
     s3_endpoint: Annotated[str | None, Variable(
         "AWS_ENDPOINT_URL",
         "endpoint of tables in a bucket (`s3://`); with one, an embedded engine has the jars for them",
@@ -229,6 +243,10 @@ class Settings:
     postgres_tls: Annotated[Tls, Variable(
         "DEDP_POSTGRES_TLS",
         "of the one in `$DEDP_HOME`: `required` takes TLS only", parse=_one_of("off", "required"))] = "off"
+    secure: Annotated[Literal["off", "on"], Variable(
+        "DEDP_SECURE",
+        "`on`: servers of `dedp up` ask for certificates or tokens ([doors](doors.md)), files of the home are their "
+        "owner's alone", parse=_one_of("off", "on"))] = "off"
     history: Annotated[str | None, Variable(
         "DEDP_HISTORY",
         "Dagster's runs and events: `own`, the PostgreSQL of `dedp up`, or the URL of a database",
@@ -237,11 +255,25 @@ class Settings:
         "DEDP_MASKING_KEY",
         "key of pseudonyms in replicas, 64 hexadecimal digits",
         "one of this home's own")] = field(default=None, repr=False)
+    secret_store: Annotated[str, Variable(
+        "DEDP_SECRETS",
+        "where secrets are: URL of a Vault-compatible server; `bao`: `dedp up` runs one",
+        "an encrypted file of `$DEDP_HOME`", _secret_store)] = field(default="", repr=False)
+    secret_login: Annotated[Path | None, Variable(
+        "DEDP_SECRETS_LOGIN",
+        "file (0600) with the login for a server of secrets", "that of `dedp up`", Path)] = None
+    vault_readers: Annotated[tuple[str, ...], Variable(
+        "DEDP_VAULT_READERS",
+        "identities that may ask for the values behind pseudonyms of the vault, with blanks in between", "nobody",
+        _words)] = ()
     kafka: Annotated[str | None, Variable(
-        "DEDP_KAFKA", "`host:port` of a Kafka broker: visits come by its topic", "none: by files")] = None
+        "DEDP_KAFKA", "`host:port` of a Kafka broker: visits come by its topic", "none: by files", _brokers)] = None
     kafka_topic: Annotated[str, Variable("DEDP_KAFKA_TOPIC", "topic of the visits")] = "visits"
     services: Annotated[str | None, Variable(
         "DEDP_SERVICES", "URL of the HTTP services", "ones of `$DEDP_HOME`")] = None
+    services_pointer: Annotated[str | None, Variable(
+        "DEDP_SERVICES_KEY",
+        "name of the secret that the HTTP services ask for, such as `services/key`", "none")] = None
     registry: Annotated[str, Variable(
         "DEDP_REGISTRY",
         "URL of the schema registry that topics go by; `own`: `dedp up` runs one", "none",
@@ -350,6 +382,8 @@ def settings() -> Settings:
     home = home_of(project_root() or Path.cwd())
     stated = _stated(Settings)
     jars = stated.get("cache", home / "cache").absolute()
+    if stated.get("secure") == "on":
+        stated.setdefault("postgres_tls", "required")
     return Settings(**{**stated, "home": home, "cache": jars, "alerts": AlertSettings(**_stated(AlertSettings))})
 
 

@@ -1,5 +1,6 @@
 """The lake as a Dagster resource: tables by name below a root."""
 
+from contextlib import suppress
 from typing import Any
 
 import dagster as dg
@@ -9,6 +10,7 @@ from pydantic import Field
 
 from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Ledger, Store, Table, is_link, store_at
 
@@ -38,7 +40,13 @@ class Lake(dg.ConfigurableResource[Any]):
         return sorted(name for name in tables if replicas or not is_link(root.within(name)))
 
     def stored(self, name: str) -> Table:
-        """Open the table ``name`` without a declaration, for reads and maintenance."""
+        """Open the table ``name`` by the declaration in the log, for reads and maintenance.
+
+        Nothing is altered. A table that no declaration can state, or that is not there, is opened without columns.
+        """
+        if self.ledger(name).exists():
+            with suppress(ConfigError, ContractError):
+                return Table.at(self._uri_of(name), lambda: self.engine.session, name=name)
         return self.table(TableSpec(name, {}))
 
     def ledger(self, name: str) -> Ledger:
@@ -52,6 +60,12 @@ class Lake(dg.ConfigurableResource[Any]):
     def files(self, name: str) -> str:
         """Return the folder with plain files of the table ``name`` for other systems, outside of all tables."""
         return f"{self.exports}/{name}" if self.exports else self._uri_of(f"_files/{name}")
+
+    def tier(self, name: str) -> str:
+        """Return the place of a storage tier, outside of all tables; the place is made if need be."""
+        place = self.files(f"tiers/{name}")
+        store_at(place).put(".tier", b"")
+        return place
 
     def refused(self, name: str) -> Store:
         """Open the folder with the notes on refused partitions of the table ``name``, outside of all tables."""

@@ -6,23 +6,24 @@ import re
 from collections.abc import Iterator
 from urllib.parse import unquote
 
-from dedp_assets.graph.resources.environments import Settings, settings
-from dedp_assets.patterns.core.secret import masked
+from dedp_assets.graph.resources.environments import Settings, settings, variable
+from dedp_assets.patterns.core.secret import masked, remembered
 
 __all__ = ["known_secrets", "shown"]
 
 _SHORTEST_TOKEN, _LONG = 8, 20
-_BETWEEN = re.compile(r"[/?&=@:#]")
+_OF_BUCKETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_BETWEEN = re.compile(r"[/?&=@:#;]")
 _PASSWORD = re.compile(r"//[^:/@]*:(.*)@|[?&]password=([^&]*)", re.DOTALL)
 
 
 def shown(text: str) -> str:
-    """Mask a text that leaves the platform: secrets of the settings, and likely secrets of anybody."""
+    """Mask a text that leaves the platform: secrets of settings and stores, and likely secrets of anybody."""
     try:
         known = known_secrets(settings())
     except ValueError:  # which may be the text: no settings can be read
         known = frozenset()
-    return masked(text, known)
+    return masked(text, known | remembered())
 
 
 def known_secrets(chosen: Settings) -> frozenset[str]:
@@ -31,10 +32,11 @@ def known_secrets(chosen: Settings) -> frozenset[str]:
 
 
 def _secrets(chosen: Settings) -> Iterator[str]:
+    others = [chosen.lineage_url, chosen.registry, chosen.remote]
     addresses = list(filter(None, [chosen.alerts.webhook, *chosen.alerts.apprise]))
     databases = list(filter(None, [chosen.postgres, chosen.history]))
-    yield from (*addresses, *databases, *filter(None, [chosen.masking_key]))
-    for url in addresses:
+    yield from (*addresses, *databases, *filter(None, [chosen.masking_key]), *map(variable, _OF_BUCKETS))
+    for url in (*addresses, *filter(None, others)):
         yield from filter(_is_like_a_token, {*_BETWEEN.split(url), *_BETWEEN.split(unquote(url))})
     for url in databases:
         for password in filter(None, (part for found in _PASSWORD.findall(url) for part in found)):

@@ -11,8 +11,9 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from dedp_assets.graph.resources import engine
-from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.resources.environments import Settings, apply, settings
 from dedp_assets.graph.resources.home import running
+from dedp_assets.graph.resources.tokens import token_file
 from dedp_assets.patterns.core.errors import NotReady
 
 __all__ = ["SparkEngine", "answers"]
@@ -55,6 +56,8 @@ class SparkEngine(LazyPySparkResource):
             from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415
 
             _require_answer(self.remote)
+            if _is_kept_running(self.remote):  # and nobody else's engine, which has to do without our token
+                apply(engine_proof(settings()))
             session = SparkSession.builder.remote(self.remote).getOrCreate()
             # Spark's default waits ten minutes for an engine that is gone, at every call and again at exit.
             session.client.set_retry_policies([DefaultPolicy(max_retries=6, backoff_multiplier=2, max_backoff=4000)])
@@ -66,6 +69,16 @@ class SparkEngine(LazyPySparkResource):
                 conf = {name: value for name, value in conf.items() if name.startswith(_OF_A_SESSION)}
             session = SparkSession.builder.config(map=conf).getOrCreate()
         self._spark_session = session
+
+
+def engine_proof(chosen: Settings) -> dict[str, str]:
+    """Return the variable with the token of the home's shared engine, for server and clients.
+
+    Empty without ``DEDP_SECURE=on``.
+    """
+    if chosen.secure == "off":
+        return {}
+    return {"SPARK_CONNECT_AUTHENTICATE_TOKEN": token_file(chosen, "engine").read_text()}
 
 
 def answers(remote: str) -> bool:

@@ -89,7 +89,7 @@ class StepLineage:
 
     def _written(self, name: str, results: Sequence[WriteResult]) -> Touched:
         table = next((each for each in self._work.tables if each.name == name), None)
-        location = table.store.uri if table else self._context.resources.lake.stored(name).store.uri
+        location = table.store.uri if table else self._context.resources.lake.ledger(name).store.uri
         namespace, path = place_at(location)
         commits = (
             [

@@ -12,7 +12,8 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from pydantic import Field
 
 from dedp_assets.graph.resources.announced import announced
-from dedp_assets.graph.resources.environments import Settings
+from dedp_assets.graph.resources.environments import Settings, settings
+from dedp_assets.graph.systems.identities import KAFKA, as_platform
 from dedp_assets.patterns.connectors.kafka.topics import Topic
 from dedp_assets.patterns.connectors.web.parts import calling, kafka_said
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
@@ -44,8 +45,20 @@ _QUIET.propagate = False
 
 
 def client(bootstrap: str) -> dict[str, Any]:
-    """Return the configuration of a client that reports faults as errors, without console output."""
-    return {"bootstrap.servers": bootstrap, "logger": _QUIET, "socket.connection.setup.timeout.ms": 5_000}
+    """Return the configuration of a client that reports faults as errors, without console output.
+
+    A client of the laptop's own broker has a certificate with ``DEDP_SECURE=on``.
+    """
+    found = {"bootstrap.servers": bootstrap, "logger": _QUIET, "socket.connection.setup.timeout.ms": 5_000}
+    if _asks_for_certificates(bootstrap):
+        with as_platform(KAFKA) as proof:
+            found |= proof.kafka()
+    return found
+
+
+def _asks_for_certificates(bootstrap: str) -> bool:
+    chosen = settings()
+    return chosen.secure == "on" and bootstrap == announced(chosen.home / FOLDER)
 
 
 def address(settings: Settings) -> str:
@@ -68,6 +81,13 @@ class Kafka(dg.ConfigurableResource[Any]):
     bootstrap: str = Field(default="", description="host:port of a broker; empty: no Kafka.")
     topic: str = Field(default="visits", description="The topic of the visits.")
     variable: str = Field(default=_VARIABLE, description="The environment variable with the address.")
+
+    def proof(self) -> dict[str, str]:
+        """Return the options by which Spark proves who reads; empty for brokers that ask for no certificate."""
+        if not _asks_for_certificates(self.bootstrap):
+            return {}
+        with as_platform(KAFKA) as proof:
+            return proof.spark_kafka()
 
     def describe(self) -> Topic:
         """Read the topic's current state, with the offsets for a reader of committed records.

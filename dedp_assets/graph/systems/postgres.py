@@ -53,6 +53,7 @@ _REPORTED = re.compile(r"PSQLException: ([^\n]+)")
 _REFUSED = re.compile(r"authentication failed|no password|does not exist|permission denied|no pg_hba")
 _FETCHED = 10_000
 _DEFAULTS = {"connect_timeout": 10, "application_name": "dedp"}
+_VERSIONS, _OLD = ("ssl_min_protocol_version", "ssl_max_protocol_version"), ("TLSv1", "TLSv1.1")
 _SHARED_WITH_JDBC = ("sslmode", "sslrootcert", "sslcert", "sslkey")
 
 
@@ -244,7 +245,8 @@ def parsed(url: str, variable: str) -> Address:
     """Return the address in a URL.
 
     Raises:
-        ConfigError: if it is no URL of a PostgreSQL; the text names the variable and does not repeat the value.
+        ConfigError: if it is no URL of a PostgreSQL, or asks for TLS below 1.2; the text names the variable and does
+            not repeat the value.
     """
     try:
         parameters = {name: str(value) for name, value in conninfo.conninfo_to_dict(url).items() if value is not None}
@@ -254,4 +256,7 @@ def parsed(url: str, variable: str) -> Address:
         raise ConfigError(
             f"{variable} is no PostgreSQL URL: write postgresql://user:password@host:port/database"
         ) from None
+    for name in _VERSIONS:
+        if (version := parameters.get(name)) in _OLD:
+            raise ConfigError(f"{variable} must ask for TLS 1.2 or newer ({name}=TLSv1.2), not for {version}")
     return Address(host, port, parameters.pop("dbname", user), user, password, parameters)

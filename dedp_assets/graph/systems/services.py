@@ -1,6 +1,10 @@
 """The HTTP services of enrichment and delivery, below a base URL."""
 
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from ssl import SSLContext
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -10,9 +14,14 @@ from pydantic import Field
 from dedp_assets.graph.resources.announced import announced
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import Settings, settings
+from dedp_assets.graph.systems.identities import SERVICES, as_platform
+from dedp_assets.graph.systems.secrets import Secrets
+from dedp_assets.patterns.connectors.secrets.store import parted
 from dedp_assets.patterns.connectors.web.http import Patience, Service
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.running.backoff import Backoff
+from dedp_assets.patterns.core.secret import Secret
+from dedp_assets.patterns.security.secrets_pointer import using_secret
 
 __all__ = ["FOLDER", "Services", "address", "lacking"]
 
@@ -61,4 +70,23 @@ class Services(dg.ConfigurableResource[Any]):
         if not (url := self.url or address(settings())):
             raise NotReady(_ABSENT)
         patience = Patience(Clock().now, Backoff(attempts=4, first_seconds=self.pause_seconds, longest_seconds=30))
-        return Service(f"{url.rstrip('/')}/{path}", patience, timeout_seconds=self.timeout_seconds)
+        secured = _certificate if url.startswith("https:") and settings().services is None else nullcontext
+        login = nullcontext if (pointer := settings().services_pointer) is None else partial(_login, pointer)
+        return Service(
+            f"{url.rstrip('/')}/{path}", patience, timeout_seconds=self.timeout_seconds, login=login, secured=secured
+        )
+
+
+@contextmanager
+def _certificate() -> Iterator[SSLContext]:
+    """Lend the platform's client certificate for the laptop's own services, and the trusted authority."""
+    with as_platform(SERVICES) as proof:
+        yield proof.context()
+
+
+@contextmanager
+def _login(pointer: str) -> Iterator[Secret | None]:
+    """Lend the services' key of the store of secrets; a refused one is read again by the next attempt."""
+    path, _ = parted(pointer)
+    with using_secret(Secrets().pointers("services", granted=[path]), pointer=pointer) as access:
+        yield access.secret

@@ -10,17 +10,23 @@ import os
 import re
 import runpy
 import sys
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 
 import psutil
 
 from dedp_assets.graph.resources.announced import listens
+from dedp_assets.laptop.servers import ports
 from dedp_assets.project import Project
 
-__all__ = ["command", "left_out", "loaded", "workspace"]
+__all__ = ["FILE", "command", "left_out", "loaded", "places", "variables", "workspace"]
+
+FILE = "workspace.yaml"
+"""Name of the file with the code servers' addresses."""
 
 _LOOK_SECONDS = 1.0
 _LOADER = {"api", "grpc"}
@@ -32,37 +38,58 @@ _COLOUR = re.compile(r"\x1b\[\d+m")
 _PREFIX = re.compile(r"^.* - dagster - ERROR - ", re.MULTILINE)
 
 
-def command(location: Project, port: int) -> list[str]:
+@contextmanager
+def places(locations: Sequence[Project], *, private: bool) -> Iterator[dict[str, int | Path]]:
+    """Lend a place to each location's code server: a free port, or a socket in a private folder.
+
+    Args:
+        locations: the code locations.
+        private: whether other users of the machine are kept out; Dagster's protocol knows no login.
+    """
+    if not private:
+        yield {location.name: ports.free() for location in locations}
+        return
+    with tempfile.TemporaryDirectory(prefix="dedp-") as short:  # the path of a socket has at most 100 characters
+        yield {location.name: Path(short) / f"code{number}" for number, location in enumerate(locations)}
+
+
+def variables(place: int | Path) -> dict[str, str]:
+    """Return variables of a code server: the process with the code listens at a temporary socket."""
+    return {"TMPDIR": str(place.parent)} if isinstance(place, Path) else {}
+
+
+def command(location: Project, place: int | Path) -> list[str]:
     """Return the command that starts a location's code server; a reload in the UI loads the code again."""
-    server = [sys.executable, "-m", __name__, "code-server", "start", "-h", "127.0.0.1", "-p", str(port)]
+    listening = ["-s", str(place)] if isinstance(place, Path) else ["-h", "127.0.0.1", "-p", str(place)]
+    server = [sys.executable, "-m", __name__, "code-server", "start", *listening]
     return [*server, "-m", location.module, "--location-name", location.name]
 
 
-def workspace(folder: Path, *, ports: Mapping[str, int]) -> Path:
+def workspace(folder: Path, *, servers: Mapping[str, int | Path]) -> Path:
     """Write the workspace file with the code servers' addresses for webserver and daemon.
 
     The file takes the place of ``workspace.yaml``, which names the modules themselves.
 
     Args:
         folder: where it is written.
-        ports: code location -> port of its code server.
+        servers: code location -> port or socket of its code server.
     """
-    servers = [{"host": "127.0.0.1", "port": port, "location_name": name} for name, port in ports.items()]
-    written = folder / "workspace.yaml"
-    written.write_text(json.dumps({"load_from": [{"grpc_server": server} for server in servers]}))  # JSON is YAML
+    named = [{**_address(place), "location_name": name} for name, place in servers.items()]
+    written = folder / FILE
+    written.write_text(json.dumps({"load_from": [{"grpc_server": server} for server in named]}))  # JSON is YAML
     return written
 
 
-def loaded(port: int, log: Path) -> str:
+def loaded(place: int | Path, log: Path) -> str:
     """Return the readiness message of a code server, with the first fault of a declaration.
 
     Empty if the server is not ready.
 
     Args:
-        port: where the server listens once the code is loaded.
+        place: port or socket at which the server listens once the code is loaded.
         log: the server's log, in which earlier starts come first.
     """
-    if not listens(port):
+    if not listens(place):
         return ""
     text = log.read_text(errors="replace") if log.exists() else ""
     return f"the code is loaded{left_out(text.rpartition(_START)[2])}"
@@ -76,6 +103,10 @@ def left_out(output: str) -> str:
     """
     fault = _FAULT.search(_PREFIX.sub("", _COLOUR.sub("", output)))
     return f", without what has faults (`dedp check`): {fault[0]}" if fault else ""
+
+
+def _address(place: int | Path) -> dict[str, object]:
+    return {"socket": str(place)} if isinstance(place, Path) else {"host": "127.0.0.1", "port": place}
 
 
 def _end_with_the_code() -> None:

@@ -6,19 +6,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
-
-from dagster_graphql import DagsterGraphQLClient
 
 from dedp_assets.graph.resources.engine import last_lines
 from dedp_assets.graph.resources.environments import child_environment, child_path
+from dedp_assets.graph.systems.orchestrator import Orchestrator
 from dedp_assets.laptop.orchestration.code_server import left_out
 from dedp_assets.laptop.telling import Say
 from dedp_assets.project import Project
 
 __all__ = ["Reloading"]
-
-_SECONDS = 120
 
 
 class Reloading:
@@ -29,7 +25,7 @@ class Reloading:
 
     Args:
         code: the project.
-        web: address of Dagster's webserver, which reloads the code locations.
+        web: Dagster's webserver, which reloads the code locations.
         restart: restarts the other servers that hold the declarations.
         say: prints a word and a sentence.
         log: file for the output of the process that loads changed files.
@@ -39,7 +35,7 @@ class Reloading:
     def __init__(
         self,
         code: Project,
-        web: str,
+        web: Orchestrator,
         restart: Callable[[], None],
         say: Say,
         log: Path,
@@ -81,9 +77,7 @@ class Reloading:
 
     def _reload(self, location: str) -> str:
         """Reload a code location; return the fault, empty without one."""
-        address = urlsplit(self._web)
-        client = DagsterGraphQLClient(address.hostname or "", port_number=address.port, timeout=_SECONDS)
         try:
-            return client.reload_repository_location(location).message or ""
+            return self._web.reload(location)
         except Exception as error:  # whatever the client raises: the next change is another attempt
             return f"{location} is not reloaded: {type(error).__name__}"

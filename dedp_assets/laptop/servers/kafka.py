@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dedp_assets.graph.resources.announced import announce, listens
+from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.engine import LOG_SETTINGS, EngineError, class_path, java_home
 from dedp_assets.graph.resources.environments import Settings
+from dedp_assets.laptop.servers import kafka_tls
+from dedp_assets.patterns.connectors.certificates.authority import Authority
 
 __all__ = ["Broker"]
 
@@ -26,12 +29,14 @@ class Broker:
         folder: its log segments, its configuration, what it says.
         port: where clients reach it.
         controller_port: where it reaches itself.
+        authority: signs the certificates of clients, without which none comes in; ``None`` for plain connections.
     """
 
     settings: Settings
     folder: Path
     port: int = 9092
     controller_port: int = 9093
+    authority: Authority | None = None
     process: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
 
     @property
@@ -98,13 +103,16 @@ class Broker:
 
     def _properties(self) -> dict[str, object]:
         clients, controller = f"127.0.0.1:{self.port}", f"127.0.0.1:{self.controller_port}"
+        secured = kafka_tls.properties(self.folder, self.authority, at=Clock().now()) if self.authority else {}
+        kind = kafka_tls.LISTENER if self.authority else "PLAINTEXT"
         return {
+            **secured,
             "process.roles": "broker,controller",
             "node.id": 1,
             "controller.quorum.voters": f"1@{controller}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{clients},CONTROLLER://{controller}",
-            "advertised.listeners": f"PLAINTEXT://{clients}",
+            "listeners": f"{kind}://{clients},CONTROLLER://{controller}",
+            "advertised.listeners": f"{kind}://{clients}",
             "log.dirs": self.folder / "data",
             "auto.create.topics.enable": "false",
             "log.message.timestamp.type": "LogAppendTime",

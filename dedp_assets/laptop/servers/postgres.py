@@ -30,7 +30,7 @@ from dedp_assets.graph.systems.postgres import FOLDER, HISTORY, OWN, Address
 from dedp_assets.laptop.servers import ports, postgres_tls
 from dedp_assets.laptop.servers.postgres_programs import PostgresError, programs
 
-__all__ = ["PostgresError", "command", "open_database", "start", "stop", "system_user"]
+__all__ = ["PostgresError", "command", "open_database", "server_user", "start", "stop", "system_user"]
 
 _USER = "dedp"
 _DATABASE = "operational"
@@ -100,7 +100,7 @@ def open_database(chosen: Settings) -> Address | None:
 
 def system_user() -> str:
     """Return the name of the server's user if this process runs as root; otherwise empty."""
-    user = _server_user()
+    user = server_user()
     return user.pw_name if user else ""
 
 
@@ -146,7 +146,7 @@ def _made(chosen: Settings) -> Path:
 def _options(chosen: Settings, port: int) -> list[str]:
     """Return the options that the server is started with."""
     secured = chosen.postgres_tls == "required"
-    tls = postgres_tls.server_options(_folder(chosen), at=Clock().now(), user=_server_user()) if secured else []
+    tls = postgres_tls.server_options(_folder(chosen), at=Clock().now(), user=server_user()) if secured else []
     return ["-p", str(port), *tls]
 
 
@@ -158,7 +158,7 @@ def _make(chosen: Settings) -> None:
     password.unlink(missing_ok=True)
     with os.fdopen(os.open(password, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(secrets.token_urlsafe(24))
-    if (user := _server_user()) is not None:
+    if (user := server_user()) is not None:
         os.chown(password, user.pw_uid, user.pw_gid)
     cluster = ["-U", _USER, "--auth=scram-sha-256", "--pwfile=password", "--encoding=UTF8", "--locale=C"]
     _run(chosen, "initdb", "-D", draft.name, *cluster, *[f"--set={name}={value}" for name, value in _SERVER.items()])
@@ -180,7 +180,7 @@ def _make_certified(own: Address) -> None:
 
 def _run(chosen: Settings, program: str, *arguments: str) -> None:
     """Run a program of PostgreSQL; a started server keeps no pipe of this process open."""
-    user, folder = _server_user(), _folder(chosen)
+    user, folder = server_user(), _folder(chosen)
     as_user: dict[str, Any] = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
     with tempfile.TemporaryFile("w+") as output:
         done = subprocess.run(
@@ -197,7 +197,7 @@ def _run(chosen: Settings, program: str, *arguments: str) -> None:
             raise PostgresError(f"{program} in {folder} failed:\n{output.read()[-1000:]}{_tail(folder / 'log')}")
 
 
-def _server_user() -> pwd.struct_passwd | None:
+def server_user() -> pwd.struct_passwd | None:
     """Return the server's user if this process runs as root, created if missing; otherwise ``None``."""
     if os.geteuid() != 0:
         return None
@@ -210,7 +210,7 @@ def _server_user() -> pwd.struct_passwd | None:
 
 def _let_in(chosen: Settings) -> None:
     """Make the server's user the owner of the server's folder, with access to parent folders and programs."""
-    if (user := _server_user()) is None:
+    if (user := server_user()) is None:
         return
     folder = _folder(chosen)
     os.chown(folder, user.pw_uid, user.pw_gid)

@@ -65,4 +65,6 @@ def _unpack(jar: Path, folder: Path) -> None:
         (name,) = [each for each in outer.namelist() if each.endswith(".txz")]
         with outer.open(name) as packed, tarfile.open(fileobj=packed, mode="r|xz") as archive:
             archive.extractall(partial, filter="data")
+    for made in (partial, *filter(Path.is_dir, partial.rglob("*"))):  # for the server's user, whatever the umask
+        made.chmod(0o755)
     partial.replace(folder)

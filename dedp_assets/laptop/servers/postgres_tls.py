@@ -11,9 +11,11 @@ import pwd
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from dedp_assets.laptop.servers.certificates import Authority
+from dedp_assets.patterns.connectors.certificates.authority import Authority
+from dedp_assets.patterns.connectors.certificates.files import Certificate
+from dedp_assets.patterns.connectors.secrets.key_files import replace_private
 
-__all__ = ["CERTIFIED", "authority", "client_settings", "server_options"]
+__all__ = ["CERTIFIED", "authority", "client_settings", "server_certificate", "server_options"]
 
 CERTIFIED = "certified"
 """Role whose members log in by certificate only."""
@@ -36,7 +38,9 @@ def authority(folder: Path, *, at: datetime) -> Authority:
         folder: the server's folder.
         at: the time now.
     """
-    return Authority.of(folder / _FOLDER, at=at)
+    made = Authority.of(folder / _FOLDER, at=at)
+    made.path.parent.chmod(0o755)  # the server may be another user
+    return made
 
 
 def server_options(folder: Path, *, at: datetime, user: pwd.struct_passwd | None) -> list[str]:
@@ -50,15 +54,29 @@ def server_options(folder: Path, *, at: datetime, user: pwd.struct_passwd | None
         user: the server's user; ``None`` for this process's.
     """
     place = folder / _FOLDER
-    server = authority(folder, at=at).issue(
-        "server", place, begins=at - timedelta(minutes=5), ends=at + _LASTS, hosts=_HOSTS
-    )
+    server = server_certificate(folder, at=at, user=user)
     rules = place / "pg_hba.conf"
-    rules.write_text(_RULES)
-    if user is not None:
-        os.chown(server.key, user.pw_uid, user.pw_gid)
+    replace_private(rules, _RULES.encode(), mode=0o644)
     stated = {"ssl": "on", "ssl_cert_file": server.path, "ssl_key_file": server.key, "ssl_ca_file": place / "ca.pem"}
     return [word for name, value in {**stated, "hba_file": rules}.items() for word in ("-c", f"{name}={value}")]
+
+
+def server_certificate(folder: Path, *, at: datetime, user: pwd.struct_passwd | None) -> Certificate:
+    """Issue the server's certificate by the current authority.
+
+    A running server reads the file at ``pg_reload_conf()``.
+
+    Args:
+        folder: the server's folder.
+        at: the time now.
+        user: the server's user; ``None`` for this process's.
+    """
+    made = authority(folder, at=at).issue(
+        "server", folder / _FOLDER, begins=at - timedelta(minutes=5), ends=at + _LASTS, hosts=_HOSTS
+    )
+    if user is not None:
+        os.chown(made.key, user.pw_uid, user.pw_gid)
+    return made
 
 
 def client_settings(folder: Path) -> dict[str, str]:

@@ -48,6 +48,7 @@ __all__ = [
     "PatternError",
     "SchemaMismatch",
     "TransactionReused",
+    "chained_text",
     "error_line",
     "printable",
 ]
@@ -140,6 +141,25 @@ def error_line(error: BaseException) -> str:
     """
     first = printable(str(error)).strip().partition("\n")[0]
     return first if first and isinstance(error, PatternError) else f"{type(error).__name__}: {first}".removesuffix(": ")
+
+
+def chained_text(error: BaseException) -> str:
+    """Return kinds and texts of an error and of the causes, which may hold secrets.
+
+    Example:
+        >>> try:
+        ...     raise KeyError("day") from OSError("no disk")
+        ... except KeyError as error:
+        ...     chained_text(error)
+        "KeyError: 'day'; caused by OSError: no disk"
+    """
+    texts, seen = [], set[int]()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        texts.append(f"{type(each).__name__}: {each}")
+        each = each.__cause__ or each.__context__
+    return "; caused by ".join(texts)
 
 
 TRANSIENT = (Conflict, TimeoutError, ConnectionError)

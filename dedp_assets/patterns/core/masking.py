@@ -1,20 +1,27 @@
-"""Masking: pseudonyms in place of column values."""
+"""Masking: pseudonyms in place of column values, and draws that nobody repeats without the key.
+
+A key is closed over by a function of Python and is no literal of SQL: Spark writes the literals of plans into its logs.
+"""
 
 from __future__ import annotations
 
 import hmac
-from dataclasses import dataclass, field
+import unicodedata
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.types import StringType
+from pyspark.sql.types import LongType, StringType
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
 
-__all__ = ["MaskingKey", "pseudonym"]
+__all__ = ["MaskingKey", "by_batch", "draw", "drawn", "keyed_digest", "normalised", "pseudonym"]
+
+_BETWEEN = "\x1f"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +43,100 @@ class MaskingKey:
         if not self.id or len(self.secret) < 32:
             raise ConfigError("a masking key needs an id and a secret of at least 32 random bytes")
 
+    def of(self, purpose: str) -> MaskingKey:
+        """Derive the key of a purpose; pseudonyms of one purpose say nothing about the pseudonyms of another.
 
-def pseudonym(column: str, key: MaskingKey) -> Column:
+        Args:
+            purpose: what for, such as the name of an export.
+
+        Example:
+            >>> key = MaskingKey("home", b"32 random bytes, which these are not")
+            >>> key.of("research").secret == key.of("partners").secret
+            False
+        """
+        return replace(self, secret=hmac.digest(self.secret, f"purpose|{purpose}".encode(), "sha256"))
+
+
+def normalised(text: str) -> str:
+    r"""Return the common form of texts that mean the same: NFKC, without blanks around, in lower case.
+
+    Example:
+        >>> normalised(" Ada@Example.ORG\n")
+        'ada@example.org'
+    """
+    folded = unicodedata.normalize("NFKC", text).strip().lower()
+    return unicodedata.normalize("NFKC", folded).strip()
+
+
+def keyed_digest(key: MaskingKey, of: str, value: str) -> str:
+    """Return the HMAC-SHA-256 of a value in 64 hex digits.
+
+    Args:
+        key: the key.
+        of: what the value is, such as ``email``: an equal text that is something else has another digest.
+        value: the value.
+    """
+    return hmac.digest(key.secret, f"{of}{_BETWEEN}{value}".encode(), "sha256").hex()
+
+
+def by_batch(function: Callable[..., Iterable[str | None]], *columns: Column) -> Column:
+    """Return the texts that ``function`` makes of the texts in columns, a batch of rows at a time; lazy.
+
+    Args:
+        function: takes a list for each column, NULL as ``None``, and returns as many texts. What it holds is not in
+            the plan; it is the same function wherever, and whenever, a batch is computed.
+        columns: the columns, each cast to a text.
+    """
+
+    def texts(*batch: pa.Array) -> pa.Array:
+        return pa.array(list(function(*[values.to_pylist() for values in batch])), pa.string())
+
+    texts.__name__ = function.__name__  # as the plan shows it
+    # Spark infers the kind of function from the hints and warns if it is named, which its own stubs ask for.
+    made = arrow_udf(texts, StringType())  # type: ignore[call-overload]
+    column: Column = made(*[each.cast("string") for each in columns])
+    return column
+
+
+def pseudonym(column: str, key: MaskingKey, *, of: str = "", exact: bool = True) -> Column:
     """Replace text by HMAC-SHA-256 in 64 hex digits; equal values have equal digits, NULL stays NULL.
 
     Without the key no list of likely values helps. A plain hash of an IP address or a name is found by trying them all.
+
+    Args:
+        column: the column.
+        key: the key; that of a purpose (:meth:`MaskingKey.of`) makes pseudonyms that those of another do not join.
+        of: what the values are, as in :func:`keyed_digest`.
+        exact: whether texts that differ by case, by blanks around or by form alone are different values.
     """
-    secret = key.secret
 
-    def pseudonyms(values: pa.Array) -> pa.Array:
-        made = [None if v is None else hmac.digest(secret, v.encode(), "sha256").hex() for v in values.to_pylist()]
-        return pa.array(made, pa.string())
+    def pseudonyms(values: list[str | None]) -> list[str | None]:
+        made = [v if v is None or exact else normalised(v) for v in values]
+        if of:
+            return [None if v is None else keyed_digest(key, of, v) for v in made]
+        return [None if v is None else hmac.digest(key.secret, v.encode(), "sha256").hex() for v in made]
 
-    # A function and no SQL: a plan shows its literals, and Spark writes plans into its logs. Spark infers the kind of
-    # function from the hints and warns if it is named, which its own stubs ask for.
-    made = arrow_udf(pseudonyms, StringType())  # type: ignore[call-overload]
-    masked: Column = made(F.col(identifier(column)).cast("string"))
-    return masked
+    return by_batch(pseudonyms, F.col(identifier(column)))
+
+
+def draw(key: MaskingKey, of: str, seed: str) -> int:
+    """Draw a whole number from 0 to 2**62 - 1: the same for a seed in every run, task and partitioning.
+
+    Whoever has no key cannot tell the numbers from random ones, also with the seeds.
+
+    Args:
+        key: the key.
+        of: what is drawn: for something else there are other numbers.
+        seed: a text, such as the key of a row.
+    """
+    return int(keyed_digest(key, of, seed)[:16], 16) >> 2
+
+
+def drawn(seed: Column, key: MaskingKey, *, of: str) -> Column:
+    """Return the number of :func:`draw` for each seed, NULL for NULL; lazy."""
+
+    def draws(seeds: pa.Array) -> pa.Array:
+        return pa.array([None if s is None else draw(key, of, s) for s in seeds.to_pylist()], pa.int64())
+
+    number: Column = arrow_udf(draws, LongType())(seed.cast("string"))  # type: ignore[call-overload]
+    return number

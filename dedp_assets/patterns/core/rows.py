@@ -34,6 +34,7 @@ __all__ = [
     "evaluated_once",
     "quoted",
     "row_hash",
+    "rows_digest",
     "same",
     "tally",
     "value_hash",
@@ -137,6 +138,19 @@ def count_where(predicate: str) -> str:
 def counted(rows: DataFrame) -> int:
     """Count the rows in a separate Spark job, for rules that cannot rely on counts in the log."""
     return rows.count()
+
+
+def rows_digest(rows: DataFrame) -> tuple[int, str]:
+    """Return number and order-free digest of the rows, by a Spark job.
+
+    Two frames have the same only if each row is in both as often.
+
+    Raises:
+        ConfigError: as :func:`row_hash`.
+    """
+    hashed = F.expr(digest(row_hash(rows.schema.fields)))
+    (found,) = rows.agg(F.count("*").alias(f"{RESERVED}rows"), hashed.alias(f"{RESERVED}digest")).collect()
+    return int(found[0]), str(found[1])
 
 
 @contextmanager

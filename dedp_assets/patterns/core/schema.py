@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame
 
+from dedp_assets.patterns.core.classes import Place
+from dedp_assets.patterns.core.column import TAGS, Column, withheld
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.keys import require_distinct
+from dedp_assets.patterns.core.layout import (
+    STATISTICS,
+    TableLayout,
+    bounded,
+    require_layout,
+    stated_names,
+)
 from dedp_assets.patterns.core.names import SUBSTITUTED, identifier, require_name, reserved
 from dedp_assets.patterns.core.options import require_types
+from dedp_assets.patterns.core.running.digests import as_plain
 from dedp_assets.patterns.core.types.partitions import is_possible, stored_type
 
 __all__ = [
     "DECLARED",
     "DROPPED",
-    "STATISTICS",
-    "TAGS",
     "TIMES",
     "Column",
+    "TableLayout",
     "TableSpec",
     "require_declared",
     "require_holds",
     "shape",
-    "stated_names",
     "without_comments",
 ]
 
@@ -40,41 +47,10 @@ DECLARED = "dedp.declaration"
 """Table property with the parts of a declaration that Delta has no place for, as JSON."""
 DROPPED = "dedp.dropped"
 """Table property with the names, in lower case, of dropped columns that data files may still hold, as a JSON list."""
-STATISTICS = "delta.dataSkippingStatsColumns"
-"""Table property with the columns whose bounds and NULL counts stand in the log."""
-_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _STATED = ("key", "executed_by", "event_time", "one_channel_per")
 """Options of a table that Delta has no place for."""
-TAGS = ("personal", "technical", "replica")
-"""Options of a column that Delta has no place for."""
 TIMES = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"})
 """Types of a column with a time."""
-_BOUNDED = ("BIGINT", "BYTE", "DATE", "DECIMAL", "DOUBLE", "FLOAT", "INT", "LONG", "SHORT", "STRING", "TIMESTAMP")
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a table's declaration.
-
-    Attributes:
-        type: Spark SQL type (``STRING``, ``TIMESTAMP``, ``ARRAY<STRING>``).
-        comment: what the values mean, with their unit.
-        required: NOT NULL; violations are counted and refused.
-        personal: personal data: no minimum or maximum of it goes into the log's statistics.
-        technical: says when or by whom a row was made and not what it is; left out of the content fingerprint.
-        replica: what a transformed replica holds instead: ``""`` (the values; nothing, if they are personal),
-            ``"pseudonym"`` (a keyed hash), or an SQL expression of the column's type over the columns of its row.
-    """
-
-    type: str
-    comment: str = ""
-    required: bool = False
-    personal: bool = False
-    technical: bool = False
-    replica: str = ""
-
-    def __post_init__(self) -> None:
-        require_types(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +75,7 @@ class TableSpec:
         adopted: whether the table has another owner, who chose its properties: the library sets none of its defaults,
             and none beyond ``properties`` but the one that states the key, the executions, the event time and the tags
             of columns.
+        layout: how rows lie within the partitions. Buckets add their partition column and constraint.
 
     Raises:
         ConfigError: if a partition column is not declared, or is of a type that cannot tell partitions apart; if the
@@ -116,12 +93,14 @@ class TableSpec:
     executed_by: str = ""
     event_time: str = ""
     adopted: bool = False
+    layout: TableLayout = TableLayout()  # noqa: RUF009 - frozen
 
     def __hash__(self) -> int:
         return hash(self.name)
 
     def __post_init__(self) -> None:
         require_types(self)
+        self._add_buckets()
         if ours := reserved(self.columns):
             raise ConfigError(f"{self.name}: names like {', '.join(ours)} are the library's own: rename the column")
         for what, names in (("partition", self.partition_by), ("key", self.key)):
@@ -132,7 +111,7 @@ class TableSpec:
             if declared.upper().lstrip().startswith("CHAR") or not is_possible(stored_type(declared)):
                 raise ConfigError(
                     f"{self.name} cannot be partitioned by {column}: not every {declared} has one spelling that "
-                    "its log can hold. Partition by a text, a whole number, a BOOLEAN, a date or a time"
+                    "its log can hold, so partition by a text, a whole number, a BOOLEAN, a date or a time"
                 )
         if self.executed_by in self.partition_by:
             raise ConfigError(f"{self.name}: executed_by must not be a partition column, as {self.executed_by} is")
@@ -143,11 +122,29 @@ class TableSpec:
         require_distinct(f"{self.name}: key=", self.key)
         _require_event_time(self)
         _refuse_unusable(self)
+        stated = {} if self.adopted else self.properties
+        require_layout(self.name, self.columns, self.partition_by, stated, self.layout)
 
-    @property
-    def personal(self) -> tuple[str, ...]:
-        """Columns with personal data."""
-        return tuple(name for name, column in self.columns.items() if column.personal)
+    def _add_buckets(self) -> None:
+        """Declare the column and the constraint of declared buckets, before anything is judged."""
+        if self.layout != TableLayout():
+            object.__setattr__(self, "layout", self.layout.spelled(self.columns))  # the record is frozen
+        if buckets := self.layout.buckets:
+            by = dict.fromkeys((*self.partition_by, buckets.column))
+            for name, value in {
+                "columns": {**self.columns, **buckets.declared},
+                "partition_by": tuple(by),
+                "checks": {**self.checks, **buckets.checks},
+            }.items():
+                object.__setattr__(self, name, value)
+
+    def adds(self, column: str) -> bool:
+        """Return whether a write adds the column: the bucket of declared buckets."""
+        return self.layout.buckets is not None and column == self.layout.buckets.column
+
+    def withheld(self, place: Place) -> tuple[str, ...]:
+        """List the columns whose values may not come to a place, by their classes (``core.classes``)."""
+        return withheld(self.columns, place)
 
     @property
     def content(self) -> tuple[str, ...]:
@@ -157,33 +154,25 @@ class TableSpec:
     @property
     def bounded(self) -> tuple[str, ...]:
         """List the columns of the data files with a minimum and a maximum in Delta's statistics."""
-        return tuple(
-            name
-            for name, column in self.columns.items()
-            if name not in self.partition_by and column.type.upper().startswith(_BOUNDED)
-        )
+        return bounded(self.columns, self.partition_by)
 
     def table_properties(self) -> dict[str, str]:
-        """Return Delta's table properties: library defaults, spec, no statistics of personal columns."""
-        defaults = {} if self.adopted else _PROPERTIES
-        shown = [name for name in self.bounded if name not in self.personal]
+        """Return Delta's table properties: library defaults, spec, no statistics of withheld columns."""
+        defaults, quiet = {} if self.adopted else _PROPERTIES, self.withheld("log")
+        shown = self.layout.statistics or [name for name in self.bounded if name not in quiet]
         listed = {STATISTICS: stated_names(shown)}
         statistics = listed if shown else {"delta.dataSkippingNumIndexedCols": "0"}
+        chosen = statistics if quiet or self.layout.statistics else {}
         stated = {DECLARED: ours} if (ours := self.beyond_delta()) else {}
-        return {**defaults, **(statistics if self.personal else {}), **stated, **self.properties}
+        return {**defaults, **chosen, **self.layout.table_properties, **stated, **self.properties}
 
     def beyond_delta(self) -> str:
         """Write the options without a place in Delta's metadata as JSON; empty if all have defaults."""
         tags = {name: {tag: getattr(column, tag) for tag in TAGS} for name, column in self.columns.items()}
         tagged = {name: some for name, each in tags.items() if (some := {t: v for t, v in each.items() if v})}
-        options = {name: getattr(self, name) for name in _STATED}
+        options = {name: getattr(self, name) for name in _STATED} | {"layout": as_plain(self.layout)}
         stated = {name: value for name, value in {**options, "columns": tagged}.items() if value}
         return json.dumps(stated, sort_keys=True) if stated else ""
-
-
-def stated_names(columns: Iterable[str]) -> str:
-    """Write names of columns as a list of SQL names, for Delta's properties."""
-    return ",".join(name if _PLAIN.fullmatch(name) else identifier(name) for name in columns)
 
 
 def require_declared(spec: TableSpec, rows: DataFrame) -> None:
@@ -203,7 +192,7 @@ def require_declared(spec: TableSpec, rows: DataFrame) -> None:
         if name in stored and shape(declared[name]) != shape(stored[name])
     ]
     if problems:
-        raise SchemaMismatch(f"{spec.name}: {'; '.join(problems)}: declare what it holds, and what of it is personal")
+        raise SchemaMismatch(f"{spec.name}: {'; '.join(problems)}: declare what it holds, and what class it is of")
 
 
 def require_holds(spec: TableSpec, columns: Mapping[str, Column], *, alone_with: Iterable[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Secrets: a value hidden in every rendering, and masks for likely secrets in texts of others."""
+"""Secrets: a value hidden in every rendering, and masks of secrets and row values in other texts."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import html
 import json
 import re
 from base64 import b64encode
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache
 from itertools import groupby
 from typing import NoReturn
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.row_values import without_row_values
 
-__all__ = ["HIDDEN", "Secret", "masked"]
+__all__ = ["HIDDEN", "Secret", "masked", "remember", "remembered"]
 
 HIDDEN = "***"
 """Text in place of a secret."""
@@ -85,8 +86,12 @@ _SPELT = re.compile(
 )
 """Secrets by the way in which they are written: of command lines, SQL, XML, files with keys, services."""
 _WEB_TOKEN = re.compile(r"\beyJ[\w-]{8,}(?:\.[\w-]+){1,2}")
+_QUERY = re.compile(r"""(?<![\w:/.])/[^\s?'"<>]{0,2000}\?[^\s'"<>]*[^\s'"<>,.;]""")
+"""Path of a request with a query, as servers repeat one."""
 _HOOK = re.compile(r"(^hooks\.[^/]+/|/(?:[\w-]*hooks?/|bot(?=\d+:))).+", re.IGNORECASE)
 """Path of a web hook, whose parts are the secret."""
+_READ = set[str]()
+"""Values of this process's stores; never shown."""
 _LIKE_A_TOKEN = re.compile(r"(?=[^/]*\d)(?=[^/]*[A-Za-z])[\w:@-]{20,}")
 
 
@@ -144,11 +149,11 @@ class Secret:
 
 
 def masked(text: str, secrets: Collection[str] = ()) -> str:
-    """Mask known and likely secrets in a text of others, such as the error of a driver.
+    """Mask known and likely secrets, and values of rows, in a text of others, such as a driver's error.
 
     Masked are the known ``secrets``, in every spelling of :meth:`Secret.hide`; of any URL, user and password (with any
     characters), the values of its query, its fragment, and parts of an HTTP path that look like tokens; and values
-    behind a name such as ``password=`` or ``Authorization:``.
+    behind a name such as ``password=`` or ``Authorization:``; and values of rows, by the words of engines around them.
 
     Args:
         text: any text.
@@ -164,10 +169,22 @@ def masked(text: str, secrets: Collection[str] = ()) -> str:
         if len(secret) >= _LEAST_KNOWN:
             text = _pattern(secret).sub(HIDDEN, text)
     text = _URL.sub(lambda found: _masked_url(found[0]), text)
+    text = _QUERY.sub(lambda found: re.sub(r"(?<==)[^&;#]+", HIDDEN, found[0]), text)
     text = _VALUE.sub(lambda found: f"{found['name']}{found['scheme']}{HIDDEN}", text)
     text = _SPELT.sub(lambda found: "".join(filter(None, found.groupdict().values())) + HIDDEN, text)
     text = _TOLD.sub(lambda found: f"{found['said'] or found['named']}{HIDDEN}", text)
+    text = without_row_values(text, HIDDEN)
     return _WEB_TOKEN.sub(HIDDEN, _BEARER.sub(lambda found: f"{found['scheme']} {HIDDEN}", text))
+
+
+def remember(values: Iterable[str]) -> None:
+    """Add values that this process read from a store of secrets to :func:`remembered`."""
+    _READ.update(values)
+
+
+def remembered() -> frozenset[str]:
+    """Return the values that this process read from stores of secrets, for the masks of texts that leave."""
+    return frozenset(_READ)
 
 
 def _masked_url(url: str) -> str:

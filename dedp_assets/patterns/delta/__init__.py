@@ -20,25 +20,31 @@ if TYPE_CHECKING:
         usual_values,
     )
     from dedp_assets.patterns.delta.commit.commits import Operation, commit_actions, read_actions
-    from dedp_assets.patterns.delta.commit.file_exchange import serves
+    from dedp_assets.patterns.delta.commit.file_exchange import only_spark_changes, serves
     from dedp_assets.patterns.delta.commit.idempotency import Decision, already_applied, other_rows, same_write
     from dedp_assets.patterns.delta.fsck import Verification, verify_table
+    from dedp_assets.patterns.delta.groups import TableGroup, group_of, publish_together, versions_together
     from dedp_assets.patterns.delta.handle import TableHandle
     from dedp_assets.patterns.delta.inspection import broken_rules, repeated_keys
     from dedp_assets.patterns.delta.log.commit_info import RELABELLED, Commit, Glimpse, is_append
     from dedp_assets.patterns.delta.log.fold import LogFold
+    from dedp_assets.patterns.delta.log.holds import LegalHold, apart_from_held, holds, shown_holds
     from dedp_assets.patterns.delta.log.ledger import Ledger
+    from dedp_assets.patterns.delta.log.moments import milestone_id, milestones, require_lasting, version_at
     from dedp_assets.patterns.delta.log.partition_values import Partition, partition_name
     from dedp_assets.patterns.delta.log.table_state import Files, FileStats, KeyedFile, TableState
     from dedp_assets.patterns.delta.log.transactions import Cursors, Transactions, transaction_id
     from dedp_assets.patterns.delta.merge.clauses import Clause, Delete, Insert, Merge, Update
     from dedp_assets.patterns.delta.merge.declared_keys import require_merge_by_key
     from dedp_assets.patterns.delta.merge.recomputing import Compute
+    from dedp_assets.patterns.delta.phases import PhaseState, enter_phase
+    from dedp_assets.patterns.delta.row_changes import keep_log
     from dedp_assets.patterns.delta.rows.base_snapshot import BaseSnapshot, FindBase
     from dedp_assets.patterns.delta.snapshots.definition import (
         conformed,
         constraints,
         held_types,
+        require_open,
         require_partition,
         require_replaceable,
     )
@@ -57,7 +63,8 @@ if TYPE_CHECKING:
     )
     from dedp_assets.patterns.delta.snapshots.pruning import Bounds, candidates, is_ordered
     from dedp_assets.patterns.delta.snapshots.reading import lies_outside, missing_files, predicate
-    from dedp_assets.patterns.delta.staging.guards import require_untouched
+    from dedp_assets.patterns.delta.staged_writes import stage_nothing
+    from dedp_assets.patterns.delta.staging.guards import require_untouched, without_statistics
     from dedp_assets.patterns.delta.staging.staged_write import StagedWrite
     from dedp_assets.patterns.delta.storage.coordination import in_turn, table_lock
     from dedp_assets.patterns.delta.storage.local_store import LocalStore
@@ -101,6 +108,7 @@ __all__ = [
     "KeyedFile",
     "Layout",
     "Ledger",
+    "LegalHold",
     "LogFold",
     "LocalStore",
     "LostFile",
@@ -110,10 +118,12 @@ __all__ = [
     "ObjectStat",
     "Operation",
     "Partition",
+    "PhaseState",
     "RELABELLED",
     "StagedWrite",
     "Store",
     "Table",
+    "TableGroup",
     "TableHandle",
     "TableState",
     "Target",
@@ -122,9 +132,11 @@ __all__ = [
     "Verification",
     "adoption_of",
     "already_applied",
+    "apart_from_held",
     "arrow_source",
     "as_folder",
     "audits_of_usual",
+    "enter_phase",
     "earlier_fields",
     "broken_rules",
     "by_first_name",
@@ -133,40 +145,54 @@ __all__ = [
     "conformed",
     "constraints",
     "folder_at",
+    "group_of",
     "groups_of",
     "held_types",
+    "holds",
     "in_turn",
     "is_apart",
     "is_append",
     "is_in_bucket",
     "is_link",
     "is_ordered",
+    "keep_log",
     "lies_outside",
     "literal_path",
     "lost_files",
+    "milestone_id",
+    "milestones",
     "missing_files",
+    "only_spark_changes",
     "other_rows",
     "partition_name",
     "path_at",
     "predicate",
+    "publish_together",
     "read_actions",
     "repeated_keys",
     "require_buckets",
+    "require_lasting",
     "require_merge_by_key",
+    "require_open",
     "require_partition",
     "require_replaceable",
     "require_together",
+    "shown_holds",
     "require_untouched",
     "same_run",
     "same_write",
     "serves",
     "sha256_of",
+    "stage_nothing",
     "store_at",
     "table_lock",
     "lost_files_message",
     "transaction_id",
     "usual_values",
     "verify_table",
+    "versions_together",
+    "without_statistics",
+    "version_at",
 ]
 
 if not TYPE_CHECKING:  # which would take every name for one that is there

@@ -18,7 +18,7 @@ from dedp_assets.patterns.core.measuring.partition_times import Calendar, utc_sp
 from dedp_assets.patterns.core.parsing.field_census import CENSUS
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 from dedp_assets.patterns.core.types.partitions import NO_VALUE
-from dedp_assets.patterns.delta.log.active_files import ActiveFiles, FileIdentity, Total, totals_of
+from dedp_assets.patterns.delta.log.active_files import ActiveFiles, Total, totals_of
 from dedp_assets.patterns.delta.log.brought_rows import (
     NO_EVENT,
     brought_rows,
@@ -32,6 +32,7 @@ from dedp_assets.patterns.delta.log.fold import LogFold
 from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.log.parsing import pairs_of
 from dedp_assets.patterns.delta.log.partition_values import Naming, named_all
+from dedp_assets.patterns.delta.log.vectors import FileIdentity, file_identity
 
 __all__ = ["ActivityLog"]
 
@@ -167,7 +168,7 @@ class ActivityLog:
         rows = None if rows is None else rows - vector.get("cardinality", 0)
         newest = self._newest(add, stats)
         return _AddedFile(
-            _identity_of(add), self._key_of(add), rows, add.get("size") or 0, newest, add.get("dataChange", True)
+            file_identity(add), self._key_of(add), rows, add.get("size") or 0, newest, add.get("dataChange", True)
         )
 
     def _newest(self, add: Mapping[str, Any], stats: Mapping[str, Any]) -> str | None:
@@ -227,7 +228,7 @@ class ActivityLog:
     def _replay(self, removed: Sequence[Mapping[str, Any]], added: Sequence[_AddedFile]) -> None:
         """Apply a commit to the active files."""
         for remove in removed:
-            self._files.drop(_identity_of(remove))
+            self._files.drop(file_identity(remove))
         for file in added:
             self._files.add(file.identity, file.key, file.rows, file.size)
         self._stale |= {self._key_of(of) for of in removed} | {file.key for file in added}
@@ -280,11 +281,6 @@ class ActivityLog:
         self._arrivals.clear()
         for known in (self._keys, self._touched, self._fields, self._sizes, self._stale):
             known.clear()
-
-
-def _identity_of(file: Mapping[str, Any]) -> FileIdentity:
-    vector = file.get("deletionVector")
-    return file["path"], f"{vector.get('pathOrInlineDv')}@{vector.get('offset')}" if vector else ""
 
 
 def _size_of(total: Total, touch: _Touch | None) -> PartitionSize:

@@ -136,8 +136,8 @@ def _unknown(spec: TableSpec) -> Iterator[str]:
     if not spec.event_time and any(column.type in TIMES for column in spec.columns.values()):
         yield "event_time: the column with the time at which the event of a row happened"
     yield "order: the column that says which of two changes of a row is newer (order_by of a merge)"
-    if not spec.personal:
-        yield "personal: which columns are personal data (Column(..., personal=True))"
+    if not any(column.classification for column in spec.columns.values()):
+        yield 'classification: which columns are personal (Column(..., classification="personal"))'
     yield "owner, readers and greatest age (About(owner=..., used_by=..., fresh_hours=...) of a table of the graph)"
     if any(column.type == "STRING" for name, column in spec.columns.items() if name in spec.partition_by):
         yield "partitions: what the texts that it is partitioned by mean, e.g. days"

@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError
+from dedp_assets.patterns.core.leaving import require_open_partitions
 from dedp_assets.patterns.core.names import NAMED_ROWS
 from dedp_assets.patterns.core.running.disks import writing_to
 from dedp_assets.patterns.core.running.opening import note_opened
@@ -19,6 +20,7 @@ from dedp_assets.patterns.delta.commit.creation import doubtful_checks, first_co
 from dedp_assets.patterns.delta.commit.file_exchange import serves
 from dedp_assets.patterns.delta.commit.sessions import private, require_literals
 from dedp_assets.patterns.delta.log.ledger import Ledger
+from dedp_assets.patterns.delta.log.moments import version_at
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.definition import (
     alterations,
@@ -28,7 +30,8 @@ from dedp_assets.patterns.delta.snapshots.definition import (
     require_usable,
 )
 from dedp_assets.patterns.delta.snapshots.lost_files import lost_files, lost_files_message
-from dedp_assets.patterns.delta.snapshots.reading import missing_files, read_at
+from dedp_assets.patterns.delta.snapshots.reading import bytes_of, missing_files, read_at
+from dedp_assets.patterns.delta.snapshots.tiers import placed
 from dedp_assets.patterns.delta.storage.coordination import require_lock, turn
 from dedp_assets.patterns.delta.storage.locations import Located, Location, require_vacant
 from dedp_assets.patterns.delta.storage.store import require
@@ -67,22 +70,45 @@ class TableHandle(Located):
         require_literals(session)
         return session
 
-    def read(self, *partitions: Mapping[str, object], version: int | None = None) -> DataFrame:
+    def read(
+        self,
+        *partitions: Mapping[str, object],
+        version: int | str | None = None,
+        broadcast_bytes: int | None = None,
+    ) -> DataFrame:
         """Read the rows at a pinned version (the newest if ``None``), of the named partitions if any; lazy.
+
+        A text names the version by an instant or a milestone, as :func:`version_at` reads it.
 
         Up to 10,000 rows (and 1 MB of files) are one task: whoever calls a slow service for each repartitions them.
         In a query plan the rows have the table's name, behind :data:`NAMED_ROWS`: files have none.
 
+        Args:
+            partitions: partitions to read; all, if none is named.
+            version: version to read, the newest if ``None``.
+            broadcast_bytes: size of the files by the log, in bytes, up to which a join sends the rows to every executor
+                and leaves the other side where it lies (the guide's broadcast join); above, a join sorts both sides by
+                key. Spark chooses by an estimate of its own if ``None``.
+
         Raises:
-            ConfigError: if a vacuum removed files of that version, and its rows are no longer the current ones.
+            ConfigError: if a vacuum removed files of that version, and its rows are no longer the current ones; if rows
+                of a named partition lie on a storage tier that is not read; or for ``broadcast_bytes`` below 0.
             ContractError: if files of the pinned version are lost that its rows are still current in.
         """
+        if broadcast_bytes is not None and broadcast_bytes < 0:
+            raise ConfigError(f"broadcast_bytes must be at least 0, not {broadcast_bytes}")
+        version = version_at(self.ledger, version) if isinstance(version, str) else version
         state = self.ledger.state(version)
         named = [self._spelled(state, partition) for partition in partitions]
         if version is not None and (gone := missing_files(self.store, state, named)):
             state = self._same_rows(state, named, gone)
         note_opened(self.spec, self.store.uri, state.version, named)
         rows = read_at(self.session, self.store, state, named)
+        elsewhere = placed(self.name, state, named)
+        for part in elsewhere:
+            rows = rows.unionByName(part.rows(self.session, self.name, state, named), allowMissingColumns=True)
+        if broadcast_bytes is not None and not elsewhere:
+            rows = rows.hint("broadcast" if bytes_of(state, named) <= broadcast_bytes else "merge")
         return rows.alias(f"{NAMED_ROWS}{self.name}") if self.named_in_plans else rows
 
     def stream(self, *, schema_log: str = "") -> DataFrame:
@@ -160,23 +186,29 @@ class TableHandle(Located):
             state = self.ledger.state()
             if altered := list(alterations(self.spec, self.store.address, state)):
                 require_usable(self.spec, self.session)
-                self._define(altered)
+                self.define(altered)
                 state = self.ledger.state()
             return state
 
     def _create(self) -> None:
         """Create the table by the first commit, without Spark where the result is certain to be the same."""
+        require_open_partitions(self.spec.name, self.spec.columns, self.spec.partition_by)
         first = first_commit(self.spec)
         if first is None or doubtful_checks(self.spec):
             require_usable(self.spec, self.session)
         if first is None:
-            self._define(creation(self.spec, self.store.address))
+            self.define(creation(self.spec, self.store.address))
             return
         # Whoever knows no lock and was faster created it.
         with suppress(Conflict):
             commits.write(self.store, 0, first)
 
-    def _define(self, statements: Iterable[str]) -> None:
+    def define(self, statements: Iterable[str]) -> None:
+        """Run SQL statements that create or alter the table.
+
+        Raises:
+            ConfigError: if Spark refuses one; rows that break a new constraint are a ``ContractError``.
+        """
         found = list(statements)
         if not found:
             return

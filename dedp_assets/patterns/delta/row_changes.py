@@ -18,9 +18,11 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.types.meeting import as_held
-from dedp_assets.patterns.delta.commit import file_exchange
+from dedp_assets.patterns.delta.commit import commits, file_exchange
+from dedp_assets.patterns.delta.commit.commits import Operation
 from dedp_assets.patterns.delta.commit.sessions import private
 from dedp_assets.patterns.delta.handle import TableHandle
+from dedp_assets.patterns.delta.log.moments import log_properties, milestones
 from dedp_assets.patterns.delta.merge.clauses import Merge, check_condition, no_rows
 from dedp_assets.patterns.delta.merge.declared_keys import require_free, require_merge_by_key, require_own_key
 from dedp_assets.patterns.delta.merge.deletion import Deletion
@@ -30,12 +32,13 @@ from dedp_assets.patterns.delta.rows import spark_dml
 from dedp_assets.patterns.delta.rows.base_snapshot import FindBase, newest_snapshot
 from dedp_assets.patterns.delta.rows.copy_on_write import rewrite
 from dedp_assets.patterns.delta.rows.row_change import RowChangeRequest
-from dedp_assets.patterns.delta.snapshots.definition import held_types, require_partition, require_replaceable
+from dedp_assets.patterns.delta.snapshots.definition import held_types, require_replaceable
 from dedp_assets.patterns.delta.snapshots.reading import missing_files, predicate
+from dedp_assets.patterns.delta.snapshots.tiers import require_in_place, require_writable, tiered
 from dedp_assets.patterns.delta.staging.guards import in_range
 from dedp_assets.patterns.delta.storage.coordination import table_lock
 
-__all__ = ["delete_rows", "merge_rows", "recompute_rows", "restore_version"]
+__all__ = ["delete_rows", "keep_log", "merge_rows", "recompute_rows", "restore_version"]
 
 
 @in_range
@@ -93,7 +96,7 @@ def merge_rows(  # noqa: PLR0913 - of a verb of the table
     """
     require_rows(table.name, source)
     meter, state = Meter(), table.ensure()
-    owned = require_partition(table.name, state, partition or {})
+    owned = require_writable(table.name, state, partition or {})
     merge = replace(merge, owned=owned, declared=table.spec.key)
     require_merge_by_key(table.spec, merge)
     source = table.shown(merge.checked(table.name, state, source), whole=merge.takes_columns)
@@ -125,7 +128,7 @@ def merge_rows(  # noqa: PLR0913 - of a verb of the table
 
 @in_range
 @with_requests_counted
-def recompute_rows(
+def recompute_rows(  # noqa: PLR0913 - of a verb of the table
     table: TableHandle,
     source: DataFrame,
     *,
@@ -135,6 +138,7 @@ def recompute_rows(
     provenance: Provenance,
     aside: Sequence[str] = (),
     audits: Sequence[Audit] = (),
+    since: int | None = None,
 ) -> WriteResult:
     """Replace all rows of the source's keys by the result of ``compute``, as one audited commit.
 
@@ -151,17 +155,19 @@ def recompute_rows(
             whoever follows the table.
         provenance: who changes, from what, and why.
         audits: rules over the rows inserted or updated; the table's constraints are judged in any case.
+        since: version of the table that ``source`` was chosen by, if it was: what others wrote after it is not known.
 
     Raises:
         AmbiguousKeys: if a key is NULL.
         AuditFailed: if a rule or a constraint refuses the rows; nothing is published.
         ConfigError: for a table whose rows only Delta's own statements may change.
-        Conflict: if other writers change the same rows and do not yield.
+        Conflict: if the table was written after ``since``, or other writers change the same rows and do not yield.
         SchemaMismatch: if ``compute`` makes other columns than the table's.
     """
     require_rows(table.name, source)
     meter, state = Meter(), table.ensure()
     require_own_key(table.spec, identity)
+    require_in_place(table.name, state, {})
     if why := file_exchange.only_spark_changes(state):
         raise ConfigError(f"{table.name} has {why}: rows of it cannot be computed anew, merge into it instead")
     held = [field for field in held_types(state).fields if field.name.lower() in map(str.lower, keys)]
@@ -169,7 +175,7 @@ def recompute_rows(
     with evaluated_once(source.select("*")) as rows:
         profile = meter.jobs(rows.sparkSession)(profile_keys)(table.name, rows, keys)
         change = Recomputing(tuple(keys), tuple(identity), rows, compute, profile, table.store, tuple(aside))
-        return rewrite(table, change, RowChangeRequest({}, provenance, audits, meter=meter))
+        return rewrite(table, change, RowChangeRequest({}, provenance, audits, since=since, meter=meter))
 
 
 @in_range
@@ -192,7 +198,7 @@ def delete_rows(
         Conflict: if other writers change the same rows and do not yield.
     """
     state = table.ensure()
-    owned = require_partition(table.name, state, partition or {})
+    owned = require_writable(table.name, state, partition or {})
     check_condition(table.name, no_rows(table.session, state), where)
     change, request = Deletion(where, owned, table.session, table.store), RowChangeRequest(owned, provenance, audits)
     if not (why := file_exchange.only_spark_changes(state)):
@@ -217,6 +223,8 @@ def restore_version(table: TableHandle, version: int, *, provenance: Provenance)
     with meter.waiting(table_lock(table.store)) as held:
         if gone := missing_files(table.store, table.ledger.state(version)):
             raise table.vacuumed(version, gone)
+        for part in tiered(table.ledger.state(version)):
+            part.require_copy(table.name)
         require_replaceable(table.name, table.ledger.state())
         file_exchange.raise_generation(table.ledger, lambda: table.session)
         before = table.ledger.version()
@@ -225,7 +233,17 @@ def restore_version(table: TableHandle, version: int, *, provenance: Provenance)
         held.confirm()
         with private(table.session, settings) as own:
             own.sql(statement)
-        return spark_dml.committed(table, before, record)
+        restored = spark_dml.committed(table, before, record)
+        keep_log(table)
+        return restored
+
+
+def keep_log(table: TableHandle) -> None:
+    """Turn off the cleanup of the log for a table with milestones, as a RESTORE takes back properties."""
+    state = table.ledger.state()
+    if milestones(table.ledger) and (changed := log_properties(state, kept=True)):
+        action, note = commits.with_properties(table.ledger, state, changed), "the log is kept for milestones"
+        commits.commit_actions(table.store, state, [action], record=note, operation=Operation("SET TBLPROPERTIES"))
 
 
 def _execution(spec: TableSpec, key: str) -> dict[str, str]:

@@ -16,7 +16,9 @@ from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.delta.commit.spark_writer import require_stated
 from dedp_assets.patterns.delta.handle import TableHandle
 from dedp_assets.patterns.delta.merge.declared_keys import REPEATED, repeated, require_whole
-from dedp_assets.patterns.delta.snapshots.definition import conform, content_columns, require_partition
+from dedp_assets.patterns.delta.snapshots.definition import conform, content_columns
+from dedp_assets.patterns.delta.snapshots.layouts import in_buckets
+from dedp_assets.patterns.delta.snapshots.tiers import require_writable
 from dedp_assets.patterns.delta.staging.guards import (
     discarded_if_unjudged,
     in_range,
@@ -30,7 +32,7 @@ from dedp_assets.patterns.delta.staging.staged_write import StagedWrite
 from dedp_assets.patterns.delta.staging.stages import empty_stage
 from dedp_assets.patterns.delta.staging.write_counts import Parts
 
-__all__ = ["publish_nothing", "stage_write"]
+__all__ = ["publish_nothing", "stage_nothing", "stage_write"]
 
 
 @in_range
@@ -69,9 +71,10 @@ def stage_write(  # noqa: PLR0913 - of a verb of the table
     meter = Meter()
     require_rows(table.name, rows)
     require_whole(table.spec, partition or {}, append=append)
-    split, state = Split.of(rows, keep), table.ensure()
+    state = table.ensure()
     require_stated(table.name, state)
-    owned = require_partition(table.name, state, partition or {})
+    split = in_buckets(table.spec, Split.of(rows, keep), keep, state)
+    owned = require_writable(table.name, state, partition or {}, append=append)
     conform(table.name, split, keep, state)
     if table.on_rows:
         given = split
@@ -82,10 +85,11 @@ def stage_write(  # noqa: PLR0913 - of a verb of the table
     parts = Parts.of(split, keep, content_columns(table.spec, state), rows_read)
     same = repeated(table.spec, parts.chosen)
     accounting = Accounting.of(table.name, parts, state, owned, audits, repeated=REPEATED if same else "")
-    hashes = {**parts.hashes, **same}
-    measuring = Measuring(accounting.measures(), accounting.asked(), accounting.landed(), hashes).along(tally)
+    measuring = Measuring(accounting.measures(), accounting.asked(), accounting.landed(), {**parts.hashes, **same})
     with meter.jobs(split.rows.sparkSession):
-        stage = stage_rows(split, layout_of(table, state, owned), measuring=measuring, keep=keep, also=also)
+        stage = stage_rows(
+            split, layout_of(table, state, owned), measuring=measuring.along(tally), keep=keep, also=also
+        )
     with discarded_if_unjudged(stage):
         judged = accounting.judge(stage.observed, provenance.approval)
     if judged.refused:
@@ -102,6 +106,12 @@ def publish_nothing(
     since: int | None = None,
 ) -> WriteResult:
     """Publish an empty write without a Spark job."""
+    return stage_nothing(table, owned, provenance, append=append).publish(since=since)
+
+
+def stage_nothing(
+    table: TableHandle, owned: Mapping[str, str], provenance: Provenance, *, append: bool = False
+) -> StagedWrite:
+    """Return an empty write, ready to be published without a Spark job."""
     judged = Accounting(Parts()).judge({})
-    staged = StagedWrite.of(table, empty_stage(table.store), judged, owned, provenance, append=append)
-    return staged.publish(since=since)
+    return StagedWrite.of(table, empty_stage(table.store), judged, owned, provenance, append=append)

@@ -26,8 +26,8 @@ from dedp_assets.patterns.core.rows import RowsRead, Tally
 from dedp_assets.patterns.delta.handle import TableHandle
 from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.row_changes import delete_rows, merge_rows, recompute_rows, restore_version
-from dedp_assets.patterns.delta.snapshots.definition import require_partition
 from dedp_assets.patterns.delta.snapshots.stored_spec import require_table, stored_spec, table_name
+from dedp_assets.patterns.delta.snapshots.tiers import require_writable
 from dedp_assets.patterns.delta.staged_writes import publish_nothing, stage_write
 from dedp_assets.patterns.delta.staging.staged_write import StagedWrite
 from dedp_assets.patterns.delta.storage.locations import Location
@@ -99,7 +99,7 @@ class Table(TableHandle):
         self, *, partition: Mapping[str, object], provenance: Provenance, since: int | None = None
     ) -> WriteResult:
         """Empty a partition without starting Spark; ``since`` as in :meth:`StagedWrite.publish`."""
-        owned = require_partition(self.name, self.ensure(), partition)
+        owned = require_writable(self.name, self.ensure(), partition)
         return publish_nothing(self, owned, provenance, since=since)
 
     def mark(self, *, provenance: Provenance) -> WriteResult:

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.connectors.delivery.csv_folder import Batch, PartitionSink
 from dedp_assets.patterns.core.audits import not_empty
+from dedp_assets.patterns.core.comparison import compared_by_key
 from dedp_assets.patterns.core.errors import ConfigError, PatternError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, Split, WriteResult
@@ -30,7 +31,6 @@ from dedp_assets.patterns.delta import (
     lost_files,
     require_partition,
 )
-from dedp_assets.patterns.flow._comparison import compared_by_key
 
 __all__ = ["write_parallel", "compare_by_key"]
 

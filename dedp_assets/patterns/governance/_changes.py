@@ -141,9 +141,12 @@ def _of_column(path: str, name: str, old: Column, new: Column, *, default: bool)
     if new.required and not old.required:
         breaks = _NOBODY if default else _PRODUCER
         yield Difference(f"{path}.required", f"{name} must not be NULL any more", breaks, (name,))
-    if old.personal != new.personal:
-        sentence = f"{name} is {'personal data now' if new.personal else 'no longer personal data'}"
-        yield Difference(f"{path}.personal", sentence, columns=(name,))
+    if old.classification != new.classification:
+        was, now = (each or "of no class" for each in (old.classification, new.classification))
+        yield Difference(f"{path}.classification", f"{name} is {now} now, was {was}", columns=(name,))
+    if old.purpose != new.purpose:
+        sentence = f"{name} may be used for {', '.join(new.purpose) or 'no stated purpose'} now"
+        yield Difference(f"{path}.purpose", sentence, columns=(name,))
     if old.comment != new.comment:
         yield Difference(f"{path}.comment", f"{name} is described in other words", columns=(name,), promise=False)
 

@@ -25,7 +25,7 @@ _LOGICAL = {
 }  # fmt: skip
 """Type in the log's form -> type of the standard. A decimal is a number; what the standard has not is an object."""
 _WHOLE = re.compile("0|-?[1-9][0-9]*")
-_ON_COLUMNS = ("technical", "replica")
+_ON_COLUMNS = ("purpose", "technical", "replica")
 
 Document = Mapping[str, Any]
 
@@ -75,7 +75,7 @@ def contract_document(contract: Contract) -> dict[str, Any]:
 def _property(contract: Contract, name: str, column: Column) -> dict[str, Any]:
     """Return a column as a property of the standard."""
     found = {"name": name, "physicalType": column.type, **_logical(column.type), "description": column.comment}
-    found |= {"required": column.required, "classification": "personal" if column.personal else ""}
+    found |= {"required": column.required, "classification": column.classification}
     if name in contract.key:
         found |= {"primaryKey": True, "primaryKeyPosition": contract.key.index(name) + 1}
     if name in contract.partition_by:
@@ -87,7 +87,11 @@ def _property(contract: Contract, name: str, column: Column) -> dict[str, Any]:
         percent = float(Decimal(str(share)) * 100)
         rule = {"metric": "nullValues", "unit": "percent", "mustBeLessOrEqualTo": percent}
         found["quality"] = [{**rule, "dimension": "completeness"}]
-    more = {each: value for each in _ON_COLUMNS if (value := getattr(column, each))}
+    more = {
+        each: [*value] if isinstance(value, tuple) else value
+        for each in _ON_COLUMNS
+        if (value := getattr(column, each))
+    }
     if name in contract.defaults:
         more["default"] = contract.defaults[name]
     found["customProperties"] = _custom(more)

@@ -6,11 +6,12 @@ What a :class:`Contract` can say is read; the rest of the document is named, in 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timezone
 from typing import Any
 
+from dedp_assets.patterns.core.classes import CLASSES, Classification
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.governance._contracts import Consumer, Contract, Sla
@@ -29,7 +30,11 @@ _UNITS = {
 _HOURS_OF = {name: _HOURS[unit] for unit, names in _UNITS.items() for name in names.split()}
 _AGE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 _CLOCK = re.compile(r"(\d\d:\d\d)(?::00)?\s*(Z|[+-]\d\d:\d\d)?", re.IGNORECASE)
-_PERSONAL = ("personal", "pii", "personal data")
+_CLASSES: Mapping[str, Classification] = {
+    **{each: each for each in CLASSES if each}, **dict.fromkeys(("pii", "personal data"), "personal"),
+    "free_text": "free text", "quasi-identifying": "quasi",
+}  # fmt: skip
+"""Classification in a document, in lower case -> class."""
 _IDENTITY = ("apiVersion", "kind", "id", "name", "status")
 
 
@@ -129,16 +134,18 @@ class _Columns:
         return found
 
     def _declare(self, name: str, stated: Part) -> None:
-        more = _customs(stated, "technical", "replica", "default")
+        more = _customs(stated, "technical", "replica", "default", "purpose")
         kind, length = sql_type(stated), stated.part("logicalTypeOptions").value("maxLength", int)
-        personal = stated.text("classification").lower() in _PERSONAL
-        if not personal:
+        classification = _CLASSES.get(stated.text("classification").lower(), "")
+        if not classification:
             stated.leave("classification")
+        purpose = more["purpose"].value("value", list, ()) if "purpose" in more else ()
         self.declared[name] = Column(
             f"VARCHAR({length})" if kind == "STRING" and (length or 0) > 0 else kind,
             stated.text("description"),
             stated.value("required", bool, default=False),
-            personal=personal,
+            classification=classification,
+            purpose=tuple(map(str, purpose)),
             technical=bool(more["technical"].value("value", bool)) if "technical" in more else False,
             replica=more["replica"].text("value") if "replica" in more else "",
         )

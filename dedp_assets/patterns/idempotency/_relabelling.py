@@ -69,6 +69,7 @@ def _commit(
                 "path": file["path"],
                 "partitionValues": {column: new},
                 "size": file["size_bytes"],
+                **({"deletionVector": file["deletionVector"]} if "deletionVector" in file else {}),
                 "modificationTime": file["modification_time"],
                 "dataChange": False,
                 **({"stats": stats} if (stats := statistics.get(file["path"])) else {}),

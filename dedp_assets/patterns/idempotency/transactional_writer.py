@@ -18,13 +18,12 @@ from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.connectors.postgres import Incoming
 from dedp_assets.patterns.core.audits import not_empty
-from dedp_assets.patterns.core.errors import ConfigError, PatternError
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.options import require_types, typed
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.results import RowCounts, Split, WriteResult
-from dedp_assets.patterns.delta import StagedWrite, Table, Target, same_run
-from dedp_assets.patterns.idempotency._groups import group_of
+from dedp_assets.patterns.delta import Table, Target, publish_together, same_run, versions_together
 from dedp_assets.patterns.idempotency._transactions import DatabaseTarget, RowSet, Written, texts_of, write_sets
 
 __all__ = ["write_transaction", "publish_group", "read_group", "DatabaseTarget", "RowSet", "TableRows"]
@@ -132,29 +131,15 @@ def publish_group(sets: Iterable[TableRows]) -> WriteResult:
         ConfigError: for tables that only Spark can publish to, or one that is named twice.
         Conflict: if a newer upstream version was applied, or somebody else wrote one of the tables.
     """
-    wanted, staged, results = list(sets), list[StagedWrite](), dict[str, WriteResult]()
+    if not (wanted := list(sets)):
+        raise ConfigError("sets must hold a table of the group, not none")
     targets = [each.into.by("idempotency.transactional_writer", "partition", "audits", "rows_read") for each in wanted]
-    group = group_of([into.table for into in targets], results)
     same_run(*targets)
-    group.go_on()
-
-    def asked() -> bool:
-        # Each of them, because one that is stale refuses them all.
-        return False in [write.is_applied() for write in staged]
-
-    try:
-        for each, into in zip(wanted, targets, strict=True):
-            staged.append(into.with_audits(not_empty(allow_empty=each.allow_empty)).stage(each.rows))
-        notes = {write.table.name: write.note() for write in reversed(staged)}
-        asked()
-    except PatternError:
-        for write in staged:
-            write.stage.discard()
-        raise
-    part = "; ".join(slice_name(write.record.partition) for write in staged)
-    is_new = group.publish_all(part, notes, is_new=asked)
-    found = [replace(results[w.table.name], findings=w.findings) if is_new else w.publish() for w in staged]
-    return replace(found[0], beside=tuple(found[1:]))
+    staged = (
+        into.with_audits(not_empty(allow_empty=each.allow_empty)).stage(each.rows)
+        for each, into in zip(wanted, targets, strict=True)
+    )
+    return publish_together([into.table for into in targets], staged)
 
 
 @typed
@@ -172,9 +157,5 @@ def read_group(tables: Iterable[Table]) -> Mapping[str, DataFrame]:
         NotReady: if they were not published together yet.
     """
     wanted = list(tables)
-    versions = group_of(wanted, {}).visible()
-    if strange := [table.name for table in wanted if table.name not in versions]:
-        raise ConfigError(
-            f"{', '.join(strange)} is not of the group of {wanted[0].name}: it holds {', '.join(versions)}"
-        )
+    versions = versions_together(wanted)
     return {table.name: table.read(version=versions[table.name]) for table in wanted}

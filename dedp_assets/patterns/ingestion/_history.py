@@ -49,9 +49,11 @@ CHANGES: Mapping[str, Column] = {
     "operation": Column(
         "STRING", "snapshot, read (a row of the snapshot), insert, update, delete, or truncate", required=True
     ),
-    "key": Column("STRING", "primary key, JSON; NULL where the whole table is meant", personal=True),
-    "before": Column("STRING", "the row before an update or delete, JSON", personal=True),
-    "after": Column("STRING", "the row after an insert or update, JSON; a snapshot's column types", personal=True),
+    "key": Column("STRING", "primary key, JSON; NULL where the whole table is meant", classification="personal"),
+    "before": Column("STRING", "the row before an update or delete, JSON", classification="personal"),
+    "after": Column(
+        "STRING", "the row after an insert or update, JSON; a snapshot's column types", classification="personal"
+    ),
     "committed_at": Column("TIMESTAMP", "when it was committed, by the source's clock", required=True),
     "committed_on": Column("DATE", "day of committed_at, UTC", required=True),
 }

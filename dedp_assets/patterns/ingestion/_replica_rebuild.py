@@ -23,7 +23,7 @@ Write = Callable[[Table, Sequence[Mapping[str, str | None]], Mapping[str, str]],
 
 def rules_of(declared: TableSpec, key: MaskingKey | None) -> dict[str, str]:
     """Return a fingerprint of masking rules and key, as table properties of the replica."""
-    columns = [[name, c.type, c.required, c.personal, c.replica] for name, c in declared.columns.items()]
+    columns = [[name, c.type, c.required, not c.shows("replica"), c.replica] for name, c in declared.columns.items()]
     declaration = json.dumps([columns, declared.partition_by, dict(declared.checks)])
     rules = hashlib.sha256(declaration.encode()).hexdigest()[:16]
     return {"dedp.replica.rules": rules, "dedp.replica.key": key.id if key else ""}

@@ -18,13 +18,13 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Plan, WriteResult
 from dedp_assets.patterns.delta import Files, Ledger, TableState, Target, partition_name, require_partition
-from dedp_assets.patterns.delta.maintenance import remove_unneeded, rewrite, safe_hours, small_files
+from dedp_assets.patterns.delta.maintenance import files_to_purge, remove_unneeded, rewrite, safe_hours, small_files
 
 __all__ = ["compact", "plan_compaction", "vacuum"]
 
 _EARLIEST = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MIB = 1024 * 1024
-_SMALL, _TARGET, _MANY = 128 * _MIB, 512 * _MIB, 10
+_SMALL, _TARGET, _MANY, _DELETED = 128 * _MIB, 512 * _MIB, 10, 0.05
 
 
 @typed
@@ -35,8 +35,11 @@ def compact(
     target_bytes: int = _TARGET,
     min_small_files: int = _MANY,
     min_average_bytes: int = 0,
+    max_deleted_share: float = _DELETED,
 ) -> WriteResult:
     """Compact the small files of eligible partitions, in one commit that changes no row.
+
+    Files in which deletion vectors delete many rows are written again, too, without these rows.
 
     Appends, overwrites, merges and deletes go on meanwhile. A partition whose files one of them replaced stays as that
     writer left it; the result names it and the next run finds it. Streams, change feeds and late-data detection see no
@@ -48,6 +51,8 @@ def compact(
         target_bytes: size that merged files grow up to, in bytes.
         min_small_files: fewest small files that make a partition worth it.
         min_average_bytes: a partition is worth it, too, if its files are smaller on average, in bytes; 0 for never.
+        max_deleted_share: files with a greater share of deleted rows (0 to 1) are purged; 0 purges every file with a
+            deletion vector, as readers of plain files need, 1 none.
 
     Returns:
         Files and bytes of the whole table before and after, in ``figures``.
@@ -68,12 +73,14 @@ def compact(
     into = into.by("ingestion.compactor", "partition")
     table, state = into.table, into.table.ledger.state()
     require_partition(table.name, state, into.partition)
-    small, sizes = (
-        small_files(state, small_bytes),
-        _Sizes(small_bytes, target_bytes, min_small_files, min_average_bytes),
-    )
+    sizes = _Sizes(small_bytes, target_bytes, min_small_files, min_average_bytes, max_deleted_share)
+    small, deleted = small_files(state, small_bytes), files_to_purge(state, max_deleted_share)
     plan = _plan(state, small, into.partition, sizes)
-    chosen = {key: files for key, files in small.items() if partition_name(key) in plan.causes}
+    chosen = {
+        key: [*files, *(file for file in deleted.get(key, ()) if file not in files)]
+        for key, files in small.items()
+        if partition_name(key) in plan.causes
+    }
     if not chosen:
         reason = f"nothing to compact: {plan.reason}"
         return WriteResult(table.name, state.version, applied=False, changed=False, reason=reason)
@@ -89,6 +96,7 @@ def plan_compaction(
     target_bytes: int = _TARGET,
     min_small_files: int = _MANY,
     min_average_bytes: int = 0,
+    max_deleted_share: float = _DELETED,
 ) -> Plan:
     """Choose the partitions worth compacting, from the log's statistics and without Spark.
 
@@ -99,11 +107,13 @@ def plan_compaction(
         target_bytes: size that merged files grow up to, in bytes.
         min_small_files: fewest small files that make a partition worth it.
         min_average_bytes: a partition is worth it, too, if its files are smaller on average, in bytes; 0 for never.
+        max_deleted_share: files with a greater share of deleted rows (0 to 1) are purged.
 
     Returns:
         A plan whose ``causes`` count the small files and state the average size of a partition's files.
     """
-    state, sizes = ledger.state(), _Sizes(small_bytes, target_bytes, min_small_files, min_average_bytes)
+    state = ledger.state()
+    sizes = _Sizes(small_bytes, target_bytes, min_small_files, min_average_bytes, max_deleted_share)
     return _plan(state, small_files(state, small_bytes), partition or {}, sizes)
 
 
@@ -148,6 +158,7 @@ class _Sizes:
     target_bytes: int
     min_small_files: int
     min_average_bytes: int
+    max_deleted_share: float
 
     def __post_init__(self) -> None:
         if not 0 < self.small_bytes <= self.target_bytes or self.min_small_files < 2:
@@ -160,19 +171,24 @@ class _Sizes:
                 f"min_average_bytes={self.min_average_bytes} must lie between 0 and small_bytes={self.small_bytes}: "
                 "larger files are not merged"
             )
+        if not 0 <= self.max_deleted_share <= 1:
+            raise ConfigError(f"max_deleted_share must be between 0 and 1, not {self.max_deleted_share}")
 
 
 def _plan(state: TableState, small: Files, only: Mapping[str, str], sizes: _Sizes) -> Plan:
     if state.closed:
         return Plan((), "its files belong to a version, which is written once")
     causes, held, wanted = {}, {}, state.spelled(only)
+    deleted = files_to_purge(state, sizes.max_deleted_share)
     for key, stats in sorted(state.statistics().items(), key=lambda item: partition_name(item[0])):
         if not wanted.items() <= dict(key).items():
             continue
         name, found, average = partition_name(key), small[key], stats.bytes // stats.files
         merged = -(-sum(file["size_bytes"] for file in found) // sizes.target_bytes)
         shown = f"{len(found)} of {stats.files} files are small"
-        if len(found) < sizes.min_small_files and average >= sizes.min_average_bytes:
+        if purged := len(deleted.get(key, ())):
+            causes[name] = f"deletion vectors delete rows of {purged} of {stats.files} files; {shown}"
+        elif len(found) < sizes.min_small_files and average >= sizes.min_average_bytes:
             held[name] = f"{shown}: fewer than {sizes.min_small_files}, {average} bytes on average"
         elif merged >= len(found):
             held[name] = f"its {len(found)} small files would still be {merged}"
@@ -182,4 +198,7 @@ def _plan(state: TableState, small: Files, only: Mapping[str, str], sizes: _Size
     small_average = f", or files below {sizes.min_average_bytes} bytes on average" if sizes.min_average_bytes else ""
     reason = f"{len(causes)} partitions have {many}" if causes else f"no partition has {many} to merge"
     reason += small_average
+    reason += (
+        f", or more than {sizes.max_deleted_share:.0%} deleted rows" if "deletionVectors" in state.features else ""
+    )
     return Plan(tuple(causes), reason, causes=causes, held=held)

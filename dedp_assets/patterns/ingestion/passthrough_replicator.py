@@ -15,7 +15,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
-from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
+from dedp_assets.patterns.core.errors import SchemaMismatch
+from dedp_assets.patterns.core.leaving import is_export, require_may_leave
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
@@ -139,11 +140,14 @@ def declare_replica(source: TableSpec, *, name: str, may_hold_personal: bool = F
 
 
 def _require_allowed(source: TableSpec, target: str, *, may_hold_personal: bool) -> None:
-    if source.personal and not may_hold_personal:
-        raise ConfigError(
-            f"{source.name} declares personal columns {list(source.personal)} and {target} may not hold them: use "
-            "transformation_replicator, which leaves them out"
-        )
+    require_may_leave(
+        source.name,
+        source.columns,
+        "export" if is_export(target) else "replica",
+        to=target,
+        may_hold_personal=may_hold_personal,
+        instead="use transformation_replicator, which leaves them out",
+    )
 
 
 def _require_declared(source: TableSpec, stored: Collection[str]) -> None:

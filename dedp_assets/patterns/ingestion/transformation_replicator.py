@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import not_empty
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.leaving import is_export, require_classified
 from dedp_assets.patterns.core.masking import MaskingKey, pseudonym
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import typed
@@ -73,7 +74,8 @@ def replicate_transformed(
 
     Example:
         >>> from dedp_assets.patterns.core.schema import Column
-        >>> columns = {"id": Column("INT"), "plan": Column("STRING"), "email": Column("STRING", personal=True)}
+        >>> email = Column("STRING", classification="personal")
+        >>> columns = {"id": Column("INT"), "plan": Column("STRING"), "email": email}
         >>> users = table("silver/users", columns, (1, "free", "ada@example.org"), (2, "paid", "bob@example.org"))
         >>> staging = table(declare_transformed(users.spec, name="staging/users"))
         >>> _ = replicate_transformed(users, staging.target(run))
@@ -94,7 +96,7 @@ def replicate_transformed(
     def write(replica: Table, parts: Sequence[Mapping[str, str | None]], part: Mapping[str, str]) -> WriteResult:
         originals = source.read(*parts, version=pinned)
         rows, seen = _transformed(originals, declared, key, kept)
-        proof = replace(NOTHING_CROSSED, unproven=unprovable(originals, declared.personal))
+        proof = replace(NOTHING_CROSSED, unproven=unprovable(originals, declared.withheld("replica")))
         gated = Target(replica, run, part, own).with_audits(proof, not_empty(allow_empty=allow_empty))
         return gated.reading(seen).stage(rows).publish()
 
@@ -110,13 +112,18 @@ def declare_transformed(source: TableSpec, *, name: str) -> TableSpec:
     Args:
         source: what the source declares.
         name: ``layer/dataset`` of the replica.
+
+    Raises:
+        ConfigError: if others are to read the replica (``export/``, ``serving/``) and a column has no class.
     """
+    if is_export(name):
+        require_classified(source.name, source.columns, to=name)
     columns = {
         c: replace(column, type="STRING" if column.replica == _PSEUDONYM else column.type, replica="")
         for c, column in source.columns.items()
-        if column.replica or not column.personal
+        if column.replica or column.shows("replica")
     }
-    others = [c for c, column in source.columns.items() if column.replica or column.personal]
+    others = [c for c, column in source.columns.items() if column.replica or not column.shows("replica")]
     spelled = {text for c in others for text in (c, identifier(c)[1:-1])}
     touches = re.compile("|".join(rf"(?<!\w){re.escape(c)}(?!\w)" for c in spelled) or r"\b\B", re.IGNORECASE)
     return TableSpec(
@@ -133,7 +140,7 @@ def _require_possible(
     declared: TableSpec, target: TableSpec, key: MaskingKey | None, owned: Mapping[str, str]
 ) -> tuple[str, ...]:
     """List the columns that a replica keeps unchanged; refuse an impossible replica."""
-    kept = tuple(c for c, column in declared.columns.items() if not column.personal and not column.replica)
+    kept = tuple(c for c, column in declared.columns.items() if column.shows("replica") and not column.replica)
     derived = declare_transformed(declared, name=target.name)
     if (target.columns, target.partition_by) != (derived.columns, derived.partition_by):
         raise ConfigError(f"{target.name} is not what {declared.name} makes of it: declare it by declare_transformed")
@@ -164,8 +171,9 @@ def _transformed(
     measures = {"altered": count_where(differs), "unaltered": count_where(f"NOT ({differs})"), **MEASURES}
     # A keyed hash shows nothing, and its digits would meet short numbers by chance.
     shown = [names[c] for c in names if altered.get(c) != _PSEUDONYM]
-    instead = {c: names[c] for c in declared.personal if c in altered}
-    judged = compared(both, originals=declared.personal, shown=shown, instead=instead)
+    quiet = declared.withheld("replica")
+    instead = {c: names[c] for c in quiet if c in altered}
+    judged = compared(both, originals=quiet, shown=shown, instead=instead)
     counted, seen = tally(judged, identity=kept, measures=measures)
     return counted.select(*[F.col(identifier(name)).alias(c) for c, name in names.items()]), seen
 

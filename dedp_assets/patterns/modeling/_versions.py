@@ -33,11 +33,20 @@ from dedp_assets.patterns.modeling._changes import (
 __all__ = ["VERSION", "versions", "with_current", "with_previous"]
 
 VERSION: Mapping[str, Column] = {
-    "valid_from": Column("TIMESTAMP", "when this version began", required=True),
-    "valid_to": Column("TIMESTAMP", "when the next one began; NULL if there is none"),
-    "is_current": Column("BOOLEAN", "whether it is the newest one of a key that is not deleted", required=True),
-    "is_deleted": Column("BOOLEAN", "whether the key was deleted then; such a version has no values", required=True),
-    "changes": Column(f"ARRAY<{CHANGE}>", "the changes that say so; the first one began it", required=True),
+    "valid_from": Column("TIMESTAMP", "when this version began", required=True, classification="public"),
+    "valid_to": Column("TIMESTAMP", "when the next one began; NULL if there is none", classification="public"),
+    "is_current": Column(
+        "BOOLEAN", "whether it is the newest one of a key that is not deleted", required=True, classification="public"
+    ),
+    "is_deleted": Column(
+        "BOOLEAN",
+        "whether the key was deleted then; such a version has no values",
+        required=True,
+        classification="public",
+    ),
+    "changes": Column(
+        f"ARRAY<{CHANGE}>", "the changes that say so; the first one began it", required=True, classification="public"
+    ),
 }
 """Columns of a table of versions, beside its keys and the ones whose values are kept."""
 

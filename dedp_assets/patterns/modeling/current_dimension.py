@@ -39,8 +39,10 @@ from dedp_assets.patterns.modeling.versioned_dimension import keep_versions
 __all__ = ["keep_newest", "keep_current_and_history", "AUDITS", "NEWEST", "ChangeStream"]
 
 NEWEST: Mapping[str, Column] = {
-    "is_deleted": Column("BOOLEAN", "whether the key was deleted; its row has no values", required=True),
-    "last_change": Column(CHANGE, "the change that the row is as of", required=True),
+    "is_deleted": Column(
+        "BOOLEAN", "whether the key was deleted; its row has no values", required=True, classification="public"
+    ),
+    "last_change": Column(CHANGE, "the change that the row is as of", required=True, classification="public"),
 }
 """Columns of a table of newest states, beside its keys and the ones whose values are kept."""
 

@@ -127,14 +127,14 @@ def judge_versions(dimension: DataFrame, *, keys: Sequence[str]) -> Finding:
     """Judge whether the versions of each key are contiguous: no overlap, no gap, at most one current.
 
     Args:
-        dimension: all versions of some keys.
+        dimension: all versions of some keys, with or without their ``changes``.
         keys: the key columns.
 
     Raises:
         ConfigError: for a column that is not there.
     """
     require_distinct("keys=", keys)
-    require_columns(dimension, VERSION)
+    require_columns(dimension, [column for column in VERSION if column != "changes"])
     require_columns(dimension, keys, COMPARED)
     by_key = Window.partitionBy(*by(keys))
     seen = dimension.withColumns(

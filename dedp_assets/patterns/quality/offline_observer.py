@@ -199,7 +199,7 @@ def _profiles(
     kinds = table.ledger.state(version).kinds
     by = table.ledger.state(version).partition_columns
     stored = table.read(*map(dict, keys), version=version)
-    rows, columns = with_sample(stored, profiled_columns(stored.schema, table.spec.personal), sample, sample_by)
+    rows, columns = with_sample(stored, profiled_columns(stored.schema, table.spec.columns), sample, sample_by)
     names = [F.expr(to_folder(c, kinds[c])).alias(f"{RESERVED}{n}") for n, c in enumerate(by)]
     measures = [F.expr(sql).alias(name) for name, sql in profile_expressions(columns).items()]
     found = dict.fromkeys(keys, profile_of(columns, {}))

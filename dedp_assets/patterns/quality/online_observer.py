@@ -108,7 +108,7 @@ def observe_online(
     if profiles is not None:
         same_run(into, profiles)
     gated = into if append else into.with_audits(not_empty(allow_empty=allow_empty))
-    observer = ObservedWrite(isolates=on_fault == "isolate", personal=into.table.spec.personal)
+    observer = ObservedWrite(isolates=on_fault == "isolate", declared=into.table.spec.columns)
     observer.begin(rows, profiles, sample, sample_by)
     staged = observer.stage(rows, gated, append=append)
     noted = observer.note(staged)
@@ -143,7 +143,7 @@ def observe_ahead(
     into = into.by(_PATTERN, "audits")
     require_sample(sample, sample_by)
     require_profiles(into)
-    chosen, columns = with_sample(rows, profiled_columns(rows.schema, table.spec.personal), sample, sample_by)
+    chosen, columns = with_sample(rows, profiled_columns(rows.schema, table.spec.columns), sample, sample_by)
     figures = Watch(profile_expressions(columns)).completed(chosen, {})
     stored = rows_of(profile_of(columns, figures), partition, data_version=None, status="provisional")
     return write_profiles(into, stored, ahead(table.name, into.run.run_id), version=None)

@@ -16,6 +16,7 @@ from dedp_assets.patterns.core.names import identifier, select_list
 from dedp_assets.patterns.core.types.nesting import Field, Kind, fold, inside, name_of, outer
 from dedp_assets.patterns.core.types.partitions import literal
 from dedp_assets.patterns.delta import Table, TableState, lies_outside, literal_path
+from dedp_assets.patterns.delta.snapshots.tiers import tiered
 
 __all__ = ["duckdb_query", "external", "frame_of", "require_told"]
 
@@ -67,14 +68,20 @@ def external(address: str) -> str:
     return re.sub("^s3a:", "s3:", address)
 
 
-def frame_of(session: SparkSession, schema: StructType | None, groups: Iterable[Group], form: str) -> DataFrame:
-    """Read files with their partition values; lazy."""
+def frame_of(
+    session: SparkSession,
+    schema: StructType | None,
+    groups: Iterable[Group],
+    form: str,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Read files with their partition values, with options of Spark's reader; lazy."""
     parts = []
     for values, addresses in groups:
         kinds = {field.name: field.dataType.simpleString() for field in schema.fields} if schema else {}
         stored = StructType([field for field in schema.fields if field.name not in values]) if schema else None
         reader = session.read.schema(stored) if stored else session.read
-        rows = reader.format(form).load([literal_path(address) for address in addresses])
+        rows = reader.format(form).options(**(options or {})).load([literal_path(address) for address in addresses])
         constants = {column: literal(value, kinds[column]) for column, value in values.items()}
         columns = schema.names if schema else rows.columns
         parts.append(rows.selectExpr(*select_list({c: constants.get(c, identifier(c)) for c in columns})))
@@ -98,11 +105,14 @@ def require_told(table: Table, state: TableState) -> None:
     outside = [file["path"] for file in state.files() if lies_outside(file["path"])]
     reason = ""
     if vectors is None or vectors:
-        reason = "has rows that deletion vectors delete, and its files still hold them: purge them first"
+        reason = "has rows that deletion vectors delete, and its files still hold them: purge them first "
+        reason += "(compact with max_deleted_share=0)"
     elif renamed:
         reason = f"stores {', '.join(renamed)} under other names (column mapping): write the rows into a new table"
     elif outside:
         reason = f"has files outside of its folder ({outside[0]}): copy the table first"
+    elif away := tiered(state):
+        reason = f"has {len(away)} partitions on storage tiers: bring them back first"
     if reason:
         raise ContractError(f"{table.name} {reason}; a manifest would lie, and none was written")
 

@@ -70,7 +70,7 @@ def lay_out(
     rows: DataFrame,
     into: Target,
     *,
-    layout: Layout,
+    layout: Layout | None = None,
     allow_empty: bool = False,
     append: bool = False,
     rewrite: bool = False,
@@ -81,7 +81,7 @@ def lay_out(
         rows: everything that the partition shall hold, without the column of the bucket, or with an older one.
         into: target of the write: a table that declares the layout's column and constraint, and is partitioned by the
             column. A partition is of other columns; without one the whole table is replaced.
-        layout: the buckets.
+        layout: the buckets; by default those that the table declares (``TableLayout.buckets``).
         allow_empty: whether no rows may replace what is there, with a warning.
         append: whether the present rows stay; the run's sequence then tells a retry from new rows.
         rewrite: whether rows in another number of buckets are rewritten: readers see the old buckets or the new ones.
@@ -104,6 +104,9 @@ def lay_out(
         [('Ada', '/b', '0 of 4'), ('Bob', '/a', '2 of 4')]
     """
     into = into.by("storage.bucket", "partition", "audits", "rows_read")
+    layout = layout or into.table.spec.layout.buckets
+    if layout is None:
+        raise ConfigError(f"layout must be given for {into.name}, whose declaration states no buckets")
     require_columns(require_rows("lay_out", rows), layout.by, IDENTICAL)
     _require_declared(into, layout)
     _require_same_buckets(into, layout, append=append, rewrite=rewrite)

@@ -166,7 +166,8 @@ def change_partitions(into: Target, *, most_partitions: int = _SEVERAL, step_byt
     into = into.by("storage.horizontal_partitioner")
     if most_partitions < 1 or step_bytes < 1:
         raise ConfigError(f"most_partitions and step_bytes must be at least 1, not {most_partitions} and {step_bytes}")
-    by = into.table.spec.partition_by
+    buckets = into.table.spec.layout.buckets
+    by = [column for column in into.table.spec.partition_by if not buckets or column != buckets.column]
 
     def guard(rows: DataFrame) -> None:
         _volumes(rows, into.table, by, most_partitions)
@@ -208,7 +209,7 @@ def _volumes(rows: DataFrame, table: Table, by: Sequence[str], most: int) -> Map
     if len(found) > most:
         raise ContractError(
             f"{table.name}: the rows have more than {most} partitions by {', '.join(by)}, each of them small files; "
-            "nothing was written. Lay rows of a key with many values out in buckets (storage.bucket.lay_out), take a "
+            "nothing was written: lay rows of a key with many values out in buckets (storage.bucket.lay_out), take a "
             "coarser key, or raise most_partitions"
         )
     named = [[from_folder(value, kind) for value, kind in zip(row, kinds, strict=False)] for row in found]

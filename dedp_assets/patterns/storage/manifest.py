@@ -234,7 +234,7 @@ def judge_manifest(table: Table) -> Finding:
         ``the_manifest_is_of_the_newest_version``, a warning with both versions.
     """
     state, listed = table.ledger.state(), _former(table.store)
-    same_table = listed is not None and listed.table_id == _table_id(state)
+    same_table = listed is not None and listed.table_id == state.table_id
     version = listed.version if listed and same_table else None
     passed, figures = version == state.version, {"table version": state.version, "manifest version": version}
     note = (
@@ -264,15 +264,11 @@ def _listed(table: Table, state: TableState, known: Mapping[str, str], *, checks
         digest = known.get(path) or (sha256_of(table.store, path) if checksums else "")
         files.append(ListedFile(path, file["size_bytes"], file.get("num_records"), dict(key), digest))
     schema = {"type": "struct", "fields": [*state.columns.values()]}
-    return ListedFiles(table.store, sorted(files, key=lambda each: each.path), state.version, _table_id(state), schema)
+    return ListedFiles(table.store, sorted(files, key=lambda each: each.path), state.version, state.table_id, schema)
 
 
 def _path(file: Mapping[str, Any]) -> str:
     return unquote(file["path"])
-
-
-def _table_id(state: TableState) -> str:
-    return str(state.snapshot.metadata().id)
 
 
 def _newest(store: Store) -> ListedFiles | None:

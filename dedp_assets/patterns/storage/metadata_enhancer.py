@@ -1,8 +1,8 @@
 """Metadata Enhancer: statistics beside the data by which readers skip files, chosen and kept true.
 
 Problem: a filter on one column opens every file, because nothing beside the data says what each file holds.
-Solution: declare the columns with statistics in the log, and Bloom filters for single keys; describe the files of other
-    writers again, from their footers, where statistics are missing or wrong. No row is written for that.
+Solution: declare the columns with statistics in the log, and Bloom filters for single keys (`TableLayout`); describe
+    the files of other writers again, from their footers, where statistics are missing or wrong. No row is written.
 Consequences: the log grows with columns and files. A Bloom filter answers whether a value is there, and skips parts of
     files for equality alone. A database's own statistics go stale until they are refreshed.
 Choose instead: Sorter, if every file holds every value; Horizontal Partitioner, if filters name few whole values.
@@ -10,25 +10,18 @@ Choose instead: Sorter, if every file holds every value; Horizontal Partitioner,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 from dedp_assets.patterns.connectors.postgres import naming_read_errors, opened, table_identifier
-from dedp_assets.patterns.core.columns import spelled_as
-from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.extras import optional
-from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, WriteResult
-from dedp_assets.patterns.core.schema import STATISTICS, TableSpec, stated_names
 from dedp_assets.patterns.delta import Target, require_partition
 from dedp_assets.patterns.delta.maintenance import describe_files
 
-__all__ = ["enhance_statistics", "choose_statistics", "refresh_planner_statistics"]
+__all__ = ["enhance_statistics", "refresh_planner_statistics"]
 
-_BLOOM = "parquet.bloom.filter"
-_HASHED = ("BIGINT", "BINARY", "DATE", "DECIMAL", "DOUBLE", "FLOAT", "INT", "LONG", "STRING", "TIMESTAMP")
 sql = optional("psycopg.sql")
 
 
@@ -53,7 +46,7 @@ def enhance_statistics(into: Target) -> WriteResult:
         Conflict: if other writers do not yield.
 
     Example:
-        >>> from dedp_assets.patterns.core.schema import Column
+        >>> from dedp_assets.patterns.core.schema import Column, TableSpec
         >>> uncounted = {"delta.dataSkippingNumIndexedCols": "0"}
         >>> ages = table(TableSpec("ages", {"age": Column("INT")}, properties=uncounted))
         >>> _ = ages.ensure()
@@ -66,45 +59,6 @@ def enhance_statistics(into: Target) -> WriteResult:
     into = into.by("storage.metadata_enhancer", "partition")
     require_partition(into.name, into.table.ledger.state(), into.partition)
     return describe_files(into.table, into.partition, provenance=into.run)
-
-
-@typed
-def choose_statistics(
-    spec: TableSpec,
-    *,
-    columns: Sequence[str],
-    bloom: Mapping[str, int] | None = None,
-    page_rows: int = 0,
-) -> TableSpec:
-    """Declare the columns with statistics in the log, and Parquet's means to skip parts of files.
-
-    Args:
-        spec: declaration of the table.
-        columns: columns with least and greatest value and NULL count in the log; personal columns have none.
-        bloom: columns with a Bloom filter in each file -> number of different values that a file may hold.
-        page_rows: rows of a page, which is what a page index skips; Spark's choice if 0.
-
-    Returns:
-        The declaration with the table properties that say so; each write follows them, Spark's as well.
-
-    Raises:
-        ConfigError: for columns that are not there, or are personal, or of a type without order or filter.
-    """
-    named, filters = _columns(spec, "columns", columns), dict(bloom or {})
-    if unfit := [name for name in named if name not in spec.bounded]:
-        raise ConfigError(f"columns must name numbers, texts, dates or times, not {unfit}: others have no bounds")
-    if page_rows < 0:
-        raise ConfigError(f"page_rows must be at least 0, not {page_rows}")
-    properties = {STATISTICS: stated_names(named)}
-    for name, values in zip(_columns(spec, "bloom", list(filters)), filters.values(), strict=True):
-        kind = spec.columns[name].type.upper()
-        if not kind.startswith(_HASHED) or name in spec.partition_by:
-            raise ConfigError(f"bloom must name columns of files with values to look up, not {name}, which is {kind}")
-        if values < 1:
-            raise ConfigError(f"bloom must state at least 1 value for {name}, not {values}")
-        properties |= {f"{_BLOOM}.enabled#{name}": "true", f"{_BLOOM}.expected.ndv#{name}": str(values)}
-    properties |= {"parquet.page.row.count.limit": str(page_rows)} if page_rows else {}
-    return replace(spec, properties={**spec.properties, **properties})
 
 
 @typed
@@ -137,13 +91,3 @@ def refresh_planner_statistics(connect: Callable[..., Any], *, table: str, versi
     passed = abs(figures["rows_after"] - figures["rows_before"]) * 10 <= max(figures["rows_after"], 1)
     note = "" if passed else f"{table}: plans were made for {figures['rows_before']} rows of {figures['rows_after']}"
     return Finding("the_planner_knew_the_rows", passed=passed, severity="warn", figures=figures, note=note)
-
-
-def _columns(spec: TableSpec, option: str, names: Sequence[str]) -> list[str]:
-    require_distinct(f"{option}=", names)
-    found = spelled_as(spec.columns, names)
-    if missing := [name for name in found if name not in spec.columns]:
-        raise ConfigError(f"{option} must name columns of {spec.name}, not {missing}: it has {', '.join(spec.columns)}")
-    if personal := [name for name in found if name in spec.personal]:
-        raise ConfigError(f"{option} must name no personal columns, not {personal}: what readers skip by tells values")
-    return found

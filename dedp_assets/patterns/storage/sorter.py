@@ -81,9 +81,9 @@ def sort_files(
     table, state = into.table, into.table.ledger.state()
     require_partition(table.name, state, into.partition)
     wanted = _Wanted(target_bytes, min_unsorted_share, rewrite_all)
-    if met := {name.lower() for name in by} & {name.lower() for name in table.spec.personal}:
+    if met := {name.lower() for name in by} & {name.lower() for name in table.spec.withheld("log")}:
         raise ConfigError(
-            f"by must name columns with statistics in the log, not {sorted(met)}: personal ones have none"
+            f"by must name columns with statistics in the log, not {sorted(met)}: their class keeps them out of it"
         )
     order = _order(table.ledger, state, by, curve, into.partition, wanted)
     plan = _plan(table.ledger, state, order, into.partition, wanted)

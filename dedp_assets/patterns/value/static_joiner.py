@@ -20,7 +20,6 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.columns import (
     COMPARED,
-    FLAG,
     fields_of,
     require_columns,
     require_free,
@@ -29,21 +28,17 @@ from dedp_assets.patterns.core.columns import (
 )
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
+from dedp_assets.patterns.core.matching import VALID, living, matching
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
 from dedp_assets.patterns.core.options import require_types, typed
 from dedp_assets.patterns.core.results import Finding
-from dedp_assets.patterns.core.types.meeting import equal, united
+from dedp_assets.patterns.core.types.meeting import united
 from dedp_assets.patterns.value._answers import ANSWER, Ask, keep_answers
 from dedp_assets.patterns.value._verdicts import about, require_verdict
 
 __all__ = ["join_static", "judge_reference", "keep_answers", "ANSWER", "VALID", "Ask"]
 
-VALID = ("valid_from", "valid_to")
-"""Columns of a version that say since when it holds, and since when no longer; NULL if it still does."""
-
 _FOUND, _NEXT, _FAULT, _KEY = (f"{RESERVED}{name}" for name in ("found", "next", "fault", "key"))
-_DELETED = "is_deleted"
-_SIDES = ("the facts", "the reference")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +109,7 @@ def join_static(
         require_named(option, [*named, *named.values()])
     if reference.isStreaming:
         raise ConfigError("the reference is a stream: join two streams by the Dynamic Joiner, or read it as a table")
-    known = _living(_versions(reference, former, as_of.valid) if as_of else reference)
+    known = living(_versions(reference, former, as_of.valid) if as_of else reference)
     require_columns(known, columns)
     require_columns(facts, [*keys, *([as_of.at] if as_of else [])], COMPARED)
     added = [*columns.values(), *filter(None, [matched])]
@@ -122,18 +117,13 @@ def join_static(
     require_free(known)
     if not keys or len({name.lower() for name in added}) < len(added) or reserved(added):
         raise ConfigError(f"keys must name a key, and each added column once: not {sorted(keys)} and {added}")
-    conditions = _equal(facts, known, {**keys})
-    if as_of:
-        begins, ends = as_of.valid
-        for column in as_of.valid:
-            _ = _equal(facts, known, {as_of.at: column})
-        moment, end = f"f.{identifier(as_of.at)}", f"r.{identifier(ends)}"
-        conditions += [f"{moment} >= r.{identifier(begins)}", f"({end} IS NULL OR {moment} < {end})"]
+    at, valid = (as_of.at, as_of.valid) if as_of else ("", VALID)
+    condition = matching(facts, known, keys=keys, at=at, valid=valid)
     require_verdict(
         judged, about(reference, former if as_of else None, [*keys.values()], as_of.valid if as_of else None)
     )
     marked_reference = known.withColumn(_FOUND, F.expr("true")).alias("r")
-    joined = facts.alias("f").join(marked_reference, F.expr(" AND ".join(conditions)), "left")
+    joined = facts.alias("f").join(marked_reference, F.expr(condition), "left")
     from_reference = [F.col(f"r.{identifier(theirs)}").alias(mine) for theirs, mine in columns.items()]
     marked = [F.col(f"r.{_FOUND}").isNotNull().alias(matched)] if matched else []
     return joined.select("f.*", *from_reference, *marked)
@@ -169,7 +159,7 @@ def judge_reference(
     if not keys:
         raise ConfigError("keys must name the key columns of the reference, not none")
     require_distinct("keys=", keys)
-    rows = _versions(reference, former, valid) if valid else _living(reference)
+    rows = _versions(reference, former, valid) if valid else living(reference)
     require_columns(require_free(rows), [*keys, *(valid or ())], COMPARED)
     named = [F.col(identifier(key)) for key in keys]
     known = rows.filter(" AND ".join(f"{identifier(key)} IS NOT NULL" for key in keys))  # dropna drops NaN, too
@@ -203,14 +193,6 @@ def _faults_in_time(versions: DataFrame, keys: Sequence[str], valid: tuple[str, 
     return following.withColumn(_FAULT, fault).filter(f"{_FAULT} IS NOT NULL")
 
 
-def _living(reference: DataFrame) -> DataFrame:
-    deleted = next((c for c in reference.columns if c.lower() == _DELETED), None)
-    if deleted is None:
-        return reference
-    require_columns(reference, [deleted], FLAG)
-    return reference.filter(f"NOT coalesce({identifier(deleted)}, false)")
-
-
 def _versions(current: DataFrame, former: DataFrame | None, valid: tuple[str, str]) -> DataFrame:
     """Unite the current and the former versions."""
     begins, ends = valid
@@ -224,18 +206,6 @@ def _versions(current: DataFrame, former: DataFrame | None, valid: tuple[str, st
     shared = [c for c in closed.columns if c.lower() in {name.lower() for name in still.columns}]
     both = united({"the versions that hold": still, "the former ones": closed}, shared)
     return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), both.values())
-
-
-def _equal(facts: DataFrame, reference: DataFrame, pairs: Mapping[str, str]) -> list[str]:
-    """Return SQL conditions that compare columns without casts: ``'1'`` differs from ``1.0``.
-
-    Raises:
-        SchemaMismatch: for columns whose types do not meet.
-    """
-    return [
-        equal(mine, theirs, (f"f.{identifier(mine.name)}", f"r.{identifier(theirs.name)}"), sides=_SIDES)
-        for mine, theirs in zip(fields_of(facts, pairs), fields_of(reference, pairs.values()), strict=True)
-    ]
 
 
 def _named(least: str, most: str) -> str:

@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from dedp_assets.case_study.defs.bronze.archived_visits import DATASET
 from dedp_assets.case_study.sources import visits
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import settings, variable
@@ -21,7 +24,7 @@ from dedp_assets.laptop.orchestration.instance import Ended, Platform
 from dedp_assets.laptop.status_page.making import Maker
 from dedp_assets.laptop.status_page.strips import is_state
 from dedp_assets.patterns.delta import Commit, Ledger, as_folder, store_at
-from tests.helpers import rows_at
+from tests.helpers import NOW, rows_at
 from tests.running import LAKES, REMOTE
 
 MONDAY = date(2026, 1, 5)
@@ -49,6 +52,12 @@ class World:
     def land(self, landed_on: str, lines: Iterable[str], **more: Any) -> None:
         """Deliver lines as a day's landing."""
         visits.deliver(self.landing / "visits", date.fromisoformat(landed_on), list(lines), **more)
+
+    def archive(self, name: str, *ids: str) -> None:
+        """Put a file of visits from before the platform into the archive."""
+        folder, at = self.landing / DATASET, pa.array([NOW] * len(ids), pa.timestamp("us", "UTC"))
+        folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"visit_id": [*ids], "event_time": at}), folder / name)
 
     def run(self, job: str, partition: str = "", **tags: str) -> Ended:
         """Run a job."""

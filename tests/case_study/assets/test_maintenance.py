@@ -8,12 +8,16 @@ from datetime import datetime, timedelta, timezone
 import dagster as dg
 import pytest
 
-from dedp_assets.case_study.defs.platform.maintenance import KEY, RETENTION_HOURS
+from dedp_assets.case_study.defs.platform import maintenance
+from dedp_assets.case_study.defs.platform.maintenance import KEY
+from dedp_assets.case_study.defs.silver.visits import VISITS
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.sensors import small_files
 from dedp_assets.patterns.delta import table_lock
 from dedp_assets.patterns.delta.maintenance import compaction
 from tests.case_study.assets.conftest import day, visits_of, world_in
+
+pytestmark = pytest.mark.budget(45, "two loaded days, and nights of maintenance over three months")
 
 TABLES = ("bronze/visits", "gold/daily_page_views", "gold/daily_visitors", "silver/visits", "silver/visits_dead_letter")
 SCATTERED = {"bronze/visits": f"landed_on = '{day(0)}'", "silver/visits": f"event_date = '{day(0)}'"}
@@ -57,7 +61,18 @@ def test_an_empty_lake_needs_nothing(world):
     assert world.run("maintain_tables").failure == ""
     shown, tables = report(world)
     assert (shown["files before"], tables) == (0, {})
-    assert world.checks("/".join(KEY)) == {"no_table_has_many_small_files": True}
+    assert world.checks("/".join(KEY)) == {"no_table_has_many_small_files": True, "the_past_is_kept": True}
+
+
+def test_a_scheduled_run_that_comes_to_its_turn_by_day_is_put_off(world, monkeypatch):
+    """Until the evening, in the plan that its metadata show; a run that somebody asked for is not."""
+    noon = datetime(2026, 1, 6, 12, tzinfo=timezone.utc)
+    monkeypatch.setattr(Clock, "now", lambda _: noon)
+    planned = []
+    for tags in ({"dagster/schedule_name": "maintenance_every_night"}, {"dedp/cause": "small-files"}):
+        assert world.run("maintain_tables", **tags).failure == ""
+        planned.append(report(world)[0]["plan"]["reason"].partition("; ")[2])
+    assert planned == ["put off until 2026-01-06T18:00:00+00:00", ""]
 
 
 def test_every_table_is_looked_at_and_the_scattered_ones_are_compacted(loaded):
@@ -72,28 +87,39 @@ def test_every_table_is_looked_at_and_the_scattered_ones_are_compacted(loaded):
         assert tables[table]["bytes_after"] < tables[table]["bytes_before"]
         for when, count in zip(("before", "after"), files, strict=True):
             assert tables[table][f"average_{when}"] == tables[table][f"bytes_{when}"] // count
-        assert tables[table]["outcome"].startswith(f"{files[0]} files became {files[1]}, in 1 partitions; nothing")
+        assert tables[table]["outcome"].startswith(f"{files[0]} files became {files[1]}, in 1 partitions; ")
+        assert shown["plan"]["jobs"][f"optimize {table}"].startswith("batch_regular: 1 partitions ")
     newest = loaded.ledger("silver/visits").commit(loaded.ledger("silver/visits").version()).maintenance
     assert (newest.pattern, newest.notes["order"]) == ("storage.sorter", "event_time, page (hilbert)")
+    files = loaded.ledger("silver/visits").state().files()
+    assert not [c for file in files for c in VISITS.withheld("log") if file.get(f"min.{c}") is not None]
     assert tables["gold/daily_visitors"]["files_before"] == tables["gold/daily_visitors"]["files_after"]
-    assert tables["gold/daily_visitors"]["outcome"].startswith("nothing to compact: no partition has 10 or more files")
+    assert tables["gold/daily_visitors"]["outcome"].endswith(
+        "; optimize gold/daily_visitors: batch_regular: nothing to gain"
+    )
+    assert shown["plan"]["held"]["optimize gold/daily_visitors"] == "batch_regular: nothing to gain"
     assert shown["files before"] - shown["files after"] == 22
     after = loaded.versions()
     assert {table for table in after if after[table] != before[table]} == set(SCATTERED)
     for table in TABLES:
         assert sorted(map(str, loaded.rows(table))) == sorted(map(str, rows[table]))
-    assert loaded.checks("/".join(KEY)) == {"no_table_has_many_small_files": True}
+    assert loaded.checks("/".join(KEY)) == {"no_table_has_many_small_files": True, "the_past_is_kept": True}
 
 
-def test_nobody_downstream_is_asked_for_and_a_second_night_does_nothing(loaded):
-    """No sensor requests a run, no version moves, and a day that is run again by hand has nothing to do."""
-    before = loaded.versions()
+def test_nobody_downstream_is_asked_for_and_a_second_night_does_nothing(loaded, monkeypatch):
+    """No run is requested, no version moves, and statistics and manifests of no table are opened."""
+    before, opened = loaded.versions(), []
     assert loaded.react() == []
-    assert loaded.run("maintain_tables").failure == ""
+    with monkeypatch.context() as patch:
+        for name in ("enhance_statistics", "judge_manifest", "compact", "sort_files"):
+            patch.setattr(maintenance, name, opened.append)
+        assert loaded.run("maintain_tables").failure == ""
+    assert opened == []
     assert loaded.run("daily_visits", day(0)).failure == ""
     assert loaded.versions() == before
     shown, _ = report(loaded)
     assert shown["files before"] == shown["files after"]
+    assert {job.partition(" ")[0] for job in shown["plan"]["jobs"]} == {"vacuum"}
 
 
 def test_many_small_files_start_maintenance_before_the_night(loaded, spark, monkeypatch):
@@ -110,12 +136,12 @@ def test_many_small_files_start_maintenance_before_the_night(loaded, spark, monk
     assert sorted(map(str, loaded.rows("silver/visits"))) == rows
 
 
-def test_a_month_later_the_old_files_go_and_the_past_can_still_be_rebuilt(loaded, monkeypatch):
+def test_three_months_later_the_old_files_go_and_the_past_can_still_be_rebuilt(loaded, monkeypatch):
     """Only current files are left; new code rebuilds silver from bronze rows that were compacted since they landed."""
     rows = loaded.ids("silver/visits")
     store, left = loaded.ledger("silver/visits").store, "staged-left/part-0.parquet"
     store.put(left, b"refused")
-    later = datetime.now(timezone.utc) + timedelta(hours=RETENTION_HOURS + 1)  # noqa: TID251
+    later = datetime.now(timezone.utc) + timedelta(days=91)  # noqa: TID251
     with monkeypatch.context() as patch:
         patch.setattr(Clock, "now", lambda _: later)
         assert loaded.run("maintain_tables").failure == ""
@@ -165,7 +191,7 @@ def test_a_table_that_cannot_be_maintained_does_not_keep_the_others_from_it(load
     before = loaded.versions()
     ended = loaded.run("maintain_tables")
     assert "bronze/visits: its small files cannot be merged, nothing was exchanged" in ended.failure
-    assert loaded.checks("/".join(KEY)) == {"no_table_has_many_small_files": False}
+    assert not loaded.checks("/".join(KEY))["no_table_has_many_small_files"]
     verdict = loaded.evaluation("/".join(KEY), "no_table_has_many_small_files")
     assert (verdict.severity, set(verdict.metadata)) == (dg.AssetCheckSeverity.WARN, {"bronze/visits"})
     (said,) = verdict.metadata["bronze/visits"].value.values()

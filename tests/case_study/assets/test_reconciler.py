@@ -8,6 +8,7 @@ from deltalake import DeltaTable
 
 from dedp_assets.case_study.defs.gold.daily_visitors import DAILY_VISITORS
 from dedp_assets.patterns.delta import Table
+from dedp_assets.patterns.storage.time_travel import roll_back
 from tests.case_study.assets.conftest import SILVER_AND_GOLD, day, visits_of, world_in
 from tests.helpers import a_run
 
@@ -48,7 +49,7 @@ def test_gold_restored_by_the_library_is_caught_up_alone(corrected, spark):
     """The runs that computed its days succeeded: they are asked for under other keys; its neighbour is left alone."""
     world, first, held = corrected
     table = Table(DAILY_VISITORS, world.address(DAILY_VISITORS.name), lambda: spark)
-    table.restore(first[DAILY_VISITORS.name], provenance=a_run(DAILY_VISITORS.name))
+    roll_back(table.target(a_run(DAILY_VISITORS.name)), to=first[DAILY_VISITORS.name], because="a look at the past")
     before = world.versions()["gold/daily_page_views"]
     assert world.react() == [(DAILY_VISITORS.name, day(0)), (DAILY_VISITORS.name, day(1))]
     assert contents(world) == held

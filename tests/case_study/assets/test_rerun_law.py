@@ -36,6 +36,8 @@ BY_RUN = {"run_id", "dead_lettered_at"}
 """Columns that say which run refused a record, and when."""
 OF_FILES = {"gold/legacy_page_view_files", "serving/page_view_files"}
 """Tables with the names of CSV files, which are of the run that wrote them; the lines are compared instead."""
+OF_CROWDS = {"serving/private_visitors"}
+"""Tables that show no group as small as any here, by chance of one in a million."""
 OF_LOGS = {"platform/contracts"}
 """Tables about the logs of other tables, which are computed after those."""
 REQUESTS = set()
@@ -73,6 +75,7 @@ def landed(ads, world, database, services, monkeypatch):
     world.land(day(0), [*visits_of(0), failed], broken=BROKEN[:1])
     world.land(day(1), visits_of(1), late=visits_of(0, count=3, seed=9))
     devices.deliver(world.landing / "devices", devices.devices(count=5))
+    world.archive("2024.parquet", "before", "the", "platform")
     for number in range(2):
         date = MONDAY + timedelta(days=number)
         shapes = {"magazine": partner_visits.magazine_visits, "radio": partner_visits.radio_visits}
@@ -175,7 +178,7 @@ def test_no_rerun_backfill_or_death_changes_a_row(landed):
         load_dying(landed, name, keys, table)
     contents = Contents(landed)
     before = contents.now()
-    assert all(before.values()), [name for name, rows in before.items() if not rows]
+    assert {name for name, rows in before.items() if not rows} <= OF_CROWDS
     for name, keys, _ in everything:
         for key in keys:
             assert compute(landed, name, key).failure == ""

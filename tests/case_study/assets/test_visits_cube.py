@@ -11,20 +11,28 @@ import dagster as dg
 import duckdb
 import pytest
 
+from dedp_assets.case_study.defs.gold.daily_page_views import DAILY_PAGE_VIEWS
 from dedp_assets.case_study.defs.gold.pages_by_visit import PAGES_BY_VISIT
 from dedp_assets.case_study.defs.gold.visits_cube import VISITS_CUBE, WEEKLY_CUBE, visits_cube
+from dedp_assets.case_study.defs.platform import tiers
+from dedp_assets.case_study.defs.platform.exports import EXPORTS, MILESTONE
 from dedp_assets.case_study.defs.silver.visits import VISITS
 from dedp_assets.case_study.defs.silver.visits_by_visitor import VISITS_BY_VISITOR, visits_by_visitor
 from dedp_assets.graph.declare import schedules_of
 from dedp_assets.graph.outcomes.run_tags import FORCE
+from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.graph.resources.spark import SparkEngine
-from dedp_assets.patterns.delta import Table
+from dedp_assets.patterns.delta import Table, milestones, store_at
 from dedp_assets.patterns.storage.manifest import ListedFiles
+from dedp_assets.patterns.storage.snapshot_export import verify_export
 from tests.case_study.assets.conftest import MONDAY, day, visits_of
-from tests.helpers import a_run
+from tests.helpers import a_run, rows_at, within_one_day
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.budget(55, "nights of two weeks, late visits, an export and a storage tier in one world"),
+]
 CUBE, WEEKLY, WAYS, LAID_OUT = (t.name for t in (VISITS_CUBE, WEEKLY_CUBE, PAGES_BY_VISIT, VISITS_BY_VISITOR))
 
 
@@ -149,6 +157,8 @@ def late_visits_change_their_day_and_week(world, first, second, next_week):
     assert cube(world, WEEKLY, week=day(7)) == recount(next_week)
     assert before == [changed(world, table, {"event_date": day(1)}) for table in (CUBE, WAYS, LAID_OUT)]
     assert night(world, 8) == []
+    a_week_of_page_views_is_exported(world)
+    an_old_day_is_read_on_its_tier(world)
     an_emptied_day_and_a_forced_run(world, [*first, *late])
 
 
@@ -164,3 +174,32 @@ def an_emptied_day_and_a_forced_run(world, lines):
     assert world.compute(WAYS, day(0), **{FORCE: "true"}).failure == ""
     assert cube(world, WEEKLY, week=day(0)) == recount(lines)
     assert walked(world, 0) == ways(lines)
+
+
+def an_old_day_is_read_on_its_tier(world):
+    """Nobody asks for a run, checks stay green, and the week, computed again later, has its rows from there."""
+    days = cube(world, CUBE, event_date=day(1))
+    within_one_day(timedelta(minutes=2))
+    age = (Clock().now().date() - MONDAY).days
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiers, "FROM_DAYS", {"hot": 0, "cold": age, "archive": age + 1})
+        assert world.run("move_to_tiers").failure == ""
+    assert (cube(world, CUBE, event_date=day(0)), cube(world, CUBE, event_date=day(1))) == ({}, days)
+    assert world.react() == []
+    assert world.run("check_tables").failure == ""
+
+
+def a_week_of_page_views_is_exported(world):
+    """The rows of the version that was read, which a milestone keeps; the export's bytes are those of its checksums."""
+    assert world.compute(EXPORTS.name, day(0)).failure == ""
+    (row,) = world.rows(EXPORTS.name)
+    views = world.ledger(DAILY_PAGE_VIEWS.name)
+    assert (row["table"], row["week"].isoformat()) == (DAILY_PAGE_VIEWS.name, day(0))
+    assert milestones(views) == {MILESTONE: row["version"]}
+    assert verify_export(Table.at(row["place"], lambda: None)).passed
+    rows = [
+        sorted(map(str, rows_at(store, version)))
+        for store, version in ((store_at(row["place"]), None), (views.store, row["version"]))
+    ]
+    assert rows[0] == rows[1] != []
+    assert world.react() == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from datetime import datetime, timedelta, timezone
 from itertools import count
 from math import ceil
@@ -10,14 +11,18 @@ from math import ceil
 import pytest
 
 from dedp_assets.case_study.defs.silver.devices import DEVICES_CURRENT
-from dedp_assets.case_study.defs.silver.users import USERS
+from dedp_assets.case_study.defs.silver.users import BOUND, CONTACTS, USERS, USERS_CURRENT
+from dedp_assets.case_study.defs.silver.visits_hot import VISIT_CONTEXTS, VISITS_HOT
 from dedp_assets.case_study.sources import devices
 from dedp_assets.case_study.sources.ip_locations import MOST, location_of
 from dedp_assets.graph.resources.lake import lake_of
+from dedp_assets.graph.systems.secrets import Secrets
+from dedp_assets.patterns import encrypt, join_parts
+from dedp_assets.patterns.delta.maintenance import expire_partitions
 from tests.case_study.assets.conftest import MONDAY, day, visits_of, world_in
 from tests.helpers import a_run
 
-pytestmark = [pytest.mark.spark, pytest.mark.budget(45, "a platform with a service, whose answers several tables read")]
+pytestmark = [pytest.mark.spark, pytest.mark.budget(75, "a platform with a service, whose answers several tables read")]
 
 PLACES, ENRICHED = "bronze/ip_locations", "silver/visits_enriched"
 FORCE = {"dedp/force": "true"}
@@ -42,9 +47,12 @@ def at(hour, number=0):
 def store(world, spec, rows, **notes):
     """Let a table hold some rows, whoever else would write it."""
     table = lake_of(world.settings).table(spec)
-    schema = ", ".join(f"{name} {column.type}" for name, column in spec.columns.items())
-    run = a_run(spec.name, run_id=f"run-{next(RUNS)}", notes=notes)
-    table.overwrite(table.session.createDataFrame(rows, schema), provenance=run)
+    contacts = dict.fromkeys(CONTACTS, "STRING") if spec in (USERS, USERS_CURRENT) else {}
+    schema = ", ".join(f"{name} {contacts.get(name, column.type)}" for name, column in spec.columns.items())
+    frame = table.session.createDataFrame(rows, schema)
+    if contacts:
+        frame = encrypt(frame, Secrets().key_ring(spec.name), columns=CONTACTS, bound=BOUND)
+    table.overwrite(frame, provenance=a_run(spec.name, run_id=f"run-{next(RUNS)}", notes=notes))
 
 
 def know(world, *versions, **notes):
@@ -165,6 +173,7 @@ def test_visits_are_normalized_and_joined_back(world):
     """Devices and regions of all days lie there once, and a day's visits have their columns again."""
     assert not world.compute("silver/visit_devices").failure
     assert not world.compute("silver/visits_normalized", day(0)).failure
+    assert world.checks("silver/visits_normalized")["attributes_follow_from_their_key"]
     flat, taken = world.rows(ENRICHED), world.rows("silver/visits_normalized")
     nothing = {"device_type": None, "device_version": None, "region": None, "country": None}
     devices = {row.pop("device_id"): row for row in world.rows("silver/visit_devices")}
@@ -179,3 +188,60 @@ def test_visits_are_normalized_and_joined_back(world):
     assert not world.compute("silver/countries").failure
     nested = {(row["country"], each["region"]) for row in world.rows("silver/countries") for each in row["regions"]}
     assert nested == {(row["country"], row["region"]) for row in regions.values() if row["country"]}
+
+
+def test_visits_are_split_and_joined_back(world):
+    """A day's visits and contexts are written in one run, and make the rows again; a context is there once."""
+    assert not world.compute("silver/visits_hot", day(0)).failure
+    parts = [lake_of(world.settings).table(spec) for spec in (VISITS_HOT, VISIT_CONTEXTS)]
+    back = join_parts(*parts)
+    flat = world.rows(ENRICHED, event_date=day(0))
+    contexts = {tuple(row[name] for name in VISIT_CONTEXTS.columns if name != "context") for row in flat}
+    assert len(world.rows("silver/visit_contexts")) == len(contexts) < len(flat)
+    assert Counter(map(tuple, back.select("visit_id", "country", "device_name").collect())) == Counter(
+        (row["visit_id"], row["country"], row["device_name"]) for row in flat
+    )
+
+
+def test_contexts_expire_and_visits_stay(world):
+    """After 90 days the maintenance removes what is known of devices and places; visits are read without it."""
+    hot, contexts = (lake_of(world.settings).table(spec) for spec in (VISITS_HOT, VISIT_CONTEXTS))
+    visits = hot.read().count()
+    run = a_run(at=contexts.ledger.commit(contexts.ledger.version()).timestamp)
+    assert not expire_partitions(contexts, run, now=at(23, 90)).applied
+    assert expire_partitions(contexts, run, now=at(1, 91)).figures["partitions_expired"] == 1
+    back = join_parts(hot, contexts).select("visit_id", "country", "device_name").collect()
+    assert {(row["country"], row["device_name"]) for row in back} == {(None, None)}
+    assert len(back) == visits
+
+
+def test_a_dashboard_is_materialized_and_refreshed_by_days(world):
+    """Every visit is counted; the next refresh has nothing to do, and the check says that the copy shows its base."""
+    dashboard, shown = "gold/visits_dashboard", "the_copy_shows_its_base"
+    assert not world.compute(dashboard).failure
+    flat = Counter(
+        (row["event_date"], row["country"] or "unknown", row["device_type"] or "unknown")
+        for row in world.rows(ENRICHED)
+    )
+    found = {(row["event_date"], row["country"], row["device_type"]): row["visits"] for row in world.rows(dashboard)}
+    assert found == flat
+    assert world.checks(dashboard)[shown]
+    version = world.ledger(dashboard).version()
+    assert not world.compute(dashboard, **FORCE).failure
+    assert world.ledger(dashboard).version() == version
+
+
+def test_visits_and_users_in_the_same_buckets_are_joined(world):
+    """Every visit of the day is counted once: users who may log in, who may not, and strangers, as who is deleted."""
+    kinds = {"u1": True, "u2": False, "u3": None}
+    rows = [(u, None, None, None, active, u == "u3", (at(0), 1)) for u, active in kinds.items()]
+    store(world, USERS_CURRENT, rows)
+    for table, key in (("silver/users_by_visitor", ""), ("silver/visits_by_visitor", day(0))):
+        assert not world.compute(table, key).failure
+    assert world.checks("silver/users_by_visitor")["users_are_found_by_key"]
+    assert not world.compute("gold/visits_of_users", day(0)).failure
+    users = [json.loads(line)["user_id"] for line in {*MONDAYS, *LATE}]
+    expected = Counter(kinds.get(user) for user in users)
+    found = {row["active"]: row["visits"] for row in world.rows("gold/visits_of_users", event_date=day(0))}
+    assert found == expected
+    assert sum(found.values()) == len(world.rows("silver/visits", event_date=day(0)))

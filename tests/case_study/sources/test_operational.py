@@ -11,7 +11,7 @@ import pytest
 from dedp_assets.case_study.sources import operational
 
 AT = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)
-TABLES = ("users", "device_owners", "visits", "workload_steps")
+TABLES = ("users", "device_owners", "visits", "payments", "orders", "plans", "workload_steps")
 
 
 @pytest.fixture
@@ -99,3 +99,15 @@ def test_making_the_tables_twice_keeps_their_rows(application):
     assert content(application) == before
     identity = application.execute("SELECT relreplident::text FROM pg_class WHERE relname = 'users'")
     assert identity.fetchone() == ("f",)
+
+
+def test_orders_refer_to_plans_and_are_paid_more_than_once(application):
+    """Each step books two orders and their payments, at the price of the plan then; older ones are paid again."""
+    operational.work(application, at=AT, steps=9)
+    found = content(application)
+    assert (len(found["orders"]), len(found["plans"])) == (18, 3)
+    paid = [order for _, order, *_ in found["payments"]]
+    assert set(paid) == {order for order, *_ in found["orders"]}
+    assert len(paid) == 18 + 7
+    assert all(amount > 0 for _, _, amount, *_ in found["payments"])
+    assert any(plan[3] > AT for plan in found["plans"])

@@ -8,15 +8,20 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql import DataFrame
 
+from dedp_assets.components.chains.chaining import steps_of
+from dedp_assets.components.chains.known import StepScope
 from dedp_assets.components.chains.operations import StepOperation, account, operations
+from dedp_assets.components.chains.steps import Chain
 from dedp_assets.components.tending.upkeep import Action, At, Upkeep
+from dedp_assets.components.yaml.documents import documents
 from dedp_assets.graph.declare import OnRequest
 from dedp_assets.patterns.catalog import patterns
 from dedp_assets.patterns.core.results import Access
+from dedp_assets.patterns.core.schema import Column, TableSpec
 from tests.contracts.test_interface import NOT_FROM_DATA, can_be_stated
 
 PATTERNS = list(patterns())
-NAMED = {"beside", "earlier", "frames", "object"}
+NAMED = {"beside", "besides", "earlier", "frames", "object"}
 """Roles of data that a step names; rows, upstream table and target come by themselves."""
 
 
@@ -59,6 +64,39 @@ def test_companions_stand_in_steps_as_well():
     assert found["error_management.dead_letter.route"].data["dead"] == "beside"
     assert found["value.static_joiner.judge_reference"].kind == "inspect"
     assert {"tally", "account"} <= set(found)
+
+
+MART = """
+steps:
+  - from: sold
+    modeling.dimensional_mart:
+      facts: gold/facts
+      members: {plans: gold/plans}
+      dimensions: {plans: plans}
+      links: {plan_key: {dimension: plans, keys: {plan: plan}}}
+      names: {id: id, plan: plan_key.plan}
+"""
+
+
+def test_several_tables_beside_are_stated_by_name():
+    """Each is one that the file declares; patterns at work in a table are those of the steps that name the table."""
+    texts = dict.fromkeys(("id", "plan"), Column("STRING"))
+    specs = {name: TableSpec(name, texts) for name in ("gold/mart", "gold/facts", "gold/plans", "gold/other")}
+    upstream, beside = {name: TableSpec(f"silver/{name}", texts) for name in ("sold", "plans")}, dict(specs)
+    mart = beside.pop("gold/mart")
+
+    def read(text):
+        (document,) = documents(text, "defs.yaml")
+        return steps_of(document.value["steps"], document, ("steps",), StepScope(mart, upstream, beside))
+
+    steps, faults = read(MART)
+    assert faults == []
+    chain = Chain("gold/mart", steps, upstream, list(beside.values()))
+    assert steps[0].tables_beside == ["gold/facts", "gold/plans"]
+    assert chain.patterns_beside(specs["gold/plans"]) == (operations()["modeling.dimensional_mart"].function,)
+    (fault,) = read(MART.replace("members: {plans: gold/plans}", "members: {plans: gold/plnas}"))[1]
+    assert "unknown table in beside gold/plnas: did you mean gold/plans?" in fault.message
+    assert fault.line == 6
 
 
 def test_account_states_the_rows_of_an_upstream_table():

@@ -34,7 +34,7 @@ attributes:
   format:
     csv: {header: true, delimiter: ;, quote: "'", escape: "|", encoding: windows-1252, nulls: [NA], multiline: true}
   columns:
-    trip_id: {type: STRING, comment: identity, required: true, personal: true, replica: pseudonym}
+    trip_id: {type: STRING, comment: identity, required: true, classification: personal, replica: pseudonym}
     picked_up: {type: TIMESTAMP, called: Pickup Time, format: M/d/yyyy H:mm}
     fare: {type: DOUBLE, may_lack: true, technical: true}
     places: {type: 'ARRAY<STRING>'}
@@ -47,6 +47,7 @@ attributes:
   keep: last
   rules: {fare is negative: fare >= 0}
   new_columns: ignore
+  layout: {sort_by: [fare], curve: z-order, keep_days: 400}
   gates:
     audits:
       - {name: trips_are_many, of: written, warn_below: 10}
@@ -143,7 +144,11 @@ WORDS = [
     ("    places: {type", "    raw: {type", "raw must have another name, with called: raw, as the tables"),
     ("called: Pickup Time", "called: fare", "fare is the name of picked_up in the files already"),
     ("type: DOUBLE,", "type: DOUBLE, format: yyyy,", "format must be left out of a DOUBLE"),
-    ("personal: true", "may_lack: true", "may_lack must be left out, as trip_id is required"),
+    ("classification: personal", "may_lack: true", "may_lack must be left out, as trip_id is required"),
+    ("classification: personal", "personal: true", "personal is a class now: write classification: personal"),
+    ("classification: personal", "classification: pii", "'free text' or 'secret', not 'pii'"),
+    ("classification: personal", "classification: secret", "replica must be left out of a secret, not 'pseudonym'"),
+    ("classification: personal", "purpose: [billing, fraud]", ""),
     ("csv: {", "csvs: {", "unknown option csvs: did you mean csv?"),
     (CSV, "avro: {}", "format must be left out of a column of Avro files"),
     (CSV, "parquet: {}", "format must be left out of a column of Parquet files"),

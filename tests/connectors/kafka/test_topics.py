@@ -32,8 +32,8 @@ pytestmark = pytest.mark.budget(50, "streams of a broker")
 LINES = TableSpec(
     "bronze/lines",
     {
-        "raw": Column("STRING", required=True, personal=True),
-        "raw_bytes": Column("BINARY", personal=True),
+        "raw": Column("STRING", required=True, classification="personal"),
+        "raw_bytes": Column("BINARY", classification="personal"),
         "schema_id": Column("BIGINT"),
         "source_file": Column("STRING", required=True),
         "line_number": Column("BIGINT", required=True),

@@ -41,7 +41,7 @@ KINDS = {
 @pytest.fixture
 def world(database, make_table):
     """A source with every kind of value, and NULLs, captured; and rows beside them that a test may change."""
-    columns = {"user_id": Column("BIGINT", required=True), "name": Column("STRING", personal=True)}
+    columns = {"user_id": Column("BIGINT", required=True), "name": Column("STRING", classification="personal")}
     columns |= {name: Column(kind[1]) for name, kind in KINDS.items()}
     made = World(database, make_table, replace(LATEST, columns=columns))
     declared = ", ".join(f"{name} {kind[0]}" for name, kind in KINDS.items())
@@ -102,7 +102,7 @@ def test_rows_that_differ_are_named_and_rows_that_are_only_late_are_not(world):
 
 def test_what_was_captured_and_not_applied_is_left_out_and_personal_keys_are_hidden(world, monkeypatch):
     """The history tells which keys changed since; of an emptied table it says to capture first."""
-    columns = {"user_id": Column("STRING", required=True, personal=True), "name": Column("STRING")}
+    columns = {"user_id": Column("STRING", required=True, classification="personal"), "name": Column("STRING")}
     narrow = world.make_table(replace(LATEST, name="silver/narrow", columns=columns))
     apply_changes(world.history, narrow.target(a_run()), keys=KEYS)
     world.sql("UPDATE users SET name = 'x' WHERE user_id < 4", "DELETE FROM users WHERE user_id = 7")

@@ -175,4 +175,8 @@ def test_new_columns_take_their_types_from_all_values():
         "id": "BIGINT", "age": "BIGINT", "score": "DOUBLE", "vip": "BOOLEAN", "mixed": "STRING", "empty": "STRING",
         "when": "STRING", "who": "STRING",
     }  # fmt: skip
-    assert all(column.personal and not column.required for name, column in spec.columns.items() if name != "id")
+    assert all(
+        column.classification == "personal" and not column.required
+        for name, column in spec.columns.items()
+        if name != "id"
+    )

@@ -235,4 +235,7 @@ def test_only_a_commit_lost_to_another_writer_is_retried(error, conflict):
 )
 def test_tables_with_unknown_needs_are_left_to_sparks_writer(mapped, features, served):
     """What the metadata-only commit does not understand it does not touch."""
-    assert file_exchange.serves(SimpleNamespace(mapped=mapped, identities={}, features=frozenset(features))) is served
+    assert (
+        file_exchange.serves(SimpleNamespace(mapped=mapped, identities={}, marked={}, features=frozenset(features)))
+        is served
+    )

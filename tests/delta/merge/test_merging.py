@@ -553,8 +553,7 @@ def by_spark(table):
 
 
 BY_SPARK = [
-    {"delta.columnMapping.mode": "name"},
-    pytest.param({"delta.enableDeletionVectors": "true"}, marks=pytest.mark.both),
+    pytest.param({"delta.columnMapping.mode": "name"}, marks=pytest.mark.both),
     {"delta.enableChangeDataFeed": "true"},
 ]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.errors import AmbiguousKeys, AuditFailed, ConfigError, SchemaMismatch
+from dedp_assets.patterns.core.errors import AmbiguousKeys, AuditFailed, ConfigError, Conflict, SchemaMismatch
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from tests.helpers import a_run, read_back
@@ -80,3 +80,14 @@ def test_what_cannot_be_published_changes_nothing(places, spark, make_table):
     fed = make_table(replace(SPEC, name="silver/fed", properties={"delta.enableChangeDataFeed": "true"}))
     with pytest.raises(ConfigError, match="a change feed"):
         fed.recompute(source, **options)
+
+
+def test_keys_that_were_chosen_before_another_write_are_refused(places, spark):
+    """The caller looked at a version, and does not know what came after it; at the newest one nothing is in the way."""
+    source = spark.sql("SELECT 1L AS k, 2 AS n, 'new' AS v")
+    options = {"keys": ["k"], "identity": ["k", "n"], "compute": numbered}
+    before = places.ledger.version()
+    places.delete("k = 2", provenance=a_run(run_id="2"))
+    with pytest.raises(Conflict, match=f"were computed from version {before}"):
+        places.recompute(source, **options, provenance=a_run(run_id="3"), since=before)
+    assert places.recompute(source, **options, provenance=a_run(run_id="4"), since=places.ledger.version()).changed

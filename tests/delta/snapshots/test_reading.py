@@ -18,6 +18,7 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.delta.snapshots import reading
 from tests.helpers import EVENTS, a_run
+from tests.scans import files_read
 
 DAY = {"event_date": "2026-01-05"}
 NEXT_DAY = {"event_date": "2026-01-06"}
@@ -127,6 +128,18 @@ def test_many_partitions_are_read_as_the_same_rows(make_table, spark, monkeypatc
     monkeypatch.setattr(reading, "_MOST_PARTITIONS", 3)
     assert rows(table.read()) == one_way == rows(by_delta(table))
     assert [row["n"] for row in table.read({"day": "2026-01-07"}).collect()] == [2]
+
+
+def test_a_filter_on_a_table_of_many_files_opens_those_that_may_match(make_table, spark, monkeypatch):
+    """By the statistics in the log, for any filter of later; of few files, all are opened, and rows are the same."""
+    table = make_table(TableSpec("silver/words", {"n": Column("BIGINT"), "word": Column("STRING")}))
+    many = spark.range(0, 12, 1, 4).selectExpr("id AS n", "concat('w', id) AS word")
+    table.overwrite(many, provenance=a_run(sequence=1))
+    for most, opened in ((4, 4), (3, 1)):
+        monkeypatch.setattr(reading, "_MOST_FILES", most)
+        few = table.read().where("n BETWEEN 6 AND 7")
+        assert (files_read(few), rows(few.select("word"))) == (opened, ["{'word': 'w6'}", "{'word': 'w7'}"])
+        assert rows(table.read()) == rows(by_delta(table))
 
 
 NAMED = TableSpec(

@@ -9,6 +9,7 @@ import pytest
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed
+from dedp_assets.patterns.core.parsing.json_fields import shape
 from dedp_assets.patterns.core.results import LetterReason
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.staging.letter_reasons import summed_up
@@ -31,7 +32,7 @@ DATASET = TableSpec(
     "silver/things",
     {
         "n": Column("BIGINT"),
-        "mail": Column("STRING", personal=True),
+        "mail": Column("STRING", classification="personal"),
         **{name: Column(kind) for name, kind in (SCHEMA | {"mail": ""}).items() if kind},
         "was_dead_lettered": Column("BOOLEAN"),
     },
@@ -58,7 +59,7 @@ def records():
 @pytest.mark.spark
 @pytest.mark.parametrize("write", WRITES)
 def test_a_refusal_names_the_most_frequent_reasons_with_counts_and_a_masked_record(spark, make_table, write):
-    """Of every type, with the value that does not fit, and no letter of personal or unknown values, or of secrets."""
+    """Of every type, with the shape of the value that does not fit; no personal or unknown value, no secret."""
     rows = spark.createDataFrame(list(enumerate(records())), "n BIGINT, raw STRING")
     split = divert_unprocessable(rows, payload="raw", identity=["n"], schema=SCHEMA)
     run = a_run(DATASET.name)
@@ -80,7 +81,7 @@ def test_a_refusal_names_the_most_frequent_reasons_with_counts_and_a_masked_reco
 
 
 def _shown(value):
-    return repr(value) if isinstance(value, str) else json.dumps(value)
+    return repr(shape(value)) if isinstance(value, str | list | dict) else json.dumps(value)
 
 
 @pytest.mark.parametrize("number", ["2,5", "-1.200,50", ",5"])

@@ -17,13 +17,17 @@ from pyspark.sql import SparkSession
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns import Audit, compact, merge_changes
+from dedp_assets.patterns.core.buckets import Layout
 from dedp_assets.patterns.core.errors import AuditFailed
+from dedp_assets.patterns.core.layout import TableLayout
 from dedp_assets.patterns.delta import Table, store_at
+from dedp_assets.patterns.delta.maintenance import apply_layout, layout_differences
 from dedp_assets.patterns.delta.maintenance.abandoned import Stages, discard_stage, remove_stages
 from dedp_assets.patterns.delta.maintenance.vacuum import remove_unneeded
 from dedp_assets.patterns.delta.storage.store import delta_table
+from dedp_assets.patterns.storage.format_migration import append_both, migrate_format, read_by_name
 from dedp_assets.patterns.storage.horizontal_partitioner import change_partitions
-from tests.helpers import EVENTS, a_run, rows_at
+from tests.helpers import EVENTS, NOW, a_run, rows_at
 
 DAY = {"event_date": "2026-01-05"}
 ENOUGH = Audit(name="enough", of="written", fail_below=2)
@@ -67,6 +71,8 @@ class Story:
         self.race()
         self.keep()
         self.repartition()
+        self.lay_out()
+        self.migrate()
         return self.told
 
     def write(self) -> None:
@@ -138,6 +144,30 @@ class Story:
         done = change_partitions(self.table.target(a_run(run_id="repartition")))
         left = [file.path for file in self.store.files() if "_delta_log" in file.path.partition("/")[2]]
         self.note("repartitioned", reason=done.reason, by_spark=self.by_spark(), left=left)
+
+    def lay_out(self) -> None:
+        """Order, filters and buckets by declaration, each a rewrite that changes no row."""
+        sorted_by = TableLayout(sort_by=("amount", "id"), bloom={"id": 100})
+        for layout in (sorted_by, replace(sorted_by, buckets=Layout(by=("id",), buckets=2))):
+            spec = replace(EVENTS, partition_by=(), layout=layout)
+            self.table = Table(spec, self.store, self.spark)
+            apply_layout(self.table, a_run(run_id="layout"))
+        left = [str(each) for each in layout_differences(self.table)]
+        self.note("laid out", left=left, by_spark=self.by_spark(), files=len(self.table.ledger.state().files()))
+
+    def migrate(self) -> None:
+        """A folder of Parquet files beside the table becomes a table, written on both sides meanwhile."""
+        old, new = (self.store.above().within(name) for name in ("folder", "moved"))
+        rows_of(self.spark, 4).write.partitionBy("event_date").parquet(old.address)
+        into = Table(EVENTS, new, self.spark).target(a_run(run_id="migration"))
+        steps = {"now": NOW, "folder": old.address, "grace_days": 0}
+        migrate_format(into, to="both", **steps)
+        append_both(rows_of(self.spark, 3, start=50), into)
+        migrate_format(into, to="switched", **steps)
+        read = [seen([row.asDict() for row in read_by_name(into.table).collect()]), seen(rows_at(new))]
+        done = migrate_format(into, to="removed", **steps)
+        left = [file.path for file in old.files() if file.path.endswith(".parquet") or "_batches" in file.path]
+        self.note("migrated", reason=done.reason, figures=done.figures, moved=read, left=left)
 
     def by_spark(self) -> list[list[list[str]]]:
         """The rows by the library's read, and by Delta's reader."""

@@ -31,6 +31,8 @@ STEPS = [
     "restored",
     "vacuumed",
     "repartitioned",
+    "laid out",
+    "migrated",
 ]
 
 
@@ -109,6 +111,21 @@ def test_partition_columns_change_in_one_commit_of_equal_rows(story):
     changed, before = story["repartitioned"], story["vacuumed"]
     assert (changed["version"], changed["rows"]) == (before["version"] + 1, before["rows"])
     assert (changed["reason"], changed["left"]) == ("partitioned by nothing instead of event_date", [])
+
+
+def test_a_declared_layout_is_kept_in_a_bucket(story):
+    """Sorted, with filters, and in two buckets, of the same rows."""
+    laid_out = story["laid out"]
+    assert (laid_out["left"], laid_out["files"]) == ([], 2)
+    assert laid_out["rows"] == story["repartitioned"]["rows"]
+
+
+def test_a_folder_becomes_a_table(story):
+    """By what the store does: no file of it is left, and each row of the folder and of the batch is there once."""
+    moved = story["migrated"]["moved"]
+    assert moved[0] == moved[1]
+    assert sorted(int(row[0]) for row in moved[0]) == [0, 1, 2, 3, 50, 51, 52]
+    assert (story["migrated"]["left"], story["migrated"]["figures"]["files_left"]) == ([], 0)
 
 
 def test_duckdb_reads_the_rows_of_the_newest_version(story, object_store, monkeypatch):

@@ -44,9 +44,9 @@ NOW = datetime(2026, 1, 5, tzinfo=timezone.utc)
 SALES = TableSpec(
     "gold/sales",
     {
-        "day": Column("DATE", "UTC day", required=True),
-        "shop": Column("STRING", "shop"),
-        "amount": Column("BIGINT", "cents", required=True),
+        "day": Column("DATE", "UTC day", required=True, classification="public"),
+        "shop": Column("STRING", "shop", classification="public"),
+        "amount": Column("BIGINT", "cents", required=True, classification="public"),
     },
     partition_by=("day",),
     checks={"sold": "amount > 0"},
@@ -240,7 +240,7 @@ def test_a_producer_that_breaks_a_report_is_named(tmp_path):
     hours, folder = project().contracts().published("gold/page_views_by_hour"), ContractFolder(tmp_path)
     folder.publish(replace(hours, columns={name: c for name, c in hours.columns.items() if name != "views"}))
     notes = {each.note for each in unmet_needs(declared(reports), folder)}
-    assert "reporting/busy_pages cannot read gold/page_views_by_hour 1.0.0: views is not there" in notes
+    assert "reporting/busy_pages cannot read gold/page_views_by_hour 1.1.0: views is not there" in notes
 
 
 def test_the_code_location_shows_the_published_version_of_each_gold_table():

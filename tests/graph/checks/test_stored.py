@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import date, timedelta
 
 import dagster as dg
@@ -23,8 +24,9 @@ from tests.helpers import a_record, write_log
 COLUMNS = {"id": Column("BIGINT", "identity"), "day": Column("DATE", "day")}
 SOURCE = TableSpec("bronze/source", COLUMNS, partition_by=("day",))
 DAYS = dg.DailyPartitionsDefinition("2026-01-05", end_date="2026-02-05")
-HERE = STORED.keys() - {"versions_are_sound", "keys_are_unique", "every_version_is_readable"}
-"""The checks of this table, which holds no versions and promises no key."""
+NOT_HERE = {"versions_are_sound", "keys_are_unique", "every_version_is_readable", "layout_is_as_declared"}
+HERE = STORED.keys() - NOT_HERE
+"""The checks of this table, which holds no versions, and promises no key and no layout."""
 NIGHT = "2026-01-08T01:00:00+00:00"
 
 
@@ -167,3 +169,29 @@ def test_a_foreign_writers_row_that_breaks_a_constraint_is_found(spark, tmp_path
     (verdict,) = evaluations(tmp_path, NIGHT, SparkEngine(), ["stored_rows_keep_constraints"]).values()
     assert verdict.description == "2 rows break even"
     assert {name: value.value for name, value in verdict.metadata.items()} == {"rows": 3, "even": 2}
+
+
+@pytest.mark.spark
+def test_a_column_that_looks_personal_and_is_of_no_class_is_a_warning(spark, tmp_path):
+    """Of a layer that others read, by counts alone; bronze and silver are not asked."""
+    folder = tmp_path / "gold/totals"
+    spark.sql(f"CREATE TABLE delta.`{folder}` (id STRING, day DATE) USING delta PARTITIONED BY (day)")
+    spark.sql(f"INSERT INTO delta.`{folder}` VALUES ('ada@example.org', DATE'2026-01-05')")
+    (verdict,) = evaluations(tmp_path, NIGHT, SparkEngine(), ["personal_columns_are_declared"]).values()
+    assert (verdict.passed, verdict.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert verdict.description == "id looks personal (e-mail in 1 of 1 sampled values) and is of no class"
+    assert "ada@" not in f"{verdict.metadata}"
+    offered = {table: names_of(table) for table in ("silver/totals", "gold/totals", "export/totals")}
+    assert [table for table, names in offered.items() if "personal_columns_are_declared" in names] == [
+        "gold/totals",
+        "export/totals",
+    ]
+
+
+def names_of(table):
+    """The checks of stored data that a table of that name has."""
+    columns = {name: replace(column, classification="public") for name, column in totals.spec.columns.items()}
+    spec = replace(totals.spec, name=table, columns=columns)
+    reads = replace(totals.reads, tables={replace(each, columns=columns): f for each, f in totals.reads.tables.items()})
+    declared = replace(totals, spec=spec, reads=reads)
+    return {each.name for each in stored_checks(declared).check_specs}

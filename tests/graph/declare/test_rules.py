@@ -16,6 +16,7 @@ from dedp_assets.graph.declare import (
     Nightly,
     OnDelivery,
     OnRequest,
+    Pinned,
     Reads,
     Request,
     Runs,
@@ -184,3 +185,52 @@ def test_a_run_by_partition_owns_a_partition_of_each_table_that_it_writes(beside
 def test_what_goes_together_is_taken(runs):
     """Each way of asking for partitions, and a schedule besides."""
     assert lake_table(TOTALS, **{**STATED, "runs": runs})(total).runs is runs
+
+
+KNOWN = {"day": Column("DATE", classification="public"), "id": Column("BIGINT", classification="public")}
+LEAVING = {
+    "export/x: columns ['id'] must have a class before they come to export/x, not none: declare what they hold, such "
+    'as "id": Column("BIGINT", classification="public")': {"id": Column("BIGINT")},
+    "export/x: columns ['id'] are secret and must not come to export/x": {"id": Column("INT", classification="secret")},
+    "export/x: columns ['id'] must state what they leave for, as they lead to persons, not nothing: such as "
+    'Column("STRING", classification="sensitive", purpose=("research",))': {
+        "id": Column("STRING", classification="sensitive")
+    },
+}
+
+
+def leaving(columns, name="export/x", source=None):
+    """Declare a table for others."""
+    spec = TableSpec(name, {**KNOWN, **columns}, partition_by=("day",), comment="x")
+    upstream = source or TableSpec("silver/known", KNOWN, partition_by=("day",))
+    stated = {**STATED, "reads": Reads({upstream: same("day")})}
+    return lake_table(spec, runs=Runs(DAYS), **stated)(total_of)
+
+
+def total_of(source: Pinned, into: Target) -> WriteResult: ...
+
+
+@pytest.mark.parametrize("words", LEAVING)
+@pytest.mark.parametrize("layer", ["export", "serving"])
+def test_a_table_for_others_states_its_classes(words, layer):
+    """When it is declared, so before anything is written; other layers are not asked."""
+    with pytest.raises(ConfigError) as refused:
+        leaving(LEAVING[words], f"{layer}/x")
+    assert words.replace("export/x", f"{layer}/x") in str(refused.value)
+    assert leaving(LEAVING[words], "gold/x").spec.name == "gold/x"
+
+
+def test_a_table_for_others_is_fed_by_classified_columns_alone():
+    """A column that is new in an upstream declaration stops the export until somebody classifies it."""
+    assert leaving({}).spec.name == "export/x"
+    new = TableSpec("silver/known", {**KNOWN, "phone": Column("STRING")}, partition_by=("day",))
+    with pytest.raises(
+        ConfigError, match=r"silver/known: columns \['phone'\] must have a class before they come to exp"
+    ):
+        leaving({}, source=new)
+
+
+def test_a_person_leaves_for_a_purpose():
+    """Stated in the declaration."""
+    columns = {"id": Column("STRING", classification="personal", purpose=("research",))}
+    assert leaving(columns).spec.columns["id"].purpose == ("research",)

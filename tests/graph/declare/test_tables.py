@@ -293,13 +293,13 @@ def test_a_table_that_needs_a_service_waits_alone_until_it_answers(lakes):
     """Nothing is asked for that would fail, what else is late is corrected without it, and what waited follows."""
     said = ["the mail server does not answer"]
     daily = declare("silver/daily", {SOURCE: same("day")}, DAYS)
-    lake = lakes(daily, declare("serving/mails", {daily.spec: same("day")}, DAYS, needs=lambda: said[0]))
+    lake = lakes(daily, declare("mails/mails", {daily.spec: same("day")}, DAYS, needs=lambda: said[0]))
     lake.commit("bronze/source", "2026-01-06")
     assert lake.tick() == {"silver/daily": ["2026-01-06"]}
     lake.commit("silver/daily", "2026-01-06", applied=1)
     assert lake.tick() == {}
     said[0] = ""
-    assert lake.tick() == {"serving/mails": ["2026-01-06"]}
+    assert lake.tick() == {"mails/mails": ["2026-01-06"]}
 
 
 def test_a_change_of_a_reference_asks_for_nothing_and_without_it_nothing_is_asked_for(lakes):

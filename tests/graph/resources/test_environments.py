@@ -24,6 +24,7 @@ from dedp_assets.graph.resources.environments import (
     settings,
     variables_of,
 )
+from dedp_assets.graph.resources.masking import shown
 from dedp_assets.laptop.orchestration.instance import configuration, prepare_home
 from dedp_assets.patterns.core.errors import ConfigError
 from tests.case_study.assets.conftest import day, visits_of, world_in
@@ -108,6 +109,24 @@ def test_a_value_that_is_not_offered_is_refused_with_the_choices(bare, name, val
     bare.setenv(name, value)
     with pytest.raises(ValueError, match=f"^{name} must be one of {choices}, not {value}$"):
         settings()
+
+
+@pytest.mark.parametrize("wrong", ["ada:hidden-word@kafka:9092", "kafka://ada:hidden-word@kafka:9092", "hidden-word"])
+def test_a_broker_with_a_password_is_refused_without_a_repetition(bare, wrong):
+    """Several are named with commas."""
+    bare.setenv("DEDP_KAFKA", "one:9092,two:9092")
+    assert settings().kafka == "one:9092,two:9092"
+    bare.setenv("DEDP_KAFKA", wrong)
+    with pytest.raises(ValueError, match="DEDP_KAFKA must be host:port of a broker") as refused:
+        settings()
+    assert "hidden-word" not in str(refused.value)
+
+
+def test_the_token_of_an_engine_is_not_shown(bare):
+    """An address of Spark Connect may have one."""
+    bare.setenv("SPARK_REMOTE", "sc://engine:15002/;token=hidden-word-1")
+    assert "hidden-word" not in repr(settings())
+    assert shown("tried hidden-word-1 twice") == "tried *** twice"
 
 
 def test_a_relative_home_means_one_place_wherever_a_child_starts(bare, tmp_path):

@@ -10,7 +10,6 @@ from deltalake.exceptions import TableNotFoundError
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.lake import Lake, lake_of
 from dedp_assets.graph.resources.spark import SparkEngine
-from dedp_assets.patterns.core.errors import SchemaMismatch
 from dedp_assets.patterns.delta import store_at
 from tests.helpers import EVENTS, a_record, rows_at, write_log
 
@@ -73,12 +72,13 @@ def test_a_lake_lies_where_a_path_or_a_uri_says(tmp_path, root):
     assert ids(made.delta("silver/events")) == [3]
 
 
-def test_a_table_without_declaration_can_be_maintained_and_not_written(lake):
-    """Its ledger answers; a write is refused before anything starts, because it could lose columns."""
+def test_a_table_is_opened_for_maintenance_by_the_declaration_in_its_log(lake):
+    """Which holds every column, so that nothing of the table is altered; without a table there are no columns."""
     stored = lake.stored("silver/events")
     assert (stored.name, stored.ledger.version()) == ("silver/events", 1)
-    with pytest.raises(SchemaMismatch, match="no longer declared"):
-        stored.ensure()
+    assert [*stored.spec.columns] == [*stored.ledger.state().columns]
+    assert stored.ensure().version == 1
+    assert not lake.stored("silver/nothing").spec.columns
 
 
 def test_plain_files_of_a_lake_in_a_bucket_are_in_the_home(monkeypatch, tmp_path):

@@ -23,7 +23,10 @@ from dedp_assets.patterns.quality.constraints_enforcer import enforce_constraint
 from tests.helpers import NOW, a_record, write_log
 
 DAY = "2026-01-05"
-COLUMNS = {"id": Column("BIGINT", "identity"), "day": Column("DATE", "day")}
+COLUMNS = {
+    "id": Column("BIGINT", "identity", classification="public"),
+    "day": Column("DATE", "day", classification="public"),
+}
 SOURCE = TableSpec("bronze/source", COLUMNS, partition_by=("day",))
 TOTALS = TableSpec("gold/totals", COLUMNS, partition_by=("day",), comment="One row per day.")
 GONE = SparkConnectGrpcException("<_MultiThreadedRendezvous of RPC: status = StatusCode.UNAVAILABLE>")

@@ -9,6 +9,7 @@ import pytest
 
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.home import Running, hold
+from dedp_assets.graph.resources.tokens import token_file
 from dedp_assets.graph.systems.orchestrator import Orchestrator
 from dedp_assets.laptop.orchestration.instance import CONFIGURATION
 from dedp_assets.patterns.connectors.web.http import Service
@@ -57,8 +58,8 @@ def test_a_start_whose_answer_is_lost_is_one_run(served, monkeypatch):
     orchestrator, instance = served
     before, sent = len(instance.get_runs()), Service._sent
 
-    def losing(service, request):
-        answer, reason, asked = sent(service, request)
+    def losing(service, request, context):
+        answer, reason, asked = sent(service, request, context)
         is_start = b"launchRun" in request.data
         return (b"", "the connection broke off", None) if is_start else (answer, reason, asked)
 
@@ -69,6 +70,17 @@ def test_a_start_whose_answer_is_lost_is_one_run(served, monkeypatch):
     (run,) = [run for run in instance.get_runs() if run.tags[REQUEST] == "lost"]
     assert launch(orchestrator, "lost") == run.run_id
     assert len(instance.get_runs()) == before + 1
+
+
+@pytest.mark.runs
+@pytest.mark.parametrize(
+    ("location", "fault"),
+    [("reporting", "Location reporting does not support reloading."), ("moved", "Location moved does not exist.")],
+)
+def test_code_that_is_not_loaded_again_is_a_fault(served, location, fault):
+    """In the webserver's words; code in its own process is never loaded again."""
+    orchestrator, _ = served
+    assert orchestrator.reload(location) == fault
 
 
 @pytest.mark.runs
@@ -120,3 +132,32 @@ def test_without_a_url_the_platform_of_this_home_is_asked(tmp_path, monkeypatch)
     monkeypatch.setenv("DEDP_WEB", "https://dagster.example/")
     launch(Orchestrator(), "one")
     assert asked == ["http://127.0.0.1:3000/graphql", "https://dagster.example/graphql"]
+
+
+@pytest.mark.parametrize(
+    ("secure", "url", "named", "sent"),
+    [
+        ("on", "", "", True),
+        ("on", "https://127.0.0.1:3000/", "", True),
+        ("on", "", "https://dagster.example", False),
+        ("on", "https://127.0.0.1:3001", "", False),
+        ("on", "http://127.0.0.1:3000", "", False),
+        ("off", "", "", False),
+    ],
+    ids=["its own", "its own by name", "the deployment's", "another port", "in the clear", "without locks"],
+)
+def test_the_token_is_sent_to_the_locked_webserver_of_this_home_alone(tmp_path, monkeypatch, secure, url, named, sent):
+    """With trust in the home's authority alone; whoever DEDP_WEB names gets neither."""
+    for name, value in {"DEDP_HOME": str(tmp_path), "DEDP_SECURE": secure, "DEDP_WEB": named}.items():
+        monkeypatch.setenv(name, value)
+    shown = []
+
+    def post(service, _content):
+        with service.login() as token, service.secured() as trusted:
+            shown.append((token and token.reveal(), trusted and len(trusted.get_ca_certs())))
+        return {"data": {"reloadRepositoryLocation": {"locationOrLoadError": {}}}}
+
+    monkeypatch.setattr(Service, "post", post)
+    with hold(settings(), Running(1, "now", "https://127.0.0.1:3000", "sc://x")):
+        assert Orchestrator(url=url).reload("reporting") == ""
+    assert shown == ([(token_file(settings(), "web").read_text(), 1)] if sent else [(None, None)])

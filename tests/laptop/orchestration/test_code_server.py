@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import socket
+import stat
 import subprocess
 import sys
 
 import pytest
+import yaml
 
+from dedp_assets.laptop.orchestration import code_server
 from dedp_assets.laptop.orchestration.code_server import loaded
+from dedp_assets.project import project
 
 FAULT = "/my lake/defs/broken.py:8:1: TypeError: lake_table() got an unexpected keyword argument 'runz'"
 TIME, COLOURED = "2026-01-05 16:37:34 +0000", "\x1b[32m{time}\x1b[0m - dagster{of} - \x1b[34m{level}\x1b[0m - {text}"
@@ -55,6 +59,42 @@ def test_a_server_that_does_not_answer_is_not_ready(tmp_path):
         port = server.getsockname()[1]
     (tmp_path / "code.log").write_text(lines(FAULT))
     assert loaded(port, tmp_path / "code.log") == ""
+
+
+def test_private_places_are_sockets_that_nobody_else_reaches(tmp_path, monkeypatch):
+    """Short, as a path of a socket has to be; commands and the workspace name them; nothing is left of them."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "ignored, for it does not exist"))
+    locations = project().locations
+    with code_server.places(locations, private=True) as places:
+        assert places.keys() == {location.name for location in locations}
+        (folder,) = {place.parent for place in places.values()}
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert max(len(str(place)) for place in places.values()) < 100
+        named = yaml.safe_load(code_server.workspace(tmp_path, servers=places).read_text())["load_from"]
+        for location, each in zip(locations, named, strict=True):
+            place = places[location.name]
+            assert each == {"grpc_server": {"socket": str(place), "location_name": location.name}}
+            words = code_server.command(location, place)
+            assert words[words.index("-s") + 1] == str(place)
+            assert not {"-p", "-h"} & {*words}
+            assert code_server.variables(place) == {"TMPDIR": str(folder)}
+            assert loaded(place, tmp_path / "code.log") == ""
+            with socket.socket(socket.AF_UNIX) as server:
+                server.bind(str(place))
+                server.listen()
+                assert loaded(place, tmp_path / "code.log") == "the code is loaded"
+    assert not folder.exists()
+
+
+def test_without_locks_places_are_free_ports(tmp_path):
+    """As the workspace says them to webserver and daemon."""
+    locations = project().locations
+    with code_server.places(locations, private=False) as places:
+        assert all(isinstance(place, int) for place in places.values())
+        named = yaml.safe_load(code_server.workspace(tmp_path, servers=places).read_text())["load_from"]
+    expected = [{"host": "127.0.0.1", "port": places[each.name], "location_name": each.name} for each in locations]
+    assert named == [{"grpc_server": each} for each in expected]
+    assert {**code_server.variables(3000)} == {}
 
 
 WATCHED = """

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from dedp_assets.laptop.orchestration import reloading
+from dedp_assets.patterns.core.errors import NotReady
 from tests.faults.processes import wait_until
 
 LOADS, FAILS = "pass", "raise SyntaxError('orders.py, line 7')"
@@ -16,25 +17,19 @@ LOADS, FAILS = "pass", "raise SyntaxError('orders.py, line 7')"
 class Followed:
     """A follower of a project whose stamp a test sets, with a trial of its own and a webserver that takes notes."""
 
-    def __init__(self, tmp_path, monkeypatch, refuses=""):
+    def __init__(self, tmp_path, refuses=""):
         self.stamp, self.said, self.restarts, self.reloaded, self.trial = (1, 1), [], 0, [], LOADS
         locations = [SimpleNamespace(name="river"), SimpleNamespace(name="reports")]
         project = SimpleNamespace(stamp=lambda: self.stamp, paths=[], root=tmp_path, locations=locations)
 
         def reload(name):
             if refuses:
-                raise ConnectionError(refuses)
+                raise NotReady(refuses)
             self.reloaded.append(name)
-            return SimpleNamespace(message=None)
+            return ""
 
-        def client(host, *, port_number, **_):
-            assert (host, port_number) == ("127.0.0.1", 3000)
-            return SimpleNamespace(reload_repository_location=reload)
-
-        monkeypatch.setattr(reloading, "DagsterGraphQLClient", client)
-        self.following = reloading.Reloading(
-            project, "http://127.0.0.1:3000", self.restart, self.say, tmp_path / "reload.log", trial=self
-        )
+        web = SimpleNamespace(reload=reload)
+        self.following = reloading.Reloading(project, web, self.restart, self.say, tmp_path / "reload.log", trial=self)
 
     def __iter__(self):
         return iter((sys.executable, "-c", self.trial))
@@ -58,8 +53,8 @@ class Followed:
 
 
 @pytest.fixture
-def followed(tmp_path, monkeypatch):
-    return Followed(tmp_path, monkeypatch)
+def followed(tmp_path):
+    return Followed(tmp_path)
 
 
 def test_unchanged_files_are_loaded_once(followed):
@@ -112,10 +107,10 @@ def test_a_fault_of_a_declaration_is_said_with_the_reload(followed):
     assert followed.change((2, 6), LOADS) == ("reloaded", "the changed declarations are in force")
 
 
-def test_a_webserver_that_does_not_answer_is_said(tmp_path, monkeypatch):
+def test_a_webserver_that_does_not_answer_is_said(tmp_path):
     """The page has the new declarations all the same; the next change is another attempt."""
-    followed = Followed(tmp_path, monkeypatch, refuses="connection refused")
+    followed = Followed(tmp_path, refuses="connection refused")
     assert followed.change((2, 5), LOADS) == (
-        "reloaded", "river is not reloaded: ConnectionError; reports is not reloaded: ConnectionError",
+        "reloaded", "river is not reloaded: NotReady; reports is not reloaded: NotReady",
     )  # fmt: skip
     assert followed.restarts == 1

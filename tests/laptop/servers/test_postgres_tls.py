@@ -20,9 +20,9 @@ from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.systems import postgres
 from dedp_assets.laptop.servers import postgres as server
-from dedp_assets.laptop.servers.certificates import Authority
 from dedp_assets.laptop.servers.ports import free as free_port
 from dedp_assets.laptop.servers.postgres_tls import CERTIFIED, authority
+from dedp_assets.patterns.connectors.certificates.authority import Authority
 from tests.faults.processes import wait_until
 
 pytestmark = pytest.mark.slow

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dedp_assets.patterns.core.classes import CLASSES
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.core.sql.column_lineage import ColumnInput, ColumnLineage, ColumnOrigin, Influence
@@ -127,7 +128,8 @@ CHANGES = {
     "required off": (column("status", required=False), "C"),
     "required on": (column("small", required=True), "P"),
     "required on, with a default": (replace(column("small", required=True), defaults={"small": "0"}), ""),
-    "personal data": (column("order_id", personal=True), ""),
+    "classification": (column("order_id", classification="personal"), ""),
+    "purpose": (column("order_id", purpose=("billing",)), ""),
     "description": (column("small", comment="other words"), ""),
     "allowed value added": (quality(allowed={"status": ["pending", "shipped", "lost"]}), "C"),
     "allowed value removed": (quality(allowed={"status": ["pending"]}), "P"),
@@ -373,6 +375,7 @@ def test_a_request_is_written_down_and_read():
 
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8)
+PURPOSES = st.lists(st.sampled_from(["billing", "fraud, too"]), unique=True).map(tuple)
 SCALARS = st.sampled_from(["STRING", "BIGINT", "DATE", "TIMESTAMP_NTZ", "DECIMAL(9,2)", "BINARY", "INTERVAL DAY"])
 TYPES = st.one_of(
     SCALARS,
@@ -385,7 +388,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
 @st.composite
 def contracts(draw):
     """Contracts with everything that a contract may say."""
-    stated = st.builds(Column, TYPES, TEXTS, st.booleans(), personal=st.booleans(), technical=st.booleans())
+    stated = st.builds(Column, TYPES, TEXTS, st.booleans(), classification=st.sampled_from(CLASSES), purpose=PURPOSES)
     held = draw(st.dictionaries(NAMES, stated, min_size=1, max_size=4))
     some = st.lists(st.sampled_from(sorted(held)), unique=True)
     of_columns = st.sampled_from(sorted(held))

@@ -206,7 +206,7 @@ def test_limits_of_a_type_are_checks_and_positions_may_be_missing():
         "n_exclusiveMaximum": "`n` IS NULL OR `n` < 10",
         "n_multipleOf": "`n` IS NULL OR `n` % 2 = 0",
     }
-    assert (found.key, found.columns["Y_1"].personal) == (("z", "Y_1"), True)
+    assert (found.key, found.columns["Y_1"].classification) == (("z", "Y_1"), "personal")
     assert found.not_read == ("schema[orders].properties[total]",)
 
 

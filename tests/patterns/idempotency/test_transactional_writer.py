@@ -15,9 +15,8 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError, NotReady
 from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Table
+from dedp_assets.patterns.delta import Table, groups
 from dedp_assets.patterns.delta.staging import stage_commit
-from dedp_assets.patterns.idempotency import _groups
 from dedp_assets.patterns.idempotency.transactional_writer import (
     DatabaseTarget,
     RowSet,
@@ -208,7 +207,7 @@ def test_a_group_takes_whole_partitions_only(spark, make_table):
 def publish_and_die(locations, note, point):
     """Publish what is staged, in a process without Spark that kills itself at a point."""
     tables = [Table(spec, location, None) for spec, location in zip(SPECS, locations, strict=True)]
-    write, commit = _groups.TableGroup._write, stage_commit.commit_files
+    write, commit = groups.TableGroup._write, stage_commit.commit_files
 
     def writing(self, number, kind, content):
         write(self, number, kind, content)
@@ -223,8 +222,8 @@ def publish_and_die(locations, note, point):
         if f"after {name}" == point:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    _groups.TableGroup._write, stage_commit.commit_files = writing, committing
-    group = _groups.group_of(tables, {})
+    groups.TableGroup._write, stage_commit.commit_files = writing, committing
+    group = groups.group_of(tables, {})
     group.publish_all("mon", note, is_new=lambda: True)
 
 
@@ -253,7 +252,7 @@ def test_a_killed_group_rolls_forward_and_its_readers_see_no_mix(spark, group):
         assert held(tables) == plain, point
         assert visible(tables) == whole, point
         del staged
-        _groups.group_of(tables, {}).go_on()
+        groups.group_of(tables, {}).go_on()
         assert held(tables) == visible(tables) == [n, n], point
         retried = group(n)
         assert (retried.applied, retried.beside[0].applied) == (False, False)

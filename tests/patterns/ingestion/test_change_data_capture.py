@@ -38,7 +38,7 @@ LATEST = TableSpec(
     "bronze/users",
     {
         "user_id": Column("BIGINT", "key", required=True),
-        "name": Column("STRING", "who", personal=True),
+        "name": Column("STRING", "who", classification="personal"),
         "notes": Column("STRING", "a large value"),
     },
     comment="One row per user of the source, as of a position of its log.",

@@ -299,13 +299,13 @@ def test_the_version_is_pinned(production, staging):
 
 def test_personal_columns_are_refused(production, staging, landing, tmp_path):
     """A table or a folder that declares any goes nowhere, unless the target may hold it."""
-    columns = {**PARAMETERS.columns, "value": Column("STRING", "who", personal=True)}
+    columns = {**PARAMETERS.columns, "value": Column("STRING", "who", classification="personal")}
     tagged = replace(PARAMETERS, columns=columns)
     named = Table(tagged, production.location, no_session)
-    words = r"declares personal columns \['value'\] and staging/.* may not hold them: use transformation_replicator"
+    words = r"declares columns \['value'\] as personal, which staging/.* may not hold: use transformation_replicator"
     with pytest.raises(ConfigError, match=words):
         replicate(named, staging)
-    with pytest.raises(ConfigError, match="personal columns"):
+    with pytest.raises(ConfigError, match="as personal, which"):
         replicate_landing(landing, tmp_path / "lower" / "devices", declared=tagged)
     assert not (tmp_path / "lower").exists()
     replicate(named, staging, may_hold_personal=True)
@@ -314,7 +314,7 @@ def test_personal_columns_are_refused(production, staging, landing, tmp_path):
 
 def test_a_replica_of_personal_columns_cannot_be_declared(production):
     """The guard works where assets are declared, before anything runs."""
-    with pytest.raises(ConfigError, match="declares personal columns"):
+    with pytest.raises(ConfigError, match="as personal, which"):
         declare_replica(EVENTS, name="staging/events")
     allowed = declare_replica(EVENTS, name="recovery/events", may_hold_personal=True)
     assert (allowed.name, allowed.columns, allowed.checks) == ("recovery/events", EVENTS.columns, EVENTS.checks)

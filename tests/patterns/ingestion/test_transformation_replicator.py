@@ -47,11 +47,11 @@ USERS = TableSpec(
     "silver/users",
     {
         "id": Column("BIGINT", "identity", required=True),
-        "full_name": Column("STRING", "who", personal=True),
-        "ip": Column("STRING", "from where", personal=True),
-        "latitude": Column("DOUBLE", "from where, in degrees", personal=True),
-        "longitude": Column("DOUBLE", "from where, in degrees", personal=True),
-        "email": Column("STRING", "how to reach them", personal=True, replica="pseudonym"),
+        "full_name": Column("STRING", "who", classification="personal"),
+        "ip": Column("STRING", "from where", classification="personal"),
+        "latitude": Column("DOUBLE", "from where, in degrees", classification="personal"),
+        "longitude": Column("DOUBLE", "from where, in degrees", classification="personal"),
+        "email": Column("STRING", "how to reach them", classification="personal", replica="pseudonym"),
         "city": Column("STRING", "where they live"),
         "signed_up": Column("STRING", "when, as the producer wrote it"),
         "balance": Column("DECIMAL(22,2)", "in euros"),
@@ -228,7 +228,8 @@ def test_pseudonyms_agree_across_tables_and_runs(users, staging, make_table, spa
     emails = {row["id"]: row["email"] for row in read_back(replica)}
     assert emails == {n: mask(f"canary{n}@private.example") for n in range(9)}
     orders = TableSpec(
-        "silver/orders", {"n": Column("BIGINT"), "buyer": Column("STRING", personal=True, replica="pseudonym")}
+        "silver/orders",
+        {"n": Column("BIGINT"), "buyer": Column("STRING", classification="personal", replica="pseudonym")},
     )
     bought, copy = make_table(orders), staging(orders)
     rows = spark.sql("SELECT * FROM VALUES (1L, 'canary4@private.example'), (2L, NULL) AS t(n, buyer)")
@@ -270,7 +271,7 @@ def test_a_new_tag_removes_a_column_from_everything_replicated(users, staging):
     before = shown(staging(), "id", "balance")
     assert scan(staging().location.parent, {"City 1": b"City 1"})
     assert "city" in by_spark(staging()).columns
-    spec = retagged(city={"personal": True})
+    spec = retagged(city={"classification": "personal"})
     replica = staging(spec)
     transform(under(users, spec), replica, partition={"seen_on": DAYS[0]})
     assert "city" not in replica.ledger.state().columns
@@ -284,7 +285,7 @@ def test_a_new_tag_removes_a_column_from_everything_replicated(users, staging):
 def test_a_column_may_be_masked_instead_and_shown_again(users, staging):
     """Whatever a declaration changes, the whole replica follows."""
     transform(users, staging())
-    masked = retagged(city={"personal": True, "replica": "'somewhere'"})
+    masked = retagged(city={"classification": "personal", "replica": "'somewhere'"})
     transform(under(users, masked), staging(masked))
     assert {row["city"] for row in read_back(staging(masked))} == {"somewhere"}
     transform(users, staging(), partition={"seen_on": DAYS[1]})
@@ -298,11 +299,9 @@ def test_what_nobody_declared_never_crosses(users, staging):
     before = read_back(replica)
     location = str(users.location)
     users.session.sql(f"ALTER TABLE delta.`{location}` ADD COLUMNS (phone STRING)")
-    with pytest.raises(
-        SchemaMismatch, match="phone is not declared: declare what it holds, and what of it is personal"
-    ):
+    with pytest.raises(SchemaMismatch, match="phone is not declared: declare what it holds, and what class it is of"):
         transform(users, replica)
-    known = replace(USERS, columns={**USERS.columns, "phone": Column("STRING", personal=True)})
+    known = replace(USERS, columns={**USERS.columns, "phone": Column("STRING", classification="personal")})
     transform(under(users, known), staging(known))
     users.session.sql(f"ALTER TABLE delta.`{location}` ADD COLUMNS (profile.nickname STRING)")
     with pytest.raises(
@@ -323,12 +322,12 @@ PEOPLE = TableSpec(
     "silver/people",
     {
         "id": Column("BIGINT"),
-        "person": Column("BIGINT", "number of the person", personal=True),
-        "phone": Column("STRING", personal=True),
-        "nick": Column("STRING", personal=True, replica="pseudonym"),
-        "name": Column("STRING", personal=True),
-        "born": Column("DATE", personal=True, replica="trunc(born, 'YEAR')"),
-        "smokes": Column("BOOLEAN", personal=True, replica="false"),
+        "person": Column("BIGINT", "number of the person", classification="personal"),
+        "phone": Column("STRING", classification="personal"),
+        "nick": Column("STRING", classification="personal", replica="pseudonym"),
+        "name": Column("STRING", classification="personal"),
+        "born": Column("DATE", classification="personal", replica="trunc(born, 'YEAR')"),
+        "smokes": Column("BOOLEAN", classification="personal", replica="false"),
         "note": Column("STRING"),
         "code": Column("DECIMAL(12,2)"),
     },
@@ -506,7 +505,7 @@ def test_a_rebuild_that_dies_leaves_the_former_replica(users, staging, monkeypat
     """The next run makes it again, and nothing of either attempt is left beside it."""
     transform(users, staging())
     before = read_back(staging())
-    spec = retagged(city={"personal": True})
+    spec = retagged(city={"classification": "personal"})
 
     def die(*_, **__):
         raise failure
@@ -534,7 +533,7 @@ def test_a_reader_of_a_rebuild_sees_one_replica_or_the_other(users, staging):
             except (DeltaError, OSError):
                 continue
 
-    spec = retagged(city={"personal": True})
+    spec = retagged(city={"classification": "personal"})
     with ThreadPoolExecutor(1) as pool:
         looking = pool.submit(look)
         while not seen:
@@ -572,7 +571,7 @@ def test_a_partition_by_a_column_that_was_tagged_is_gone(make_table, staging, sp
     rows = spark.sql(f"SELECT * FROM VALUES {values} AS t(n, login, day)")
     logins.overwrite(rows, provenance=a_run())
     transform(logins, first, partition={"day": "1"})
-    tagged = replace(spec, columns={**spec.columns, "login": Column("STRING", personal=True)})
+    tagged = replace(spec, columns={**spec.columns, "login": Column("STRING", classification="personal")})
     replica = staging(tagged)
     transform(under(logins, tagged), replica, partition={"day": "2"})
     assert [tuple(row.values()) for row in read_back(replica)] == [(1, "1"), (2, "1"), (3, "2")]
@@ -599,7 +598,7 @@ def test_an_empty_source_gives_an_empty_replica_where_it_may(users, staging):
 def test_a_replica_is_declared_by_its_source(users, staging, make_table):
     """The derived declaration has no personal column but pseudonyms, without statistics; another one is refused."""
     spec = declare_transformed(USERS, name="staging/users")
-    assert spec.personal == ("email",)
+    assert spec.withheld("replica") == ("email",)
     assert spec.columns["email"].type == "STRING"
     assert spec.comment == "One row per user and day. Replica of silver/users without its personal values."
     replica = staging()
@@ -613,7 +612,7 @@ def test_a_replica_is_declared_by_its_source(users, staging, make_table):
 
 def test_a_replica_has_the_event_time_that_it_keeps():
     """It is none, where the column does not cross."""
-    at = {"id": Column("BIGINT"), "at": Column("TIMESTAMP"), "born": Column("DATE", personal=True)}
+    at = {"id": Column("BIGINT"), "at": Column("TIMESTAMP"), "born": Column("DATE", classification="personal")}
     sources = [TableSpec("silver/x", at, event_time=name) for name in ("at", "born", "")]
     assert [declare_transformed(each, name="s/x").event_time for each in sources] == ["at", "", ""]
 
@@ -628,10 +627,10 @@ def test_calls_that_can_never_work_are_refused(users, staging, make_table):
     """Before anything is read or written, and each with what is wrong."""
     with pytest.raises(ConfigError, match=r"declares pseudonyms of \['email'\]: give the key"):
         transform(users, staging(), key=None)
-    tagged = retagged(seen_on={"personal": True, "replica": "pseudonym", "required": False})
+    tagged = retagged(seen_on={"classification": "personal", "replica": "pseudonym", "required": False})
     with pytest.raises(ConfigError, match=r"does not keep \['seen_on'\] as it is"):
         transform(under(users, tagged), staging(tagged), partition={"seen_on": DAYS[0]})
-    nothing = replace(DEVICES, columns={"type": Column("STRING", personal=True, replica="pseudonym")})
+    nothing = replace(DEVICES, columns={"type": Column("STRING", classification="personal", replica="pseudonym")})
     with pytest.raises(ConfigError, match="has no column that its replica may keep"):
         transform(make_table(nothing), staging(nothing))
     several = retagged(city={"replica": "explode(array(city, city))"})
@@ -658,8 +657,8 @@ def test_data_of_others_is_never_replaced(users, staging):
 @any_names(STORED, handed_on=("id",))
 def replicated(n):
     personal = {
-        n.declared("mail"): Column("STRING", personal=True, replica="pseudonym"),
-        n.declared("ip"): Column("STRING", personal=True),
+        n.declared("mail"): Column("STRING", classification="personal", replica="pseudonym"),
+        n.declared("ip"): Column("STRING", classification="personal"),
     }
     altered = {n.declared("city"): Column("STRING", replica=f"upper({n.q('plan')})")}
     checks = {"ip_is_there": f"{n.q('ip')} IS NOT NULL", "id_is_there": f"{n.q('id')} IS NOT NULL"}
@@ -674,7 +673,7 @@ def replicated(n):
 
 @known_calls
 def calls_that_work(known):
-    secret = {"id": Column("INT"), "email": Column("STRING", personal=True)}
+    secret = {"id": Column("INT"), "email": Column("STRING", classification="personal")}
     users = known.table("silver/users", secret, (1, "ada@example.org"))
     return {
         "declare_transformed": {"source": users.spec, "name": "staging/users"},

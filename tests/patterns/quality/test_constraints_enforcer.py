@@ -41,7 +41,7 @@ VISITS = TableSpec(
     {
         "id": Column("BIGINT", required=True),
         "page": Column("INT"),
-        "user": Column("STRING", personal=True),
+        "user": Column("STRING", classification="personal"),
         "seconds": Column("INT"),
         "event_date": Column("DATE", required=True),
     },

@@ -36,7 +36,7 @@ HOURLY = TableSpec(
     {
         "id": Column("BIGINT"),
         "country": Column("STRING"),
-        "email": Column("STRING", personal=True),
+        "email": Column("STRING", classification="personal"),
         "amount": Column("DECIMAL(10,2)"),
         "hour": Column("INT", required=True),
     },
@@ -353,7 +353,7 @@ def odd(spark, make_table):
         "secret": "STRUCT<name: STRING>",
         "v": "VARIANT",
     }
-    kinds = {name: Column(kind, personal=name == "secret") for name, kind in types.items()}
+    kinds = {name: Column(kind, classification="personal" if name == "secret" else "") for name, kind in types.items()}
     table = make_table(TableSpec("silver/odd", kinds))
     one = """double('NaN') f, TIMESTAMP '2026-01-05 01:02:03' t, TIMESTAMP_NTZ '2026-01-05 01:02:03.5' n,
         DATE '2026-01-05' d, true b, X'00FF' raw, array('x', NULL) tags, map('k', 1) attributes,
@@ -380,7 +380,7 @@ def test_a_column_of_another_type_is_a_change_whatever_the_type_holds():
     kinds = [*INNER[:-2], *map(ArrayType, INNER), *[MapType(StringType(), kind) for kind in INNER]]
     profiles = {}
     for kind in {*kinds}:
-        (column,) = profiled_columns(StructType().add("c", kind))
+        (column,) = profiled_columns(StructType().add("c", kind), {})
         profiles[kind] = Profile({"c": ColumnProfile(column="c", type=column.type, rows=1000)})
     for one in profiles:
         for other in profiles:

@@ -539,7 +539,12 @@ def test_rules_tags_and_key_of_the_old_columns_move(spark, tmp_path):
     """A constraint goes with its column and says so, a personal tag and a key go to the new one; a day is NULL."""
     spec = TableSpec(
         "silver/orders",
-        {"id": Column("INT"), "mail": Column("STRING", personal=True), "day": Column("STRING"), "n": Column("INT")},
+        {
+            "id": Column("INT"),
+            "mail": Column("STRING", classification="personal"),
+            "day": Column("STRING"),
+            "n": Column("INT"),
+        },
         partition_by=("day",),
         key=("id",),
         checks={"mails": "mail LIKE '%@%'", "counts": "n >= 0"},
@@ -555,7 +560,7 @@ def test_rules_tags_and_key_of_the_old_columns_move(spark, tmp_path):
     assert finding(result, "constraints_stay").note.startswith("mails named an old column")
     now = again(spark, orders)
     assert (now.spec.key, dict(now.spec.checks)) == (("order_id",), {"counts": "n >= 0"})
-    assert now.spec.columns["email"].personal
+    assert now.spec.columns["email"].classification == "personal"
     assert "email" not in now.spec.properties["delta.dataSkippingStatsColumns"]
     assert values(now.read(), "order_id", "email") == [(1, "a@b"), (2, "c@d")]
     # The old name is spent: its values still lie in files.

@@ -223,7 +223,8 @@ def test_repeated_texts_are_stored_by_dictionary(spark, make_table, tmp_path):
     rows = spark.range(20_000).selectExpr("concat('a long name of a device, no. ', id % 40) AS name")
     table = make_table(TableSpec("texts", {"name": Column("STRING")}))
     table.overwrite(rows, provenance=a_run())
-    rows.write.option("parquet.enable.dictionary", "false").parquet(str(tmp_path / "plain"))
+    (tmp_path / "plain").mkdir()
+    pq.write_table(rows.toArrow(), tmp_path / "plain" / "texts.parquet", use_dictionary=False)
     (held, encoded), (plain, control) = size_of(table.location, "name"), size_of(tmp_path / "plain", "name")
     assert encoded & {"RLE_DICTIONARY", "PLAIN_DICTIONARY"}
     assert not control & {"RLE_DICTIONARY", "PLAIN_DICTIONARY"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pyarrow as pa
@@ -15,19 +16,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
-from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.core.schema import Column, TableLayout, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.delta.commit import commits
 from dedp_assets.patterns.delta.maintenance.statistics import COUNTED, true_statistics
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
 from dedp_assets.patterns.storage.metadata_enhancer import (
-    choose_statistics,
     enhance_statistics,
     refresh_planner_statistics,
 )
 from tests.contracts.known_calls import known_calls
 from tests.helpers import a_run, active_files, read_back
 from tests.renaming import STORED, any_names
+from tests.scans import scanned
 from tests.two_runs import two_runs
 
 PEOPLE = TableSpec(
@@ -35,7 +36,7 @@ PEOPLE = TableSpec(
     {
         "age": Column("INT", "years"),
         "score": Column("DOUBLE", "any number"),
-        "name": Column("STRING", "who", personal=True),
+        "name": Column("STRING", "who", classification="personal"),
         "city": Column("STRING", "where"),
         "seen": Column("TIMESTAMP", "when"),
         "flag": Column("BOOLEAN", "whether"),
@@ -76,10 +77,7 @@ def statistics(table):
 
 def scan(rows, *metrics):
     """Figures of the scan that a frame's rows came out of, and the rows."""
-    found = rows.collect()
-    leaves = rows._jdf.queryExecution().executedPlan().collectLeaves()
-    each = [leaves.apply(n).metrics() for n in range(leaves.size())]
-    counted = [sum(m.apply(name).value() for m in each if m.contains(name)) for name in metrics]
+    *counted, found = scanned(rows, *metrics)
     return (*counted, sorted(map(str, found)))
 
 
@@ -97,7 +95,7 @@ def table(make_table):
 
 def test_each_file_states_what_it_holds_and_nothing_of_personal_or_other_columns(spark, make_table):
     """Rows, bounds and NULL counts of the chosen columns, equal to those of the rows read back from each file."""
-    table = make_table(choose_statistics(PEOPLE, columns=["AGE", "city"]))
+    table = make_table(replace(PEOPLE, layout=TableLayout(statistics=("age", "city"))))
     rows = spark.createDataFrame([*map(a_person, range(40)), (None, None, "n", None, None, None)], SCHEMA)
     table.append(rows.repartition(3), provenance=a_run(sequence=1))
     adds = table.ledger.added_files(table.ledger.version())
@@ -218,7 +216,7 @@ def test_what_statistics_cost_the_log_is_what_was_chosen(spark, make_table):
     rows = spark.range(50).selectExpr(*[f"CAST(id * {n} AS STRING) AS c{n}" for n in range(40)]).coalesce(1)
     sizes, held = {}, {}
     for name, chosen in {"all": list(columns), "two": ["c1", "c2"]}.items():
-        spec = choose_statistics(TableSpec(name, columns), columns=chosen)
+        spec = TableSpec(name, columns, layout=TableLayout(statistics=tuple(chosen)))
         made = make_table(spec)
         made.append(rows, provenance=a_run(sequence=1))
         sizes[name] = sum(len(json.dumps(each)) for each in statistics(made))
@@ -230,7 +228,8 @@ def test_what_statistics_cost_the_log_is_what_was_chosen(spark, make_table):
 def test_a_bloom_filter_and_small_pages_let_fewer_rows_out_of_a_scan(spark, make_table):
     """By the way that arrives, in files of the library and of Spark: a key that no file has costs no row."""
     columns = {"n": Column("INT"), "k": Column("STRING")}
-    spec = choose_statistics(TableSpec("keys", columns), columns=["n"], bloom={"K": 4000}, page_rows=100)
+    layout = TableLayout(statistics=("n",), bloom={"k": 4000}, page_rows=100)
+    spec = TableSpec("keys", columns, layout=layout)
     rows = spark.range(4000).selectExpr("CAST(id AS INT) AS n", "sha2(CAST(id AS STRING), 256) AS k").coalesce(1)
     tables = {"bloom": make_table(spec), "control": make_table(TableSpec("control", columns))}
     read = {}
@@ -313,30 +312,6 @@ def test_planner_statistics_go_stale_and_a_refresh_mends_the_plan(database):
         refresh_planner_statistics(database.connect, table="people")
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"columns": ["nobody"]}, r"columns must name columns of silver/people, not \['nobody'\]: it has age"),
-        ({"columns": ["name"]}, r"columns must name no personal columns, not \['name'\]"),
-        ({"columns": ["flag"]}, r"columns must name numbers, texts, dates or times, not \['flag'\]"),
-        ({"columns": ["age", "AGE"]}, "columns="),
-        (
-            {"columns": [], "bloom": {"flag": 2}},
-            "bloom must name columns of files with values to look up, not flag, which is BOOLEAN",
-        ),
-        ({"columns": [], "bloom": {"name": 2}}, r"bloom must name no personal columns, not \['name'\]"),
-        ({"columns": [], "bloom": {"nobody": 2}}, "bloom must name columns of silver/people"),
-        ({"columns": [], "bloom": {"age": 0}}, "bloom must state at least 1 value for age, not 0"),
-        ({"columns": [], "page_rows": -1}, "page_rows must be at least 0, not -1"),
-        ({"columns": "age"}, "columns must be a list of texts, not 'age'"),
-    ],
-)
-def test_choices_that_cannot_be_are_refused(options, said):
-    """A sentence each, before there is a table."""
-    with pytest.raises(ConfigError, match=said):
-        choose_statistics(PEOPLE, **options)
-
-
 def test_tables_that_cannot_be_described_are_refused(spark, table, tmp_path):
     """A log that only Spark writes, and a file that is damaged, by name; nothing is committed."""
     place = tmp_path / "mapped"
@@ -369,7 +344,7 @@ def test_a_table_in_a_bucket_is_described_there(bucket_store):
 @pytest.mark.both
 def test_rows_are_read_alike_with_chosen_statistics(spark, make_table):
     """Embedded and over Spark Connect: filters, NULL and an empty write."""
-    table = make_table(choose_statistics(PEOPLE, columns=["age"], bloom={"city": 10}))
+    table = make_table(replace(PEOPLE, layout=TableLayout(statistics=("age",), bloom={"city": 10})))
     table.append(spark.createDataFrame([*map(a_person, range(9))], SCHEMA), provenance=a_run(sequence=1))
     table.append(spark.createDataFrame([], SCHEMA), provenance=a_run(sequence=2))
     assert not enhance_statistics(table.target(a_run())).applied
@@ -378,10 +353,8 @@ def test_rows_are_read_alike_with_chosen_statistics(spark, make_table):
 
 @known_calls
 def calls_that_work(known):
-    people = TableSpec("people", {"age": Column("INT"), "city": Column("STRING")})
     return {
         "enhance_statistics": {"into": known.daily.target(known.run, partition={"day": "mon"})},
-        "choose_statistics": {"spec": people, "columns": ["age"], "bloom": {"city": 10}, "page_rows": 100},
         "refresh_planner_statistics": {"connect": known.begin, "table": "public.people", "version": 1},
     }
 
@@ -390,8 +363,8 @@ def calls_that_work(known):
 def chosen(n):
     columns = "id INT, page STRING, kept STRING, day STRING"
     held = n.table(columns, by=["day"])
-    spec = choose_statistics(held.spec, columns=n.all("id", "page"), bloom={n("page"): 10})
-    table = n.make_table(spec)
+    layout = TableLayout(statistics=tuple(n.all("id", "page")), bloom={n("page"): 10})
+    table = n.make_table(replace(held.spec, layout=layout))
     table.append(n.frame(columns, *[(i, f"/{i}", "x", "mon") for i in range(20)]), provenance=a_run(sequence=1))
     yield table
     yield [{"counted": len(each["minValues"])} for each in statistics(table)[:1]]

@@ -28,6 +28,7 @@ from dedp_assets.patterns.storage.sorter import plan_sorting, sort_files
 from tests.contracts.known_calls import known_calls
 from tests.helpers import a_run, active_files, files_of, read_back
 from tests.renaming import STORED, any_names
+from tests.scans import scanned
 from tests.two_runs import two_runs
 
 START = datetime(2026, 1, 5, tzinfo=timezone.utc)
@@ -39,7 +40,7 @@ VISITS = TableSpec(
         "visit_time": Column("TIMESTAMP", "when"),
         "page_id": Column("INT", "page"),
         "page": Column("STRING", "path"),
-        "visitor": Column("STRING", "who", personal=True),
+        "visitor": Column("STRING", "who", classification="personal"),
     },
 )
 BY = ["visit_time", "page_id"]
@@ -82,14 +83,10 @@ def not_skipped(table, column, value):
     return sum(low is None or low <= value <= high for low, high in ranges)
 
 
-def scanned(spark, table, where):
+def opened(spark, table, where):
     """How many files Spark's scan opens for a filter, and the rows that it gives."""
-    rows = spark.read.format("delta").load(str(table.location)).where(where)
-    found = rows.collect()
-    leaves = rows._jdf.queryExecution().executedPlan().collectLeaves()
-    scans = [leaves.apply(n).metrics() for n in range(leaves.size())]
-    counted = [each.apply("numFiles").value() for each in scans if each.contains("numFiles")]
-    return sum(counted), sorted(map(str, found))
+    count, found = scanned(spark.read.format("delta").load(str(table.location)).where(where), "numFiles")
+    return count, sorted(map(str, found))
 
 
 def small_files_of(table, files=FILES):
@@ -143,7 +140,7 @@ def test_a_curve_serves_both_columns_and_a_lexicographic_order_the_first_alone(s
         table = landed if curve == "none" else sorted_by(curve)
         assert len(active_files(table)) == FILES
         for column, (value, where) in filters.items():
-            read[curve, column], rows = scanned(spark, table, where)
+            read[curve, column], rows = opened(spark, table, where)
             assert read[curve, column] <= not_skipped(table, column, value)
             found.setdefault(column, rows)
             assert rows == found[column] != []
@@ -182,16 +179,16 @@ def test_appends_make_filters_read_more_until_the_next_sort(spark, sorted_by, tm
     """By 4 late files of 20 a filter reads 4 more; the next sort brings it back; another one has nothing to do."""
     shutil.copytree(sorted_by("hilbert").location, tmp_path / "visits")
     table = Table(VISITS, tmp_path / "visits", spark)
-    before, _ = scanned(spark, table, "page_id = 500")
+    before, _ = opened(spark, table, "page_id = 500")
     late = visits(4 * ROWS, 9, start=FILES * ROWS)
     land(table, *[late.slice(n * ROWS, ROWS) for n in range(4)])
-    after, rows = scanned(spark, table, "page_id = 500")
+    after, rows = opened(spark, table, "page_id = 500")
     assert after == before + 4
     plan = plan_sorting(table.ledger, by=BY)
     assert plan.causes["all"].startswith("4 of 20 files are out of order (")
     options = {"by": BY, "target_bytes": small_files_of(table, FILES + 4)}
     assert sort_files(table.target(a_run()), **options).applied
-    restored, same = scanned(spark, table, "page_id = 500")
+    restored, same = opened(spark, table, "page_id = 500")
     assert (restored < after, same) == (True, rows)
     assert depth(table.ledger.state().files(), "page_id") < FILES / 2
     idle = Table(VISITS, table.location, lambda: pytest.fail("Spark was started"))
@@ -407,7 +404,7 @@ def test_a_compaction_of_a_sorted_table_keeps_the_order(spark, daily):
         ({"by": ["nobody"]}, r"by must name columns of silver/visits, not \['nobody'\]: it has visit_time"),
         ({"by": ["flag"]}, "not flag, which is BOOLEAN: the log has no least"),
         ({"by": ["bag"]}, "not bag, which is MAP<STRING,INT>"),
-        ({"by": ["visitor"]}, r"with statistics in the log, not \['visitor'\]: personal"),
+        ({"by": ["visitor"]}, r"with statistics in the log, not \['visitor'\]: their class"),
         ({"by": ["day"]}, r"within a partition of silver/visits, not \['day'\]"),
         ({"by": ["page", "PAGE"]}, "by="),
         ({"by": ["a", "b", "c", "d", "page"]}, "by must name at most 4 columns for the curve hilbert, not 5"),

@@ -235,8 +235,10 @@ def test_laid_out_rows_are_audited_and_written_once(spark, visits):
 
 def test_a_layout_has_columns_and_buckets():
     """And its column is none of those that it is made of."""
-    for wrong in ({"by": ()}, {"buckets": 0}, {"column": "user-id"}):
-        with pytest.raises(ConfigError, match="at least one bucket"):
+    faults = {"by": (), "buckets": 0, "column": "user-id"}
+    refused = "by must name columns of a key, such as user_id, other than|buckets must be at least 1, such as 16, not 0"
+    for wrong in ({name: value} for name, value in faults.items()):
+        with pytest.raises(ConfigError, match=refused):
             replace(FOUR, **wrong)
 
 

@@ -232,6 +232,35 @@ def test_columns_that_cannot_be_joined_are_refused(spark, visits):
 
 
 @pytest.mark.both
+@pytest.mark.parametrize("how", [None, AsOf("seen")], ids=["by key", "as of"])
+def test_a_small_reference_is_sent_to_the_facts_and_a_larger_one_is_not(spark, make_table, how):
+    """By the log's bytes: no Exchange of the facts up to the limit, one above; equal rows, none lost."""
+    columns = {"id": Column("INT"), "email": Column("STRING"), **{name: Column("TIMESTAMP") for name in VALID}}
+    table = make_table(TableSpec("silver/users", {**columns, "part": Column("INT")}, partition_by=("part",)))
+    known = spark.createDataFrame([*history(), (2, "z", moment("01-01 00:00"), None)], USERS)
+    table.overwrite(known.filter("email IN ('b', 'z')").selectExpr("*", "id AS part"), provenance=a_run())
+    facts = spark.range(0, 40, 1, 3).selectExpr("int(id) AS n", "int(id % 4) AS user", "TIMESTAMP '2024-07-01' AS seen")
+    size = sum(file["size_bytes"] for file in table.ledger.state().files())
+    judged, found = sound(table.read(), valid=how.valid if how else None), {}
+
+    def joined(**read):
+        keys, taken = {"user": "id"}, {"email": "email"}
+        return join_static(facts, table.read(**read), judged, keys=keys, columns=taken, as_of=how)
+
+    for limit in (size - 1, size):
+        rows = joined(broadcast_bytes=limit)
+        same = sorted(map(str, rows.collect()))
+        plan = rows._jdf.queryExecution().executedPlan().toString()
+        assert "isFinalPlan=true" in plan
+        final = plan.partition("Initial Plan")[0]
+        found[limit] = final.count("BroadcastHashJoin"), final.count("SortMergeJoin"), final.count("Exchange hash")
+        assert same == sorted(map(str, joined().collect()))
+        assert (len(same), sum("email=None" in row for row in same)) == (40, 20)
+    assert found == {size - 1: (0, 1, 2), size: (1, 0, 0)}
+    with pytest.raises(ConfigError, match="broadcast_bytes must be at least 0, not -1"):
+        table.read(broadcast_bytes=-1)
+
+
 def test_a_verdict_on_anything_else_is_refused(spark, make_table):
     """Other rows, an older version, a filter, other keys, no time: whatever of them differs; fewer keys say more."""
     table = make_table(TableSpec("silver/two", {"id": Column("INT"), "b": Column("INT"), "until": Column("INT")}))

@@ -114,6 +114,7 @@ def ads(into: Target, kafka_ads: Kafka, clock: Clock) -> WriteResult:
         today=today,
         at_once=_AT_ONCE,
         schemas=registry.client(settings()),
+        proof=kafka_ads.proof(),
     )
     events = detect_late_data(records, event_time=_PLAUSIBLE, watermark=inputs.watermark)
     rows = events.rows.selectExpr(

@@ -15,7 +15,7 @@ from dedp_assets.patterns.value.static_joiner import ANSWER
 IP_LOCATIONS = TableSpec(
     "bronze/ip_locations",
     {
-        "ip": Column("STRING", "network address", required=True, personal=True),
+        "ip": Column("STRING", "network address", required=True, classification="personal"),
         "country": Column("STRING", "ISO 3166 code; NULL if nobody can tell"),
         "region": Column("STRING", "region of the country"),
         **ANSWER,

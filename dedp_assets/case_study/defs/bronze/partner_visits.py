@@ -30,8 +30,8 @@ DATASET = "partner_visits"
 PARTNER_VISITS = TableSpec(
     "bronze/partner_visits",
     {
-        "line": Column("STRING", "the record as it landed", required=True, personal=True),
-        "line_bytes": Column("BINARY", "its bytes, where they are not valid UTF-8", personal=True),
+        "line": Column("STRING", "the record as it landed", required=True, classification="personal"),
+        "line_bytes": Column("BINARY", "its bytes, where they are not valid UTF-8", classification="personal"),
         "partner": Column("STRING", "partner that the file is called after", required=True),
         "source_file": Column("STRING", "file it came in", required=True),
         "line_number": Column("BIGINT", "line in that file, from 1", required=True),

@@ -36,10 +36,10 @@ KEYS = ("user_id",)
 USERS = TableSpec(
     "bronze/users",
     {
-        "user_id": Column("STRING", "key", required=True, personal=True),
-        "login": Column("STRING", "name to log in with", required=True, personal=True),
-        "email": Column("STRING", "address, if the user gave one", personal=True),
-        "biography": Column("STRING", "what the user says", personal=True),
+        "user_id": Column("STRING", "key", required=True, classification="personal"),
+        "login": Column("STRING", "name to log in with", required=True, classification="personal"),
+        "email": Column("STRING", "address, if the user gave one", classification="personal"),
+        "biography": Column("STRING", "what the user says", classification="personal"),
         "credit": Column("DECIMAL(10,2)", "in euros", required=True),
         "active": Column("BOOLEAN", "whether the user may log in", required=True),
         "registered_at": Column("TIMESTAMP", "when the user came", required=True),
@@ -78,7 +78,7 @@ JOB = Job(
     "capture_users",
     description="What was committed to the users of the applications' database since the last capture.",
     selection='(key:"bronze/users_history"+ or key:"bronze/users") and (group:"bronze" or group:"silver") '
-    'and not key:"silver/visits_enriched"+',
+    'and not (key:"silver/visits_enriched"+ or key:"silver/users_by_visitor"+)',
 )
 
 

@@ -86,6 +86,7 @@ def append_visits(context: dg.OpExecutionContext, lake: Lake, kafka: Kafka, cloc
             today=now.date(),
             at_once=_AT_ONCE,
             schemas=registry.client(settings()),
+            proof=kafka.proof(),
         )
         events = detect_late_data(records, event_time=_PLAUSIBLE, watermark=watermark)
         rows = events.rows.selectExpr(

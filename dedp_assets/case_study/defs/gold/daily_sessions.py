@@ -19,14 +19,21 @@ _PLACE = "STRUCT<landed_on: DATE, source_file: STRING, line_number: BIGINT>"
 DAILY_SESSIONS = TableSpec(
     "gold/daily_sessions",
     {
-        "event_date": Column("DATE", "UTC day; a session ends with it", required=True),
-        "session_id": Column("STRING", "of the visitor and of the session's visit that landed first", required=True),
-        "user_id": Column("STRING", "pseudonymous visitor", required=True, personal=True, replica="pseudonym"),
-        "started_at": Column("TIMESTAMP", "first visit, UTC", required=True),
-        "ended_at": Column("TIMESTAMP", "last visit, UTC", required=True),
-        "visits": Column("BIGINT", "visits of the session", required=True),
-        FIRST: Column(_PLACE, "where the visit landed that the id is made of", required=True),
-        LAST: Column(_PLACE, "where the visit landed that landed last", required=True),
+        "event_date": Column("DATE", "UTC day; a session ends with it", required=True, classification="public"),
+        "session_id": Column(
+            "STRING",
+            "of the visitor and of the session's visit that landed first",
+            required=True,
+            classification="quasi",
+        ),
+        "user_id": Column(
+            "STRING", "pseudonymous visitor", required=True, classification="personal", replica="pseudonym"
+        ),
+        "started_at": Column("TIMESTAMP", "first visit, UTC", required=True, classification="quasi"),
+        "ended_at": Column("TIMESTAMP", "last visit, UTC", required=True, classification="quasi"),
+        "visits": Column("BIGINT", "visits of the session", required=True, classification="public"),
+        FIRST: Column(_PLACE, "where the visit landed that the id is made of", required=True, classification="public"),
+        LAST: Column(_PLACE, "where the visit landed that landed last", required=True, classification="public"),
     },
     partition_by=("event_date",),
     checks={"it_ends_after_it_started": "ended_at >= started_at AND visits > 0"},

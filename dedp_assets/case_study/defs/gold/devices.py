@@ -7,10 +7,10 @@ from dedp_assets.patterns import Audit, Column, TableSpec, load_version
 DEVICES = TableSpec(
     "gold/devices",
     {
-        "type": Column("STRING", "kind of device", required=True),
-        "version": Column("STRING", "version of the device", required=True),
-        "full_name": Column("STRING", "name people know it by"),
-        "named_since": Column("TIMESTAMP", "since when it has its name", required=True),
+        "type": Column("STRING", "kind of device", required=True, classification="public"),
+        "version": Column("STRING", "version of the device", required=True, classification="public"),
+        "full_name": Column("STRING", "name people know it by", classification="public"),
+        "named_since": Column("TIMESTAMP", "since when it has its name", required=True, classification="public"),
     },
     comment="One row per device that is delivered now. Each load is a table of its own below `.versions`, which nobody "
     "can write again; this one shows the last, and its history says which version was shown when, and why.",

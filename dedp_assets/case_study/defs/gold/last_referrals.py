@@ -9,10 +9,10 @@ from dedp_assets.patterns import Column, TableSpec, merge_changes
 LAST_REFERRALS = TableSpec(
     "gold/last_referrals",
     {
-        "website": Column("STRING", "website that a visit came from", required=True),
-        "event_time": Column("TIMESTAMP", "when its last visit came, UTC", required=True),
-        "visit_id": Column("STRING", "that visit", required=True),
-        "page": Column("STRING", "path that was visited", required=True),
+        "website": Column("STRING", "website that a visit came from", required=True, classification="public"),
+        "event_time": Column("TIMESTAMP", "when its last visit came, UTC", required=True, classification="public"),
+        "visit_id": Column("STRING", "that visit", required=True, classification="public"),
+        "page": Column("STRING", "path that was visited", required=True, classification="public"),
     },
     comment="One row per website. A visit that silver takes back later stays the last one until a newer one comes.",
     key=("website",),

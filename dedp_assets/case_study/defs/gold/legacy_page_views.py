@@ -25,7 +25,7 @@ LEGACY_PAGE_VIEWS = TableSpec(
 )
 FILES = TableSpec(
     "gold/legacy_page_view_files",
-    {"event_date": Column("DATE", "UTC day", required=True), **FILE},
+    {"event_date": Column("DATE", "UTC day", required=True, classification="public"), **FILE},
     partition_by=("event_date",),
     comment="One row per file that holds a day of gold/legacy_page_views for readers of CSV.",
 )

@@ -20,9 +20,9 @@ from dedp_assets.patterns.quality.online_observer import observe_online
 PAGE_VIEWS_BY_HOUR = TableSpec(
     "gold/page_views_by_hour",
     {
-        "hour": Column("STRING", "UTC hour, like 2026-01-05-13", required=True),
-        "page": Column("STRING", "path that was visited", required=True),
-        "views": Column("BIGINT", "visits of the page", required=True),
+        "hour": Column("STRING", "UTC hour, like 2026-01-05-13", required=True, classification="public"),
+        "page": Column("STRING", "path that was visited", required=True, classification="public"),
+        "views": Column("BIGINT", "visits of the page", required=True, classification="public"),
     },
     partition_by=("hour",),
     checks={"a_page_was_viewed": "views > 0"},

@@ -29,11 +29,15 @@ from dedp_assets.patterns import (
 PAGE_VIEWS_REPORT = TableSpec(
     "gold/page_views_report",
     {
-        "event_date": Column("DATE", "UTC day", required=True),
-        "page": Column("STRING", "path that was visited", required=True),
-        "views": Column("BIGINT", "visits of the page, by the hours"),
-        "busiest_hour": Column("STRING", "hour with most of them, the earliest of several; like 2026-01-05-13"),
-        "visitors": Column("BIGINT", "distinct visitors of the page, which no sum over hours tells"),
+        "event_date": Column("DATE", "UTC day", required=True, classification="public"),
+        "page": Column("STRING", "path that was visited", required=True, classification="public"),
+        "views": Column("BIGINT", "visits of the page, by the hours", classification="public"),
+        "busiest_hour": Column(
+            "STRING", "hour with most of them, the earliest of several; like 2026-01-05-13", classification="public"
+        ),
+        "visitors": Column(
+            "BIGINT", "distinct visitors of the page, which no sum over hours tells", classification="public"
+        ),
     },
     partition_by=("event_date",),
     comment="One row per page and day.",

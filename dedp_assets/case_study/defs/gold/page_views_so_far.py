@@ -17,11 +17,17 @@ from dedp_assets.patterns import (
 PAGE_VIEWS_SO_FAR = TableSpec(
     "gold/page_views_so_far",
     {
-        "event_date": Column("DATE", "UTC day", required=True),
-        "page": Column("STRING", "path that was visited", required=True),
-        "views": Column("BIGINT", "visits of the page in the hours that are there", required=True),
-        "is_approximate": Column("BOOLEAN", "whether hours of the day are missing", required=True),
-        "completeness": Column("DOUBLE", "share of the day's hours that are there", required=True),
+        "event_date": Column("DATE", "UTC day", required=True, classification="public"),
+        "page": Column("STRING", "path that was visited", required=True, classification="public"),
+        "views": Column(
+            "BIGINT", "visits of the page in the hours that are there", required=True, classification="public"
+        ),
+        "is_approximate": Column(
+            "BOOLEAN", "whether hours of the day are missing", required=True, classification="public"
+        ),
+        "completeness": Column(
+            "DOUBLE", "share of the day's hours that are there", required=True, classification="public"
+        ),
     },
     partition_by=("event_date",),
     checks={"a_share_of_the_hours": "completeness > 0 AND completeness <= 1"},

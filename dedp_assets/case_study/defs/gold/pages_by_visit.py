@@ -7,11 +7,15 @@ from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, 
 PAGES_BY_VISIT = TableSpec(
     "gold/pages_by_visit",
     {
-        "event_date": Column("DATE", "UTC day; a visit ends with it", required=True),
-        "user_id": Column("STRING", "pseudonymous visitor", required=True, personal=True, replica="pseudonym"),
-        "pages": Column("ARRAY<STRING>", "paths in the order in which they were visited", required=True),
-        "started_at": Column("TIMESTAMP", "first page, UTC", required=True),
-        "ended_at": Column("TIMESTAMP", "last page, UTC", required=True),
+        "event_date": Column("DATE", "UTC day; a visit ends with it", required=True, classification="public"),
+        "user_id": Column(
+            "STRING", "pseudonymous visitor", required=True, classification="personal", replica="pseudonym"
+        ),
+        "pages": Column(
+            "ARRAY<STRING>", "paths in the order in which they were visited", required=True, classification="quasi"
+        ),
+        "started_at": Column("TIMESTAMP", "first page, UTC", required=True, classification="quasi"),
+        "ended_at": Column("TIMESTAMP", "last page, UTC", required=True, classification="quasi"),
     },
     partition_by=("event_date",),
     checks={"it_ends_after_it_started": "ended_at >= started_at AND size(pages) > 0"},

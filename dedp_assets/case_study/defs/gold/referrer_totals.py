@@ -9,10 +9,10 @@ from dedp_assets.patterns import Column, TableSpec, merge_execution
 REFERRER_TOTALS = TableSpec(
     "gold/referrer_totals",
     {
-        "website": Column("STRING", "website that visits came from", required=True),
-        "visits": Column("BIGINT", "visits that it sent so far", required=True),
-        "days": Column("BIGINT", "days on which it sent any", required=True),
-        "last_day": Column("DATE", "the last of them", required=True),
+        "website": Column("STRING", "website that visits came from", required=True, classification="public"),
+        "visits": Column("BIGINT", "visits that it sent so far", required=True, classification="public"),
+        "days": Column("BIGINT", "days on which it sent any", required=True, classification="public"),
+        "last_day": Column("DATE", "the last of them", required=True, classification="public"),
     },
     checks={"visits_cover_days": "visits >= days AND days > 0"},
     comment="One row per website, as of the last day that was added.",

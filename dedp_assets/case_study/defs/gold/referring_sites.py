@@ -13,12 +13,12 @@ from dedp_assets.patterns import (
     write_transaction,
 )
 
-_COUNT = Column("BIGINT", "referrals of the day", required=True)
+_COUNT = Column("BIGINT", "referrals of the day", required=True, classification="public")
 REFERRING_SITES = TableSpec(
     "gold/referring_sites",
     {
-        "event_date": Column("DATE", "UTC day", required=True),
-        "site": Column("STRING", "host that sent the visitors", required=True),
+        "event_date": Column("DATE", "UTC day", required=True, classification="public"),
+        "site": Column("STRING", "host that sent the visitors", required=True, classification="public"),
         "referrals": _COUNT,
     },
     partition_by=("event_date",),
@@ -27,8 +27,8 @@ REFERRING_SITES = TableSpec(
 REFERRED_PAGES = TableSpec(
     "gold/referred_pages",
     {
-        "event_date": Column("DATE", "UTC day", required=True),
-        "page": Column("STRING", "path that visitors were sent to", required=True),
+        "event_date": Column("DATE", "UTC day", required=True, classification="public"),
+        "page": Column("STRING", "path that visitors were sent to", required=True, classification="public"),
         "referrals": _COUNT,
     },
     partition_by=("event_date",),

@@ -18,21 +18,26 @@ from dedp_assets.patterns import (
 )
 
 _SESSION = {
-    "session_id": Column("STRING", "of the visitor and of the session's first visit", required=True),
-    "user_id": Column("STRING", "pseudonymous visitor", required=True, personal=True, replica="pseudonym"),
-    "started_at": Column("TIMESTAMP", "first visit, UTC", required=True),
-    "ended_at": Column("TIMESTAMP", "last visit, UTC", required=True),
+    "session_id": Column(
+        "STRING", "of the visitor and of the session's first visit", required=True, classification="quasi"
+    ),
+    "user_id": Column("STRING", "pseudonymous visitor", required=True, classification="personal", replica="pseudonym"),
+    "started_at": Column("TIMESTAMP", "first visit, UTC", required=True, classification="quasi"),
+    "ended_at": Column("TIMESTAMP", "last visit, UTC", required=True, classification="quasi"),
 }
 _CHECKS = {"it_ends_after_it_started": "ended_at >= started_at"}
 PENDING = TableSpec(
     "silver/sessions_pending",
     {
-        "event_date": Column("DATE", "UTC day at whose end the session was open", required=True),
+        "event_date": Column(
+            "DATE", "UTC day at whose end the session was open", required=True, classification="public"
+        ),
         **_SESSION,
         "events": Column(
             "ARRAY<STRUCT<event_time: TIMESTAMP, visit_id: STRING, page: STRING>>",
             "its visits so far, in order",
             required=True,
+            classification="public",
         ),
     },
     partition_by=("event_date",),
@@ -42,10 +47,12 @@ PENDING = TableSpec(
 SESSIONS = TableSpec(
     "gold/sessions",
     {
-        "event_date": Column("DATE", "UTC day in which the session was complete", required=True),
+        "event_date": Column(
+            "DATE", "UTC day in which the session was complete", required=True, classification="public"
+        ),
         **_SESSION,
-        "visits": Column("BIGINT", "visits of the session", required=True),
-        "pages": Column("ARRAY<STRING>", "paths that were visited, in order", required=True),
+        "visits": Column("BIGINT", "visits of the session", required=True, classification="public"),
+        "pages": Column("ARRAY<STRING>", "paths that were visited, in order", required=True, classification="quasi"),
     },
     partition_by=("event_date",),
     checks=_CHECKS,

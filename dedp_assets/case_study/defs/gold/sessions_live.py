@@ -12,12 +12,16 @@ from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, append_
 SESSIONS_LIVE = TableSpec(
     "gold/sessions_live",
     {
-        "session_id": Column("STRING", "of the visitor and of the session's first visit", required=True),
-        "user_id": Column("STRING", "pseudonymous visitor", required=True, personal=True, replica="pseudonym"),
-        "started_at": Column("TIMESTAMP", "first visit, UTC", required=True),
-        "ended_at": Column("TIMESTAMP", "last visit, UTC", required=True),
-        "visits": Column("BIGINT", "visits of the session", required=True),
-        "pages": Column("ARRAY<STRING>", "paths that were visited, in order", required=True),
+        "session_id": Column(
+            "STRING", "of the visitor and of the session's first visit", required=True, classification="quasi"
+        ),
+        "user_id": Column(
+            "STRING", "pseudonymous visitor", required=True, classification="personal", replica="pseudonym"
+        ),
+        "started_at": Column("TIMESTAMP", "first visit, UTC", required=True, classification="quasi"),
+        "ended_at": Column("TIMESTAMP", "last visit, UTC", required=True, classification="quasi"),
+        "visits": Column("BIGINT", "visits of the session", required=True, classification="public"),
+        "pages": Column("ARRAY<STRING>", "paths that were visited, in order", required=True, classification="quasi"),
     },
     checks={"it_ends_after_it_started": "ended_at >= started_at"},
     comment="One row per session, once no visit less than an hour late can change it: early, and without what came "

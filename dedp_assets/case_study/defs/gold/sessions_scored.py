@@ -9,14 +9,24 @@ from dedp_assets.patterns.observability.anomaly_detection import flag_anomalies
 SESSIONS_SCORED = TableSpec(
     "gold/sessions_scored",
     {
-        "event_date": Column("DATE", "UTC day in which the session was complete", required=True),
-        "session_id": Column("STRING", "key, as in gold/sessions", required=True),
-        "visits": Column("BIGINT", "visits of the session", required=True),
-        "pages": Column("BIGINT", "distinct pages that were visited", required=True),
-        "duration_seconds": Column("DOUBLE", "time from the first visit to the last one, in seconds", required=True),
-        "is_anomaly": Column("BOOLEAN", "whether a figure is far from the day's median; NULL for too few sessions"),
-        "anomaly_score": Column("DOUBLE", "greatest distance from the median, in robust standard deviations"),
-        "anomaly_columns": Column("ARRAY<STRING>", "figures beyond the limit"),
+        "event_date": Column(
+            "DATE", "UTC day in which the session was complete", required=True, classification="public"
+        ),
+        "session_id": Column("STRING", "key, as in gold/sessions", required=True, classification="quasi"),
+        "visits": Column("BIGINT", "visits of the session", required=True, classification="public"),
+        "pages": Column("BIGINT", "distinct pages that were visited", required=True, classification="public"),
+        "duration_seconds": Column(
+            "DOUBLE", "time from the first visit to the last one, in seconds", required=True, classification="public"
+        ),
+        "is_anomaly": Column(
+            "BOOLEAN",
+            "whether a figure is far from the day's median; NULL for too few sessions",
+            classification="public",
+        ),
+        "anomaly_score": Column(
+            "DOUBLE", "greatest distance from the median, in robust standard deviations", classification="public"
+        ),
+        "anomaly_columns": Column("ARRAY<STRING>", "figures beyond the limit", classification="public"),
     },
     partition_by=("event_date",),
     comment="One row per session; the odd ones are those with is_anomaly.",

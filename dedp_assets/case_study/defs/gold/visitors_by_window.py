@@ -9,8 +9,8 @@ from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, append_
 VISITORS_BY_WINDOW = TableSpec(
     "gold/visitors_by_window",
     {
-        "window_start": Column("TIMESTAMP", "start of ten minutes, UTC", required=True),
-        "visitors": Column("BIGINT", "distinct visitors in them", required=True),
+        "window_start": Column("TIMESTAMP", "start of ten minutes, UTC", required=True, classification="public"),
+        "visitors": Column("BIGINT", "distinct visitors in them", required=True, classification="public"),
     },
     checks={"somebody_came": "visitors > 0"},
     comment="One row per ten minutes with visits, once no visit less than an hour late can change it: approximate, and "

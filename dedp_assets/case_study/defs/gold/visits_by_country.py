@@ -11,10 +11,12 @@ from dedp_assets.patterns import Audit, Column, TableSpec, audit_write_audit_pub
 VISITS_BY_COUNTRY = TableSpec(
     "gold/visits_by_country",
     {
-        "country": Column("STRING", "country of the visitors' addresses, or unknown", required=True),
-        "visits": Column("BIGINT", "visits from there", required=True),
-        "visitors": Column("BIGINT", "distinct visitors from there", required=True),
-        "event_date": Column("DATE", "UTC day", required=True),
+        "country": Column(
+            "STRING", "country of the visitors' addresses, or unknown", required=True, classification="public"
+        ),
+        "visits": Column("BIGINT", "visits from there", required=True, classification="public"),
+        "visitors": Column("BIGINT", "distinct visitors from there", required=True, classification="public"),
+        "event_date": Column("DATE", "UTC day", required=True, classification="public"),
     },
     partition_by=("event_date",),
     checks={"visits_cover_visitors": "visits >= visitors"},

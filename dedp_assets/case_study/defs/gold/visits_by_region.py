@@ -12,9 +12,11 @@ from dedp_assets.patterns import Column, TableSpec, audit_write_audit_publish, p
 VISITS_BY_REGION = TableSpec(
     "gold/visits_by_region",
     {
-        "region": Column("STRING", "region of the visitors' addresses, or unknown", required=True),
-        "visits": Column("BIGINT", "visits from there", required=True),
-        "event_date": Column("DATE", "UTC day", required=True),
+        "region": Column(
+            "STRING", "region of the visitors' addresses, or unknown", required=True, classification="public"
+        ),
+        "visits": Column("BIGINT", "visits from there", required=True, classification="public"),
+        "event_date": Column("DATE", "UTC day", required=True, classification="public"),
     },
     partition_by=("event_date",),
     comment="One row per day and region.",

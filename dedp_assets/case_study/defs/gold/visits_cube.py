@@ -42,17 +42,28 @@ LEVELS = {0: KEYS, 1: ("device",), 2: ("site",), 3: ()}
 """Value of the grouping column -> keys that the row is not a total over."""
 
 _CUBE = {
-    "device": Column("STRING", "kind of device, or unknown; NULL in a total over devices"),
-    "site": Column("STRING", "host that sent the visitor, or none; NULL in a total over sites"),
-    GROUPING: Column("BIGINT", "0: device and site, 1: device, 2: site, 3: everything", required=True),
-    "visits": Column("BIGINT", "visits", required=True),
-    "sized": Column("BIGINT", "visits whose response has a size: bytes / sized is the average", required=True),
-    "bytes": Column("BIGINT", "size of all responses, in bytes"),
-    "largest": Column("BIGINT", "size of the largest response, in bytes"),
-    "first_visit_at": Column("TIMESTAMP", "first visit, UTC", required=True),
-    "last_visit_at": Column("TIMESTAMP", "last visit, UTC", required=True),
-    "visitor_ids": Column("ARRAY<STRING>", "distinct visitors", required=True, personal=True),
-    "visitors": Column("BIGINT", "number of distinct visitors: it does not add up", required=True),
+    "device": Column("STRING", "kind of device, or unknown; NULL in a total over devices", classification="public"),
+    "site": Column(
+        "STRING", "host that sent the visitor, or none; NULL in a total over sites", classification="public"
+    ),
+    GROUPING: Column(
+        "BIGINT", "0: device and site, 1: device, 2: site, 3: everything", required=True, classification="public"
+    ),
+    "visits": Column("BIGINT", "visits", required=True, classification="public"),
+    "sized": Column(
+        "BIGINT",
+        "visits whose response has a size: bytes / sized is the average",
+        required=True,
+        classification="public",
+    ),
+    "bytes": Column("BIGINT", "size of all responses, in bytes", classification="public"),
+    "largest": Column("BIGINT", "size of the largest response, in bytes", classification="public"),
+    "first_visit_at": Column("TIMESTAMP", "first visit, UTC", required=True, classification="public"),
+    "last_visit_at": Column("TIMESTAMP", "last visit, UTC", required=True, classification="public"),
+    "visitor_ids": Column("ARRAY<STRING>", "distinct visitors", required=True, classification="personal"),
+    "visitors": Column(
+        "BIGINT", "number of distinct visitors: it does not add up", required=True, classification="public"
+    ),
 }
 _CHECKS = {
     "known_level": f"{GROUPING} IN ({', '.join(map(str, LEVELS))})",
@@ -61,14 +72,14 @@ _CHECKS = {
 }
 VISITS_CUBE = TableSpec(
     "gold/visits_cube",
-    {"event_date": Column("DATE", "UTC day", required=True), **_CUBE},
+    {"event_date": Column("DATE", "UTC day", required=True, classification="public"), **_CUBE},
     partition_by=("event_date",),
     checks=_CHECKS,
     comment="One row per day and device and site, and per total over them.",
 )
 WEEKLY_CUBE = TableSpec(
     "gold/visits_cube_weekly",
-    {"week": Column("DATE", "Monday of the week", required=True), **_CUBE},
+    {"week": Column("DATE", "Monday of the week", required=True, classification="public"), **_CUBE},
     partition_by=("week",),
     checks=_CHECKS,
     comment="One row per week and device and site, and per total over them.",

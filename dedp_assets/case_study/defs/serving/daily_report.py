@@ -18,9 +18,9 @@ from dedp_assets.patterns import (
 DAILY_REPORT = TableSpec(
     "serving/daily_report",
     {
-        "event_date": Column("DATE", "UTC day", required=True),
-        "served": Column("STRING", "table of the applications' database", required=True),
-        "rows": Column("BIGINT", "rows of the day in it", required=True),
+        "event_date": Column("DATE", "UTC day", required=True, classification="public"),
+        "served": Column("STRING", "table of the applications' database", required=True, classification="public"),
+        "rows": Column("BIGINT", "rows of the day in it", required=True, classification="public"),
     },
     partition_by=("event_date",),
     comment="One row per day and table that was written to the applications' database.",

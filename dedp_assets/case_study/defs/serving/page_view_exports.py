@@ -25,7 +25,7 @@ from dedp_assets.patterns.flow.exclusive_choice import Router, Rule
 MIGRATED_ON = (settings().first_day + timedelta(days=RETENTION_DAYS + 1)).isoformat()
 """First day that is exported as a table: the second day of the data."""
 ROUTER = Router([Rule("files", before=MIGRATED_ON), Rule("table", since=MIGRATED_ON)])
-_DAY = {"event_date": Column("DATE", "UTC day", required=True)}
+_DAY = {"event_date": Column("DATE", "UTC day", required=True, classification="public")}
 FILES = TableSpec(
     "serving/page_view_files",
     {**_DAY, **FILE},
@@ -42,8 +42,8 @@ EXPORTS = TableSpec(
     "serving/page_view_exports",
     {
         **_DAY,
-        "branch": Column("STRING", "files or table", required=True),
-        "parts": Column("BIGINT", "files, or rows of the table", required=True),
+        "branch": Column("STRING", "files or table", required=True, classification="public"),
+        "parts": Column("BIGINT", "files, or rows of the table", required=True, classification="public"),
     },
     partition_by=("event_date",),
     checks={"known_branch": "branch IN ('files', 'table')"},

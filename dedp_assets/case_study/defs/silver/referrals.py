@@ -18,11 +18,11 @@ from dedp_assets.patterns import (
 REFERRALS = TableSpec(
     "silver/referrals",
     {
-        "visit_id": Column("STRING", "identity of the visit", required=True),
-        "event_time": Column("TIMESTAMP", "when it happened, UTC", required=True),
-        "page": Column("STRING", "path that was visited", required=True),
-        "referrer": Column("STRING", "where the visitor came from", required=True),
-        "event_date": Column("DATE", "UTC day of event_time", required=True),
+        "visit_id": Column("STRING", "identity of the visit", required=True, classification="public"),
+        "event_time": Column("TIMESTAMP", "when it happened, UTC", required=True, classification="public"),
+        "page": Column("STRING", "path that was visited", required=True, classification="public"),
+        "referrer": Column("STRING", "where the visitor came from", required=True, classification="public"),
+        "event_date": Column("DATE", "UTC day of event_time", required=True, classification="public"),
     },
     partition_by=("event_date",),
     event_time="event_time",

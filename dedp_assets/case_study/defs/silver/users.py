@@ -8,13 +8,17 @@ from dedp_assets.case_study.defs.bronze.users import USERS as BRONZE
 from dedp_assets.graph.declare import About, Pinned, Step, lake_table
 from dedp_assets.graph.inputs.history import last_note
 from dedp_assets.graph.inputs.revisions import TRUE_SINCE
+from dedp_assets.graph.systems.secrets import Secrets
 from dedp_assets.patterns import (
+    Audit,
     Column,
+    Encryption,
     SchemaMismatch,
     Table,
     TableSpec,
     Target,
     WriteResult,
+    encrypt,
     keep_newest,
     keep_versions,
 )
@@ -23,11 +27,11 @@ from dedp_assets.patterns.modeling.current_dimension import NEWEST
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION, ChangeStream
 
 _USER = {
-    "user_id": Column("STRING", "key", required=True, personal=True),
-    "login": Column("STRING", "name to log in with", personal=True),
-    "email": Column("STRING", "address, if the user gave one", personal=True),
+    "user_id": Column("STRING", "key", required=True, classification="personal"),
+    "login": Column("BINARY", "name to log in with: an encrypted STRING", classification="personal"),
+    "email": Column("BINARY", "address, if the user gave one: an encrypted STRING", classification="personal"),
     "credit": Column("DECIMAL(10,2)", "in euros"),
-    "active": Column("BOOLEAN", "whether the user may log in"),
+    "active": Column("BOOLEAN", "whether the user may log in", classification="public"),
 }
 USERS = TableSpec(
     "silver/users", {**_USER, **VERSION}, comment="One row per state of a user, with the time it was true."
@@ -35,6 +39,10 @@ USERS = TableSpec(
 USERS_CURRENT = TableSpec(
     "silver/users_current", {**_USER, **NEWEST}, comment="One row per user, as the newest change left it."
 )
+CONTACTS = ("login", "email")
+BOUND = Encryption(table=USERS.name, subject="user_id", deterministic=True, shredded="null")
+"""Contacts open by the user's key, which an erasure destroys. Equal ones are equal, so that no change is no version."""
+ENCRYPTED = Audit.none_where("contacts_are_encrypted", "length(login) < 25 OR length(email) < 25")
 STREAM = ChangeStream(keys=["user_id"], event_time="committed_at", sequence="commit_lsn", deleted="is_deleted")
 # A snapshot, or an emptied table, deletes who was known before; of one commit a user's last change counts.
 QUERY = """
@@ -59,7 +67,7 @@ QUERY = """
     SELECT user_id, state.image['login'] AS login, state.image['email'] AS email,
         CAST(state.image['credit'] AS DECIMAL(10,2)) AS credit, CAST(state.image['active'] AS BOOLEAN) AS active,
         committed_at, commit_lsn, state.step = 0 AS is_deleted
-    FROM states
+    FROM states WHERE commit_lsn > {after}
 """
 _ORIGIN: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("user_id", "login", "email", "credit", "active", "is_deleted"), ("before", "after")),
@@ -75,42 +83,45 @@ DERIVED = {
 @lake_table(
     USERS,
     reads=[HISTORY],
-    gates=versioned_dimension.AUDITS,
+    gates=(*versioned_dimension.AUDITS, ENCRYPTED),
     about=About(
         owner="team:applications",
         used_by="analysts and support, who ask how a user was when something happened",
         derived=DERIVED,
     ),
-    patterns=[keep_versions],
+    patterns=[keep_versions, encrypt],
 )
-def users(step: Step, history: Pinned, into: Target) -> WriteResult:
+def users(step: Step, history: Pinned, into: Target, secrets: Secrets) -> WriteResult:
     """Apply the changes captured since the last run to the versions of the users."""
-    return keep_versions(**_changes(step, history, into))
+    return keep_versions(**_changes(step, history, into, secrets))
 
 
 @lake_table(
     USERS_CURRENT,
     reads=[HISTORY],
-    gates=current_dimension.AUDITS,
+    gates=(*current_dimension.AUDITS, ENCRYPTED),
     about=About(
         owner="team:applications",
         used_by="support, who ask how a user is now",
         derived={**_ORIGIN, "last_change": ["committed_at", "commit_lsn"]},
     ),
-    patterns=[keep_newest],
+    patterns=[keep_newest, encrypt],
 )
-def users_current(step: Step, history: Pinned, into: Target) -> WriteResult:
+def users_current(step: Step, history: Pinned, into: Target, secrets: Secrets) -> WriteResult:
     """Apply the changes captured since the last run to the current users."""
-    return keep_newest(**_changes(step, history, into))
+    return keep_newest(**_changes(step, history, into, secrets))
 
 
-def _changes(step: Step, history: Pinned, into: Target) -> dict[str, Any]:
-    """Read the changes missing in the table; all changes after a new snapshot."""
+def _changes(step: Step, history: Pinned, into: Target, secrets: Secrets) -> dict[str, Any]:
+    """Read the changes missing in the table, with encrypted contacts; all changes after a new snapshot."""
     _require_columns_as_in_the_snapshot(history)
     since = step.applied(into.table)
     rebuild = since is None or _snapshot(history.table, since) != _snapshot(history.table, history.version)
     rows = history.rows() if since is None or rebuild else history.rows_since(since)
-    changes = rows.sparkSession.sql(QUERY, changes=rows)
+    # Of the days that changed, what the table has is not compared again: contacts of an erased user are unlike by now.
+    after = -1 if since is None or rebuild else _position(history.table, since)
+    states = rows.sparkSession.sql(QUERY, changes=rows, after=after)
+    changes = encrypt(states, secrets.key_ring(into.name), columns=CONTACTS, bound=BOUND)
     notes = {} if since is None or rebuild else {TRUE_SINCE: _first_day(history.table, since)}
     return {"changes": changes, "into": into.noting(notes), "stream": STREAM, "rebuild": rebuild}
 
@@ -131,6 +142,12 @@ def _require_columns_as_in_the_snapshot(history: Pinned) -> None:
         raise SchemaMismatch(
             f"{HISTORY.name}: columns differ at the source: {'; '.join(faults)}; take a new snapshot of {BRONZE.name}"
         )
+
+
+def _position(history: Table, version: int) -> int:
+    """Return the position of the source's log up to which the history was captured, as of a version of the history."""
+    last = history.ledger.last(lambda commit: commit.record and commit.record.sequence is not None, until=version)
+    return (last.record.sequence if last and last.record else 0) or 0
 
 
 def _snapshot(history: Table, version: int) -> object:

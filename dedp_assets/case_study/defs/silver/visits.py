@@ -19,6 +19,7 @@ from dedp_assets.graph.resources.environments import RETENTION_DAYS
 from dedp_assets.patterns import (
     Column,
     Field,
+    TableLayout,
     TableSpec,
     Target,
     WriteResult,
@@ -28,35 +29,41 @@ from dedp_assets.patterns import (
 )
 
 EVENT = {
-    "visit_id": Column("STRING", "identity of the visit", required=True),
-    "event_time": Column("TIMESTAMP", "when it happened, UTC", required=True),
-    "user_id": Column("STRING", "pseudonymous visitor", required=True, personal=True, replica="pseudonym"),
-    "page": Column("STRING", "path that was visited", required=True),
-    "referrer": Column("STRING", "where the visitor came from"),
-    "user_agent": Column("STRING", "the visitor's program", personal=True),
-    "ip": Column("STRING", "the visitor's network address", personal=True),
-    "device_type": Column("STRING", "kind of the visitor's device"),
-    "device_version": Column("STRING", "version of the visitor's device"),
-    "status": Column("INT", "HTTP status of the response"),
-    "bytes": Column("BIGINT", "size of the response, in bytes; NULL if it had none"),
+    "visit_id": Column("STRING", "identity of the visit", required=True, classification="public"),
+    "event_time": Column("TIMESTAMP", "when it happened, UTC", required=True, classification="public"),
+    "user_id": Column("STRING", "pseudonymous visitor", required=True, classification="personal", replica="pseudonym"),
+    "page": Column("STRING", "path that was visited", required=True, classification="public"),
+    "referrer": Column("STRING", "where the visitor came from", classification="public"),
+    "user_agent": Column("STRING", "the visitor's program", classification="personal"),
+    "ip": Column("STRING", "the visitor's network address", classification="personal"),
+    "device_type": Column("STRING", "kind of the visitor's device", classification="public"),
+    "device_version": Column("STRING", "version of the visitor's device", classification="public"),
+    "status": Column("INT", "HTTP status of the response", classification="public"),
+    "bytes": Column("BIGINT", "size of the response, in bytes; NULL if it had none", classification="public"),
 }
 _ORIGIN = {
-    "source_file": Column("STRING", "landing file, or <topic>-<partition>", required=True),
-    "line_number": Column("BIGINT", "line in that file, from 1; in a topic its offset + 1", required=True),
-    "landed_on": Column("DATE", "day it was delivered", required=True),
+    "source_file": Column("STRING", "landing file, or <topic>-<partition>", required=True, classification="public"),
+    "line_number": Column(
+        "BIGINT", "line in that file, from 1; in a topic its offset + 1", required=True, classification="public"
+    ),
+    "landed_on": Column("DATE", "day it was delivered", required=True, classification="public"),
 }
 EDITION = devices_edition(EVENT)
 VISITS = TableSpec(
     "silver/visits",
     {
         **EDITION.columns(EVENT),
-        "event_date": Column("DATE", "UTC day of event_time", required=True),
+        "event_date": Column("DATE", "UTC day of event_time", required=True, classification="public"),
         **_ORIGIN,
-        "was_dead_lettered": Column("BOOLEAN", "whether it was a dead letter once and replayed after a fix"),
+        "was_dead_lettered": Column(
+            "BOOLEAN", "whether it was a dead letter once and replayed after a fix", classification="public"
+        ),
     },
     partition_by=("event_date",),
     event_time="event_time",
     checks={"known_status": "status IS NULL OR status BETWEEN 100 AND 599"},
+    # What most queries name: an hour, and a page.
+    layout=TableLayout(sort_by=("event_time", "page")),
     comment="One row per visit: typed, validated, deduplicated within its event date.",
 )
 DEAD_LETTER = letters_of(
@@ -64,7 +71,7 @@ DEAD_LETTER = letters_of(
     {
         **{name: bronze.VISITS.columns[name] for name in ("raw", "raw_bytes")},
         **_ORIGIN,
-        "event_date": Column("DATE", "UTC day it happened, if that can be read"),
+        "event_date": Column("DATE", "UTC day it happened, if that can be read", classification="public"),
     },
     filed_under="event date, or the landing day of a record without one",
     comment="One row per landed line that could not be processed, with every rule it broke.",

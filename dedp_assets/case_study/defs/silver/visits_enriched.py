@@ -2,10 +2,11 @@
 
 from dedp_assets.case_study.defs.bronze.ip_locations import IP_LOCATIONS
 from dedp_assets.case_study.defs.silver.devices import DEVICES_CURRENT
-from dedp_assets.case_study.defs.silver.users import USERS
+from dedp_assets.case_study.defs.silver.users import BOUND, USERS
 from dedp_assets.case_study.defs.silver.visits import EDITION, EVENT, VISITS
 from dedp_assets.graph.declare import About, Gates, Pinned, Reads, lake_table, same
 from dedp_assets.graph.declare.partitions import DAILY
+from dedp_assets.graph.systems.secrets import Secrets
 from dedp_assets.patterns import (
     Audit,
     Column,
@@ -13,6 +14,7 @@ from dedp_assets.patterns import (
     Target,
     WriteResult,
     audit_write_audit_publish,
+    decrypt,
     join_static,
     judge_reference,
     tally,
@@ -24,7 +26,7 @@ VISITS_ENRICHED = TableSpec(
     "silver/visits_enriched",
     {
         **{name: EVENT[name] for name in _VISIT[:-1]},
-        "login": Column("STRING", "the user's name at the time of the visit", personal=True),
+        "login": Column("STRING", "the user's name at the time of the visit", classification="personal"),
         "active": Column("BOOLEAN", "whether the user might log in then"),
         "user_known": Column("BOOLEAN", "whether the user was known at the time of the visit", required=True),
         "device_name": Column("STRING", "name of the device, as it is delivered now"),
@@ -51,8 +53,8 @@ AUDITS = (
         approvable=True,
     ),
 )
-
-
+DEVICES_BYTES = 32 << 20
+"""Size of the devices, in bytes, up to which they are sent to the visits instead of sorting both by device."""
 CHECKS = {
     "users_have_one_version_at_a_time": "No versions of a user overlap or leave a gap; otherwise nothing is joined.",
     "devices_are_there_once": "No device is there twice; otherwise nothing is joined.",
@@ -80,12 +82,15 @@ DERIVED = {
     patterns=[join_static, audit_write_audit_publish],
     code_version=EDITION.reader("1"),
 )
-def visits_enriched(visits: Pinned, places: Pinned, users: Pinned, devices: Pinned, into: Target) -> WriteResult:
+def visits_enriched(
+    visits: Pinned, places: Pinned, users: Pinned, devices: Pinned, into: Target, secrets: Secrets
+) -> WriteResult:
     """Join one day's visits to users as of each visit, to devices, and to the day's locations."""
     rows, seen = tally(
         visits.rows().selectExpr(*(f"{EDITION.sql(name)} AS {name}" for name in _VISIT)), identity=["visit_id"]
     )
-    versions, delivered, located = users.rows(), devices.rows(), places.rows()
+    versions = decrypt(users.rows(), secrets.key_ring(into.name), columns={"login": "STRING"}, bound=BOUND)
+    delivered, located = devices.rows(broadcast_bytes=DEVICES_BYTES), places.rows()
     one_user, one_device, one_address = CHECKS
     judged = (
         judge_reference(versions, keys=["user_id"], valid=VALID, gaps=False, name=one_user),

@@ -3,12 +3,14 @@
 from dataclasses import replace
 
 from dedp_assets.case_study.defs.silver.visits_enriched import VISITS_ENRICHED
-from dedp_assets.graph.declare import About, Every, Nightly, Pinned, Runs, lake_table
+from dedp_assets.graph.declare import About, Every, Gates, Nightly, Pinned, Runs, lake_table
 from dedp_assets.patterns import (
     Column,
+    TableLayout,
     TableSpec,
     Target,
     WriteResult,
+    judge_dependencies,
     normalize,
     overwrite_partition,
     upsert_keyed,
@@ -16,6 +18,7 @@ from dedp_assets.patterns import (
 from dedp_assets.patterns.storage.normalizer import Entity
 
 ENTITIES = {"device": Entity(["device_type", "device_version"]), "region": Entity(["region"], ["country"])}
+DEPENDENT = "attributes_follow_from_their_key"
 _VISIT = ("visit_id", "event_time", "user_id", "page")
 _FLAT = (*_VISIT, *ENTITIES["device"].all, *ENTITIES["region"].all, "event_date")
 _COLUMNS = VISITS_ENRICHED.columns
@@ -47,6 +50,8 @@ VISITS_NORMALIZED = TableSpec(
     },
     partition_by=("event_date",),
     event_time="event_time",
+    # A visit is looked up by its id, which no order of the others helps.
+    layout=TableLayout(statistics=("event_time", "page"), bloom={"visit_id": 50_000}),
     comment="One row per visit, with references to what many visits share.",
 )
 
@@ -77,9 +82,14 @@ def visit_entities(visits: Pinned, devices: Target, regions: Target) -> WriteRes
     VISITS_NORMALIZED,
     reads=[VISITS_ENRICHED],
     runs=Nightly("45 3 * * *", lookback=14),
+    gates=Gates(checks={DEPENDENT: "No region lies in two countries; otherwise a reference would hide one of them."}),
     about=About(used_by="analysts, who join visits to devices and regions", fresh_hours=28),
-    patterns=[overwrite_partition, normalize],
+    patterns=[overwrite_partition, normalize, judge_dependencies],
 )
 def visits_normalized(visits: Pinned, into: Target) -> WriteResult:
     """Replace the attributes of one day's devices and regions by references."""
-    return overwrite_partition(normalize(visits.rows().select(*_FLAT), entities=ENTITIES), into, allow_empty=True)
+    rows = visits.rows().select(*_FLAT)
+    found = judge_dependencies(rows, entities=ENTITIES, name=DEPENDENT)
+    normalized = normalize(rows, entities=ENTITIES)
+    written = overwrite_partition(normalized, into.reading(findings=[found]), allow_empty=True)
+    return replace(written, findings=(*written.findings, found))

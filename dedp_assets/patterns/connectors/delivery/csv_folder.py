@@ -29,15 +29,15 @@ from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.core.types.partitions import quoted
 from dedp_assets.patterns.delta import LocalStore, Target, as_folder, store_at
 
-__all__ = ["FILE", "Batch", "CsvFolder", "PartitionSink"]
+__all__ = ["DIALECT", "FILE", "Batch", "CsvFolder", "PartitionSink"]
 
 FILE = {
-    "file": Column("STRING", "name of a file in the partition's folder", required=True),
-    "size_bytes": Column("BIGINT", "its size", required=True),
+    "file": Column("STRING", "name of a file in the partition's folder", required=True, classification="public"),
+    "size_bytes": Column("BIGINT", "its size", required=True, classification="public"),
 }
 """The columns of a list of files, beside those that it is partitioned by."""
 
-_DIALECT = {
+DIALECT = {
     "escape": '"',
     "emptyValue": '""',
     "ignoreLeadingWhiteSpace": "false",
@@ -167,7 +167,7 @@ class CsvFolder:
 
     def _write(self, rows: DataFrame, folder: LocalStore, batch: Batch) -> None:
         """Write files into an edition, and the marker last."""
-        options = {**_DIALECT, "header": str(self.header).lower(), "sep": self.separator}
+        options = {**DIALECT, "header": str(self.header).lower(), "sep": self.separator}
         with writing_to(folder.address):
             rows.write.mode("append").options(**options).csv(folder.address)
         entries = folder.files(deep=False)

@@ -171,6 +171,7 @@ def read_topic(
     today: date,
     at_once: int,
     schemas: SchemaRegistry | None = None,
+    proof: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Stream the topic's committed records from ``start`` on; lazy.
 
@@ -182,6 +183,7 @@ def read_topic(
         at_once: most offsets in one micro-batch.
         schemas: registry of the schemas that values name in a header of 5 bytes: Avro becomes JSON, and a value that no
             schema reads stays whole. Without one the header alone is taken off.
+        proof: options ``kafka.*`` by which brokers know who reads.
 
     Returns:
         ``raw`` STRING (NULL for a tombstone), ``raw_bytes`` BINARY (only where the value is not valid UTF-8),
@@ -190,6 +192,7 @@ def read_topic(
         (UTC day the broker received the record).
     """
     options = {
+        **(proof or {}),
         "kafka.bootstrap.servers": bootstrap,
         "kafka.isolation.level": "read_committed",
         "assign": json.dumps({start.topic: [int(partition) for partition in start.offsets]}),

@@ -237,8 +237,8 @@ class _Sides:
         return f"differ in {', '.join(c for c, one, other in pairs if one != other)}"
 
     def _shown(self, hashed: str, row: _Side) -> str:
-        """Return a row's key for display; a prefix of the hash if the key is personal."""
-        if {*self.keys} & {*self.spec.personal}:
+        """Return a row's key for display; a prefix of the hash if the key is of a withheld class."""
+        if {*self.keys} & {*self.spec.withheld("sample")}:
             return f"a key with md5 {hashed[:8]}..."
         values = [text.split(":", 1)[-1] if text else "NULL" for text in row.key]
         return ", ".join(f"{name}={value}" for name, value in zip(self.keys, values, strict=True))

@@ -7,10 +7,12 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
+from ssl import SSLContext
 from typing import Any
 from urllib.request import Request
 
@@ -24,6 +26,7 @@ from dedp_assets.patterns.connectors.web.parts import (
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.parsing.strict_json import parse_json
 from dedp_assets.patterns.core.running.backoff import Backoff
+from dedp_assets.patterns.core.secret import Secret
 
 __all__ = ["Patience", "Service", "ask_in_bulk", "checked"]
 
@@ -74,6 +77,9 @@ class Service:
         timeout_seconds: how long it may be silent.
         total_seconds: how long a whole answer may take.
         most_bytes: how large an answer may be.
+        login: lends what proves who asks, sent as a bearer of it, for each request; none by default.
+        secured: lends trusted authorities and the client's certificate for each request; the system's, and none, by
+            default.
     """
 
     url: str
@@ -81,6 +87,8 @@ class Service:
     timeout_seconds: float = 10
     total_seconds: float = 120
     most_bytes: int = 64 << 20
+    login: Callable[[], AbstractContextManager[Secret | None]] = field(default=nullcontext, repr=False)
+    secured: Callable[[], AbstractContextManager[SSLContext | None]] = field(default=nullcontext, repr=False)
 
     def __post_init__(self) -> None:
         require_address(self.url, what="an HTTP service")
@@ -98,13 +106,23 @@ class Service:
             ContractError: if it answers without JSON, or with more than an answer may be.
             NotReady: if the last attempt failed, too, for a reason that may pass.
         """
-        request = Request(  # noqa: S310 - the scheme was looked at
-            self.url, data=json.dumps(content).encode(), headers={"Content-Type": "application/json"}, method="POST"
-        )
+        with self.login() as held, self.secured() as context:
+            proof = {"Authorization": f"Bearer {held.reveal()}"} if held else {}
+            return self._posted(
+                Request(  # noqa: S310 - the scheme was looked at
+                    self.url,
+                    data=json.dumps(content).encode(),
+                    headers={"Content-Type": "application/json", **proof},
+                    method="POST",
+                ),
+                context,
+            )
+
+    def _posted(self, request: Request, context: SSLContext | None) -> Any:  # noqa: ANN401 - JSON
         attempt = 0
         while True:
             attempt += 1
-            answer, reason, asked = self._sent(request)
+            answer, reason, asked = self._sent(request, context)
             if not reason:
                 return self._read(answer)
             if attempt == self.patience.backoff.attempts:
@@ -113,10 +131,12 @@ class Service:
                 )
             self.patience.wait(attempt, asked)
 
-    def _sent(self, request: Request) -> tuple[bytes, str, str | None]:
+    def _sent(self, request: Request, context: SSLContext | None) -> tuple[bytes, str, str | None]:
         """Send a request once; return the body, or the failure and the ``Retry-After`` value."""
         try:
-            reply = exchanged(request, ResponseLimits(self.timeout_seconds, self.total_seconds, self.most_bytes))
+            reply = exchanged(
+                request, ResponseLimits(self.timeout_seconds, self.total_seconds, self.most_bytes), context
+            )
         except (OSError, HTTPException) as error:
             return b"", sentence(str(error)) or type(error).__name__, None
         if 200 <= reply.status < 300:

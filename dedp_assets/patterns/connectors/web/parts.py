@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email.message import Message
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
+from ssl import SSLContext
 from threading import Event, Timer
 from typing import Any
 from urllib.error import HTTPError
@@ -175,10 +176,15 @@ def require_address(url: str, *, what: str) -> None:
         raise ConfigError(f"{told_url!r} is no address of {what}: user and password do not belong into a URL")
 
 
-def exchanged(request: Request, bounds: ResponseLimits) -> Reply:
+def exchanged(request: Request, bounds: ResponseLimits, context: SSLContext | None = None) -> Reply:
     """Send a request once and return the response, within time and size limits.
 
     Redirects are not followed.
+
+    Args:
+        request: of ``http`` or ``https``.
+        bounds: the limits.
+        context: trusted authorities and certificate of the client; by default the system's, and none.
 
     Raises:
         OSError: if there is no whole answer, or not in time; so does ``HTTPException``.
@@ -190,7 +196,7 @@ def exchanged(request: Request, bounds: ResponseLimits) -> Reply:
     timer.daemon = True
     timer.start()
     try:
-        reply = _replied(request, bounds, deadline, where)
+        reply = _replied(request, bounds, _Securely(deadline, context), deadline, where)
     except (OSError, HTTPException):
         if not deadline.passed.is_set():
             raise
@@ -201,11 +207,13 @@ def exchanged(request: Request, bounds: ResponseLimits) -> Reply:
     return reply
 
 
-def _replied(request: Request, bounds: ResponseLimits, deadline: _Deadline, where: str) -> Reply:
+def _replied(
+    request: Request, bounds: ResponseLimits, securely: HTTPSHandler, deadline: _Deadline, where: str
+) -> Reply:
     # No handler of redirects: a POST would arrive as a GET, and credentials at somebody else's.
     opener = OpenerDirector()
     handlers: tuple[BaseHandler, ...] = (ProxyHandler(), HTTPDefaultErrorHandler(), HTTPErrorProcessor())
-    for handler in (*handlers, _Plainly(deadline), _Securely(deadline)):
+    for handler in (*handlers, _Plainly(deadline), securely):
         opener.add_handler(handler)
     try:
         with opener.open(request, timeout=bounds.silent_seconds) as answer:
@@ -270,16 +278,16 @@ class _Plainly(HTTPHandler):
 
 
 class _Securely(HTTPSHandler):
-    def __init__(self, deadline: _Deadline) -> None:
+    def __init__(self, deadline: _Deadline, context: SSLContext | None) -> None:
         super().__init__()
-        self._deadline = deadline
+        self._deadline, self._chosen = deadline, context
 
     def https_open(self, req: Request) -> HTTPResponse:
-        deadline = self._deadline
+        deadline, context = self._deadline, self._chosen
 
         class WatchedHTTPS(HTTPSConnection):
             def connect(self) -> None:
                 super().connect()
                 deadline.watch(self.sock)
 
-        return self.do_open(WatchedHTTPS, req)
+        return self.do_open(WatchedHTTPS, req, context=context)

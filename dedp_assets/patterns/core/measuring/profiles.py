@@ -44,15 +44,15 @@ class ColumnProfile:
         nans: NaN values of a floating point column.
         infinities: infinite values of a floating point column.
         empties: empty texts, binaries, arrays and maps.
-        minimum: least finite value as text, of a text the first 64 characters; ``None`` for personal columns and
-            for types without an order.
+        minimum: least finite value as text, of a text the first 64 characters; ``None`` for columns
+            of a withheld class, and for types without an order.
         maximum: greatest value, likewise.
         shortest: least length of a text (characters), binary (bytes), array or map (elements).
         longest: greatest length.
         sampled: rows that the sketches saw: all rows, or fewer of a sample.
         distinct: sketch of the distinct values (HLL); empty without values.
         quantiles: sketch of the values as DOUBLE (KLL): numbers, seconds since 1970 of times, days of dates.
-        values: sketch of the frequent values as text; empty for personal columns.
+        values: sketch of the frequent values as text; empty for columns of a withheld class.
         shapes: sketch of the frequent shapes of texts, such as ``digits 5``.
     """
 

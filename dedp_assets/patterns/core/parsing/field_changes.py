@@ -149,7 +149,9 @@ def with_new_columns(spec: TableSpec, census: FieldCensus) -> TableSpec:
     for path, figures in census.undeclared.items():
         if path.isidentifier() and is_storable(path) and path.lower() not in taken:
             taken.add(path.lower())
-            columns[path] = Column(_type(figures), "new field, not declared by the source's schema", personal=True)
+            columns[path] = Column(
+                _type(figures), "new field, not declared by the source's schema", classification="personal"
+            )
     return replace(spec, columns=columns)
 
 

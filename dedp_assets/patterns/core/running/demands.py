@@ -60,7 +60,9 @@ class Demands:
         if not self.as_is:
             return ""
         held, there = ({name.lower(): name for name in names} for names in (table.columns, rows))
-        lacking = [f"{name} is declared and not there" for low, name in held.items() if low not in there]
+        # The bucket of declared buckets is added by the write.
+        lack = [name for low, name in held.items() if low not in there and not table.adds(name)]
+        lacking = [f"{name} is declared and not there" for name in lack]
         return ", ".join([*lacking, *(f"{name} is not declared" for low, name in there.items() if low not in held)])
 
     def require_options(self, table: TableSpec, options: Mapping[str, Any]) -> None:

@@ -248,10 +248,11 @@ def declaration(
     }
 
 
-def with_properties(ledger: Ledger, state: TableState, properties: Mapping[str, str]) -> dict[str, Any]:
-    """Build the metadata action that gives a table further properties, or other values of some."""
+def with_properties(ledger: Ledger, state: TableState, properties: Mapping[str, str | None]) -> dict[str, Any]:
+    """Build the metadata action that sets table properties, or removes properties with the value ``None``."""
     metadata = ledger.actions("metaData", until=state.version)[-1]
-    return {"metaData": {**metadata, "configuration": {**(metadata.get("configuration") or {}), **properties}}}
+    both = {**(metadata.get("configuration") or {}), **properties}
+    return {"metaData": {**metadata, "configuration": {name: v for name, v in both.items() if v is not None}}}
 
 
 def now_ms() -> int:

@@ -59,8 +59,8 @@ _OF_THE_FEED = {"_change_type", "_commit_version", "_commit_timestamp"}
 def first_commit(spec: TableSpec) -> list[dict[str, Any]] | None:
     """Write the actions that create the table of ``spec``; ``None`` if only Spark can."""
     fields = _fields(spec)
-    properties = spec.table_properties()
-    if not fields or not _are_known(spec, properties):
+    properties = {**spec.table_properties(), **spec.layout.of_new_table}
+    if not fields or spec.layout.cluster_by or not _are_known(spec, properties):
         return None
     now = now_ms()
     rules = {f"delta.constraints.{name.lower()}": rule for name, rule in spec.checks.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
@@ -22,9 +23,11 @@ from dedp_assets.patterns.delta.log.transactions import generation_id
 from dedp_assets.patterns.delta.snapshots.definition import require_replaceable
 from dedp_assets.patterns.delta.snapshots.lost_files import require_files
 from dedp_assets.patterns.delta.snapshots.reading import lies_outside
+from dedp_assets.patterns.delta.snapshots.tiers import require_in_place
 from dedp_assets.patterns.delta.storage.store import Store
 
 __all__ = [
+    "StoredFile",
     "add_action",
     "exchange_files",
     "file_actions",
@@ -32,6 +35,7 @@ __all__ = [
     "raise_generation",
     "require_staged",
     "serves",
+    "shared_fields",
     "unserved",
 ]
 
@@ -44,6 +48,7 @@ _SERVED = {
     "changeDataFeed",
     "checkConstraints",
     "clustering",
+    "deletionVectors",
     "domainMetadata",
     "generatedColumns",
     "invariants",
@@ -51,6 +56,17 @@ _SERVED = {
     "v2Checkpoint",
     "variantType",
 }
+
+
+@dataclass
+class StoredFile(AddAction):
+    """A file of an earlier version or of the newest one, to be added again.
+
+    Attributes:
+        further: fields of the add action besides those of a staged file: deletion vector and tags.
+    """
+
+    further: Mapping[str, Any] = field(default_factory=dict)
 
 
 def serves(state: TableState) -> bool:
@@ -62,7 +78,8 @@ def unserved(state: TableState) -> list[str]:
     """List the features of the table that only Spark's writer serves, by the protocol's names."""
     mapped = {"columnMapping"} if state.mapped else set()
     counted_here = {"identityColumns"} if state.identities else set()
-    return sorted(mapped | counted_here | (state.features - _SERVED))
+    unknown = {"deletionVectors"} if state.marked is None else set()
+    return sorted(mapped | counted_here | unknown | (state.features - _SERVED))
 
 
 def only_spark_changes(state: TableState) -> str:
@@ -120,6 +137,7 @@ def exchange_files(
     require_staged(store, adds)
     if removed:
         require_replaceable(store.name, state)
+    require_in_place(store.name, state, *(add.partition_values for add in adds))
     content = file_actions(adds, removed, data_change=data_change)
     commit_actions(
         store,
@@ -139,15 +157,21 @@ def file_actions(
     now, content = now_ms(), list[dict[str, Any]]()
     for file, key in gone:
         gone_since = {"deletionTimestamp": now, "extendedFileMetadata": True, "dataChange": data_change}
-        values = {"partitionValues": dict(key), "size": file["size_bytes"]}
-        content.append({"remove": {"path": file["path"], **gone_since, **values}})
+        content.append({"remove": {**shared_fields(file, key), **gone_since}})
     return [*content, *({"add": add_action(add, data_change=data_change)} for add in adds)]
 
 
+def shared_fields(file: Mapping[str, Any], key: Partition) -> dict[str, Any]:
+    """Return the fields of an active file that add and remove actions share."""
+    found = {"path": file["path"], "partitionValues": dict(key), "size": file["size_bytes"]}
+    return {**found, **({"deletionVector": file["deletionVector"]} if "deletionVector" in file else {})}
+
+
 def add_action(add: AddAction, *, data_change: bool) -> dict[str, Any]:
-    """Return the add action of a staged file in the log's words."""
+    """Return the add action of a file in the log's words."""
     file = {"path": add.path, "partitionValues": dict(add.partition_values), "size": add.size}
-    return {**file, "modificationTime": add.modification_time, "dataChange": data_change, "stats": add.stats}
+    found = {**file, "modificationTime": add.modification_time, "dataChange": data_change, "stats": add.stats}
+    return {**found, **add.further} if isinstance(add, StoredFile) else found
 
 
 def raise_generation(ledger: Ledger, session: Callable[[], SparkSession] | None = None) -> None:

@@ -9,11 +9,9 @@ import pyarrow as pa
 
 from dedp_assets.patterns.delta.log.partition_values import spelled_value
 from dedp_assets.patterns.delta.log.table_state import TableState
+from dedp_assets.patterns.delta.log.vectors import FileIdentity
 
-__all__ = ["ActiveFiles", "FileIdentity", "Total", "totals_of"]
-
-FileIdentity = tuple[str, str]
-"""Path and deletion vector: one path may be removed and added again with another vector."""
+__all__ = ["ActiveFiles", "Total", "totals_of"]
 
 
 @dataclass(slots=True)
@@ -69,6 +67,9 @@ def totals_of(
         key_of: makes the key of a partition.
     """
     files = pa.table(state.snapshot.get_add_actions(flatten=True))
+    if "deletionVectors" in state.features:
+        rows = pa.array([file.get("num_records") for file in state.files()], pa.int64())
+        files = files.set_column(files.schema.get_field_index("num_records"), "num_records", rows)
     kinds = {name: kind for name, kind in state.kinds.items() if name in (columns or state.kinds)}
     measures = [("size_bytes", "count"), ("size_bytes", "sum"), ("num_records", "sum"), ("num_records", "count")]
     by = [f"partition.{name}" for name in kinds]
@@ -81,7 +82,5 @@ def totals_of(
         total.files += each["size_bytes_count"]
         total.size += each["size_bytes_sum"]
         total.rows += each["num_records_sum"] or 0
-        # A state does not tell how many rows its deletion vectors delete.
-        counted = 0 if "deletionVectors" in state.features else each["num_records_count"]
-        total.unknown += each["size_bytes_count"] - counted
+        total.unknown += each["size_bytes_count"] - each["num_records_count"]
     return found

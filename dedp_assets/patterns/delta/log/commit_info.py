@@ -11,10 +11,14 @@ from typing import Any, NamedTuple
 from dedp_assets.patterns.core.records import CommitRecord
 from dedp_assets.patterns.delta.log.partition_values import Partition
 
-__all__ = ["Commit", "Glimpse", "RELABELLED", "is_append", "NOTHING"]
+__all__ = ["Commit", "EXPIRED", "Glimpse", "RELABELLED", "is_append", "NOTHING"]
 
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+EXPIRED = "expired"
+"""Note of a commit that removed a partition by age: the declared age in days."""
 
 
 RELABELLED = "relabelled"
@@ -73,8 +77,9 @@ class Commit:
         return bool(self.maintenance and self.maintenance.notes.get(RELABELLED))
 
     def touches(self, partition: Mapping[str, str | None]) -> bool:
-        """Return whether the commit changed, was written for, or took back ``partition``."""
-        written = self.record is not None and (self.record.partition == partition or self.record.awaits(partition))
+        """Return whether the commit changed, was written for, or took back ``partition``, or one within."""
+        record = self.record
+        written = record is not None and (partition.items() <= record.partition.items() or record.awaits(partition))
         return written or self.changes(partition) or self._restores(partition)
 
     def _restores(self, execution: Mapping[str, str | None]) -> bool:

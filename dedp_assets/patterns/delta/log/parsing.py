@@ -26,7 +26,7 @@ _ROWS = {"add", "remove"}
 _FILES = _ROWS | {"cdc"}
 
 
-_MAINTENANCE = {"COMPUTE STATS", "OPTIMIZE", "VACUUM END", "KEEP VERSIONS"}
+_MAINTENANCE = {"COMPUTE STATS", "OPTIMIZE", "VACUUM END", "KEEP VERSIONS", "MOVE PARTITIONS", "HOLD PARTITIONS"}
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -144,7 +144,7 @@ def parse_commit(version: int, raw: bytes, naming: Callable[[], Naming]) -> Comm
     added = [file for file in files if file.kind == "add"]
     return Commit(
         version=version,
-        timestamp=_EPOCH + timedelta(milliseconds=info.get("timestamp", 0)),
+        timestamp=_EPOCH + timedelta(milliseconds=info.get("inCommitTimestamp") or info.get("timestamp") or 0),
         operation=info.get("operation", ""),
         record=None if maintained else record,
         maintenance=record if maintained else None,

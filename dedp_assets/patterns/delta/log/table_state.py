@@ -14,11 +14,15 @@ from deltalake import DeltaTable
 from dedp_assets.patterns.delta.log.partition_values import Partition, spelled_value
 from dedp_assets.patterns.delta.log.protocol import named_features
 from dedp_assets.patterns.delta.log.transactions import Cursors
+from dedp_assets.patterns.delta.log.vectors import FileIdentity, file_identity
 
 __all__ = ["CLOSED", "FileStats", "Files", "KeyedFile", "TableState", "TableMetadata"]
 
 CLOSED = "dedp.closed"
 """Name of a writer feature unknown to every engine: by the Delta protocol, engines read the table and write nothing."""
+
+_VECTORS = "deletionVectors"
+_EVERYWHERE: Mapping[str, str | None] = {}
 
 KeyedFile = tuple[Mapping[str, Any], Partition]
 """An active file from :meth:`TableState.files`, and the file's partition."""
@@ -57,16 +61,23 @@ class TableState(Cursors):
         version: which.
         opened: reads the whole of it by deltalake, once somebody asks for more than ``declared`` holds.
         declared: what is known without that, if it is.
+        added: reads the add actions of the log up to the version, for a table with deletion vectors.
     """
 
     version: int
     opened: Callable[[], DeltaTable] = field(repr=False)
     declared: TableMetadata | None = field(default=None, repr=False)
+    added: Callable[[], Iterable[Mapping[str, Any]]] = field(default=tuple, repr=False)
 
     @cached_property
     def snapshot(self) -> DeltaTable:
         """The table as a deltalake ``DeltaTable``, with every active file."""
         return self.opened()
+
+    @cached_property
+    def table_id(self) -> str:
+        """The table's id, which a table that is created again in the same folder has not."""
+        return str(self.snapshot.metadata().id)
 
     @cached_property
     def protocol(self) -> Mapping[str, Any]:
@@ -133,10 +144,30 @@ class TableState(Cursors):
         """Return whether the table is closed to all writers: a version, or a table that shows a version."""
         return CLOSED in self.features
 
+    @property
+    def marks_rows(self) -> bool:
+        """Return whether changes mark rows by deletion vectors, instead of new copies of files."""
+        asked = self.properties.get("delta.enableDeletionVectors", "false").lower() == "true"
+        return asked and _VECTORS in self.features
+
+    @cached_property
+    def marked(self) -> Mapping[str, Mapping[str, Any]] | None:
+        """Path of each file with a deletion vector -> the newest add action; ``None`` for an incomplete log.
+
+        A log that was cleaned up behind a checkpoint in another format than Parquet does not tell.
+        """
+        if _VECTORS not in self.features:
+            return {}
+        newest = {action["path"]: action for action in self.added()}
+        if not {*self.snapshot.get_add_actions()["path"].to_pylist()} <= newest.keys():
+            return None
+        return {path: action for path, action in newest.items() if action.get("deletionVector")}
+
     def files(self) -> Sequence[Mapping[str, Any]]:
         """List the active files, each as a mapping of path, size, row count and partition values.
 
-        The keys are ``path``, ``size_bytes``, ``num_records`` and ``partition.<column>``.
+        The keys are ``path``, ``size_bytes``, ``num_records`` (without rows that a deletion vector deletes) and
+        ``partition.<column>``; ``deletionVector`` of a file that has one, whose counts of NULL are unknown.
         """
         return self._files
 
@@ -144,9 +175,16 @@ class TableState(Cursors):
         """List the active files, each paired with the file's partition."""
         return self._keyed_files
 
+    def file_identities(self, owned: Mapping[str, str | None] = _EVERYWHERE) -> frozenset[FileIdentity]:
+        """Return path and deletion vector of each active file of a partition, or of all partitions."""
+        return frozenset(file_identity(f) for f, key in self.keyed_files() if owned.items() <= dict(key).items())
+
     @cached_property
     def _files(self) -> tuple[Mapping[str, Any], ...]:
-        return tuple(pa.table(self.snapshot.get_add_actions(flatten=True)).to_pylist())
+        found = pa.table(self.snapshot.get_add_actions(flatten=True)).to_pylist()
+        if _VECTORS not in self.features:
+            return tuple(found)
+        return tuple(_without_deleted(file, self.marked) for file in found)
 
     @cached_property
     def _keyed_files(self) -> tuple[KeyedFile, ...]:
@@ -160,7 +198,7 @@ class TableState(Cursors):
         totals: dict[Partition, FileStats] = {}
         for f, key in self.keyed_files():
             old, rows = totals.get(key, FileStats()), f.get("num_records")
-            exact = old.exact and rows is not None and "deletionVectors" not in self.features
+            exact = old.exact and rows is not None
             totals[key] = FileStats(old.files + 1, old.rows + (rows or 0), old.bytes + f["size_bytes"], exact)
         return totals
 
@@ -171,7 +209,7 @@ class TableState(Cursors):
         """
         names, found = list(columns), dict[Partition, dict[str, int]]()
         for f, key in self.keyed_files():
-            counts = {c: f.get(f"null_count.{c}") for c in names if "deletionVectors" not in self.features}
+            counts = {c: f.get(f"null_count.{c}") for c in names}
             known = found.get(key, dict.fromkeys(names, 0))
             found[key] = {c: known[c] + n for c, n in counts.items() if n is not None and c in known}
         return found
@@ -192,3 +230,16 @@ class TableState(Cursors):
         if self.declared:
             return self.declared.transactions.get(app_id)
         return self.snapshot.transaction_version(app_id)
+
+
+def _without_deleted(file: Mapping[str, Any], marked: Mapping[str, Mapping[str, Any]] | None) -> Mapping[str, Any]:
+    """Return a file of a table with deletion vectors, with the number of rows that are not deleted."""
+    if marked is not None and file["path"] not in marked:
+        return file
+    kept = {name: value for name, value in file.items() if not name.startswith("null_count.")}
+    if marked is None:
+        return {**kept, "num_records": None}
+    stated, rows = marked[file["path"]]["deletionVector"], file.get("num_records")
+    # A checkpoint states every field of the descriptor, NULL included.
+    vector = {name: value for name, value in stated.items() if value is not None}
+    return {**kept, "num_records": None if rows is None else rows - vector["cardinality"], "deletionVector": vector}

@@ -61,7 +61,8 @@ class TableStates:
         if commit is not None and opened is not None and opened[0] == commit:
             return opened[1]
         declared = self._declared_at(pinned) if commit is not None else None
-        state = TableState(pinned, partial(self._open, pinned, commit), declared)
+        added = partial(self.actions, "add", until=pinned)
+        state = TableState(pinned, partial(self._open, pinned, commit), declared, added)
         if declared is None:
             _ = state.snapshot
         self._opened = commit, state

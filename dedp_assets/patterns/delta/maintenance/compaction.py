@@ -27,6 +27,7 @@ from dedp_assets.patterns.delta.commit import commits, file_exchange, spark_writ
 from dedp_assets.patterns.delta.commit.sessions import private
 from dedp_assets.patterns.delta.log.partition_values import Partition, partition_name
 from dedp_assets.patterns.delta.log.table_state import Files, TableState
+from dedp_assets.patterns.delta.log.vectors import file_identity
 from dedp_assets.patterns.delta.maintenance.file_order import SORTED, FileOrder
 from dedp_assets.patterns.delta.maintenance.rewritten_files import (
     Rewritten,
@@ -42,7 +43,7 @@ from dedp_assets.patterns.delta.staging.stages import read_cost
 from dedp_assets.patterns.delta.storage.coordination import AGAIN, table_lock, turn
 from dedp_assets.patterns.delta.tables import Table
 
-__all__ = ["can_exchange", "rewrite", "small_files"]
+__all__ = ["can_exchange", "files_to_purge", "rewrite", "small_files"]
 
 _MOVED = ("numRemovedFiles", "numRemovedBytes", "numAddedFiles", "numAddedBytes")
 
@@ -52,6 +53,16 @@ def small_files(state: TableState, below_bytes: int) -> dict[Partition, list[Map
     found: dict[Partition, list[Mapping[str, Any]]] = {}
     for file, key in state.keyed_files():
         found.setdefault(key, []).extend([file] if file["size_bytes"] < below_bytes else [])
+    return found
+
+
+def files_to_purge(state: TableState, share: float) -> dict[Partition, list[Mapping[str, Any]]]:
+    """List the files with a greater share of deleted rows than ``share`` (0 to 1), by partition."""
+    found: dict[Partition, list[Mapping[str, Any]]] = {}
+    for file, key in state.keyed_files():
+        deleted, rows = file.get("deletionVector", {}).get("cardinality", 0), file.get("num_records") or 0
+        if deleted > share * (deleted + rows):
+            found.setdefault(key, []).append(file)
     return found
 
 
@@ -69,8 +80,8 @@ def rewrite(
 ) -> WriteResult:
     """Rewrite ``files`` of ``state`` into files of ``target_bytes``, in one commit that changes no row.
 
-    Tables that only Spark can commit to (column mapping, deletion vectors, row tracking, clones) are optimised in
-    place, and their writers wait as long as that takes.
+    Rows that deletion vectors delete are not written again. Tables that only Spark can commit to (column mapping, row
+    tracking, clones) are optimised in place, and their writers wait as long as that takes.
 
     Args:
         table: the table.
@@ -96,6 +107,8 @@ def rewrite(
     if not can_exchange(state, files):
         return _optimise_in_place(table, files, record, settings)
     kept, meter, rewritten = order or FileOrder.stored(table.ledger, state), Meter(), list[Rewritten]()
+    # The stage of a merge has a log of its own, which cannot name the table's vectors.
+    as_they_are = as_they_are or any("deletionVector" in file for _, file in each_file(files))
     try:
         with meter.jobs(table.session):
             if kept or as_they_are:
@@ -124,8 +137,8 @@ def _exchange(
     with meter.waiting(turn(table.store)):
         for last in meter.trying(AGAIN.tries()):
             now = table.ledger.state()
-            active = {file["path"] for file in now.files()} if file_exchange.serves(now) else set()
-            kept = [part for part in rewritten if all(file["path"] in active for file in part.old)]
+            active = now.file_identities() if file_exchange.serves(now) else frozenset()
+            kept = [part for part in rewritten if active.issuperset(map(file_identity, part.old))]
             gave_way = sorted(partition_name(part.key) for part in rewritten if part not in kept)
             if not kept:
                 discard_stages(rewritten)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise, product
-from typing import Any, Literal
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -24,6 +24,7 @@ from pyspark.sql import types as T
 from dedp_assets.patterns.core.columns import is_collated, spelled_as
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
+from dedp_assets.patterns.core.layout import SORTED, Curve
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.types.partitions import quoted
 from dedp_assets.patterns.delta.log.ledger import Ledger
@@ -33,10 +34,6 @@ from dedp_assets.patterns.delta.snapshots.stored_spec import clustered_by
 
 __all__ = ["SORTED", "Curve", "FileOrder", "depth"]
 
-Curve = Literal["lexicographic", "z-order", "hilbert"]
-
-SORTED = "dedp.sorted"
-"""Table property with the order of the table's files, as JSON; and the tag of files that were sorted together."""
 _BITS = {2: 6, 3: 5, 4: 4}
 """Number of sort columns -> bits of a rank; the cells of four columns are as many as two bytes can number."""
 _SAMPLE_ROWS = 20_000

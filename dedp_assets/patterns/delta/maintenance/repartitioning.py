@@ -11,20 +11,21 @@ from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError
-from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import digest, row_hash
+from dedp_assets.patterns.core.rows import rows_digest
+from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.commit import commits, file_exchange
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.definition import require_replaceable
+from dedp_assets.patterns.delta.snapshots.tiers import require_in_place
 from dedp_assets.patterns.delta.storage.coordination import table_lock, turn
 from dedp_assets.patterns.delta.storage.locations import STAGE
 from dedp_assets.patterns.delta.tables import Table
 
-__all__ = ["repartition"]
+__all__ = ["other_buckets", "repartition"]
 
 _SOON = 1
 """Seconds that a run waits for another one, which may take hours."""
@@ -53,16 +54,17 @@ def _repartition(table: Table, run: Provenance, guard: Callable[[DataFrame], Non
     if not table.ledger.exists():
         raise ConfigError(f"{table.name} must be there before its partition columns change: write it")
     base = table.ledger.state()
-    if base.partition_columns == table.spec.partition_by:
+    if base.partition_columns == table.spec.partition_by and not other_buckets(table.spec, base):
         reason = f"partitioned by {_names(base.partition_columns)} already: nothing to do"
         return WriteResult(table.name, base.version, applied=False, changed=False, reason=reason)
     if base.closed or base.mapped or not file_exchange.serves(base):
         raise ConfigError(f"{table.name} has features that only Spark writes: its partition columns cannot change")
     require_replaceable(table.name, base)
-    stored = Table(replace(table.spec, partition_by=base.partition_columns), table.store, lambda: table.session)
+    require_in_place(table.name, base, {})
+    stored = Table(_as_stored(table.spec, base), table.store, lambda: table.session)
     base = stored.ensure()
     copy = _copy_of(table, base)
-    rows = stored.read(version=base.version)
+    rows = _without_bucket(table.spec, stored.read(version=base.version))
     guard(rows)
     _fill(copy, stored, base, run, step_bytes)
     _require_same(stored, copy, rows)
@@ -70,9 +72,35 @@ def _repartition(table: Table, run: Provenance, guard: Callable[[DataFrame], Non
         return _exchange(table, base, copy, run)
 
 
+def other_buckets(spec: TableSpec, state: TableState) -> list[str]:
+    """List the numbers of buckets, other than the declared one, that a stored table holds."""
+    buckets = spec.layout.buckets
+    if not buckets or buckets.column not in state.partition_columns:
+        return []
+    held = {str(dict(key)[buckets.column]).rpartition(" ")[2] for key in state.statistics()}
+    return sorted(held - {str(buckets.buckets)})
+
+
+def _as_stored(spec: TableSpec, base: TableState) -> TableSpec:
+    """Return the declaration with the stored partition columns, and with a bucket only if one is stored."""
+    buckets, columns, checks = spec.layout.buckets, dict(spec.columns), dict(spec.checks)
+    if buckets and buckets.column not in base.columns:
+        columns.pop(buckets.column)
+        for name in buckets.checks:
+            checks.pop(name)
+    layout = replace(spec.layout, buckets=None)
+    return replace(spec, columns=columns, checks=checks, partition_by=base.partition_columns, layout=layout)
+
+
+def _without_bucket(spec: TableSpec, rows: DataFrame) -> DataFrame:
+    """Drop the bucket, which depends on the number of buckets."""
+    return rows.drop(spec.layout.buckets.column) if spec.layout.buckets else rows
+
+
 def _copy_of(table: Table, base: TableState) -> Table:
     """Open the copy of a state: a stage of a name that a later attempt finds again."""
-    content = "\n".join([*sorted(file["path"] for file in base.files()), *table.spec.partition_by])
+    buckets = [str(table.spec.layout.buckets)] if table.spec.layout.buckets else []
+    content = "\n".join([*sorted(map("".join, base.file_identities())), *table.spec.partition_by, *buckets])
     folder = f"{STAGE}{hashlib.sha256(content.encode()).hexdigest()[:16]}"
     # Rows of a key come in several steps, which are no appends of anybody else's.
     spec = replace(table.spec, name=f"{table.name}/{folder}", key=(), executed_by="", one_channel_per="")
@@ -87,8 +115,9 @@ def _fill(copy: Table, stored: Table, base: TableState, run: Provenance, step_by
     for number, partitions in enumerate(_steps(base, step_bytes), 1):
         if number <= done:
             continue
-        rows = stored.read(*partitions, version=base.version)
-        together = rows.hint("rebalance", *by) if by else rows
+        rows = _without_bucket(copy.spec, stored.read(*partitions, version=base.version))
+        # Of declared buckets, the write puts the rows of each together.
+        together = rows.hint("rebalance", *by) if by and not copy.spec.layout.buckets else rows
         step = Provenance(asset=copy.name, run_id=run.run_id, sequence=number, inputs={"step": number}, at=run.at)
         copy.append(together, provenance=step.by(run.pattern))
 
@@ -111,22 +140,17 @@ def _steps(base: TableState, step_bytes: int) -> Iterator[list[Mapping[str, str 
 
 def _require_same(stored: Table, copy: Table, rows: DataFrame) -> None:
     """Remove and refuse a copy with other rows, by number and by an order-free digest."""
-    if _content(rows) != _content(copy.read()):
+    if rows_digest(rows) != rows_digest(_without_bucket(copy.spec, copy.read())):
         copy.store.delete_folder("")
         raise ContractError(
             f"{stored.name}: the copy has other rows than the table, nothing was exchanged: run it again"
         )
 
 
-def _content(rows: DataFrame) -> Sequence[Any]:
-    hashed = F.expr(digest(row_hash(fields_of(rows, rows.columns))))
-    return rows.agg(F.count("*").alias(f"{RESERVED}rows"), hashed.alias(f"{RESERVED}digest")).collect()[0]
-
-
 def _exchange(table: Table, base: TableState, copy: Table, run: Provenance) -> WriteResult:
     """Commit the files and the partition columns of the copy in place of the table's."""
     now, new = table.ledger.state(), copy.ledger.state()
-    if {file["path"] for file in now.files()} != {file["path"] for file in base.files()}:
+    if now.file_identities() != base.file_identities():
         copy.store.delete_folder("")
         raise Conflict(f"{table.name} was changed while its rows were copied: run it again when nobody writes it")
     metadata, adds = _described(copy, new)

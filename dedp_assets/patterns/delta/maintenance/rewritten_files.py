@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.patterns.core.layout import LAID_OUT, written_by
 from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.delta.commit import commits, file_exchange
@@ -55,6 +56,8 @@ def staged_files(
 ) -> Iterator[Rewritten]:
     """Stage the rows of each partition, in order or unchanged, with a count in the same pass."""
     tags = order.tags() if order else {}
+    if made := written_by(state.properties):
+        tags = {**tags, "tags": {**tags.get("tags", {}), LAID_OUT: made}}
     for key, part in files.items():
         owned: dict[str, Any] = dict(key)
         counts: list[Any] = [file.get("num_records") for file in part]
@@ -124,7 +127,7 @@ def _same_rows(table: str, rewritten: Rewritten) -> Rewritten:
 
 def described_file(file: Mapping[str, Any], key: Partition) -> dict[str, Any]:
     """Return the fields of an active file that add and remove actions share, without a change of data."""
-    return {"path": file["path"], "partitionValues": dict(key), "size": file["size_bytes"], "dataChange": False}
+    return {**file_exchange.shared_fields(file, key), "dataChange": False}
 
 
 def _declaration(state: TableState) -> Iterator[dict[str, Any]]:

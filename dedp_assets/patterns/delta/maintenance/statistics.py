@@ -128,7 +128,7 @@ def describe_files(table: Table, partition: Mapping[str, object], *, provenance:
 @with_requests_counted
 def _describe_files(table: Table, partition: Mapping[str, object], provenance: Provenance) -> WriteResult:
     state = table.ledger.state()
-    quiet = {*without_statistics(table, state)}
+    quiet = {*without_statistics(table.spec, state.properties)}
     chosen, doubtful = _doubtful_files(table, state, partition)
     again = [
         each for each in doubtful if each.missing or each.wrong or each.true.read or _states_more(each.stated, quiet)
@@ -197,7 +197,7 @@ def _doubtful_files(
         raise ConfigError(
             f"{table.name} must be a table whose log the library writes, not one of which only Spark does"
         )
-    adds, quiet = table.ledger.added_files(state.version), {*without_statistics(table, state)}
+    adds, quiet = table.ledger.added_files(state.version), {*without_statistics(table.spec, state.properties)}
     doubtful = (_doubtful_file(table, state, file, adds[file[0]["path"]], quiet) for file in chosen)
     return len(chosen), [each for each in doubtful if each]
 

@@ -8,29 +8,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 from urllib.parse import unquote
 
-from dedp_assets.patterns.core.errors import Conflict
+from dedp_assets.patterns.core.errors import Conflict, ContractError, NotReady
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta.commit import commits
 from dedp_assets.patterns.delta.log.ledger import Ledger
+from dedp_assets.patterns.delta.log.moments import milestones
 from dedp_assets.patterns.delta.log.table_state import TableState
-from dedp_assets.patterns.delta.log.vectors import VECTOR_FILE
+from dedp_assets.patterns.delta.log.vectors import VECTOR_FILE, vector_file
 from dedp_assets.patterns.delta.snapshots.definition import require_open
 from dedp_assets.patterns.delta.storage.coordination import AGAIN, table_lock
 from dedp_assets.patterns.delta.storage.locations import STAGE
 from dedp_assets.patterns.delta.storage.store import Entry, Store
 from dedp_assets.patterns.delta.tables import Table
 
-__all__ = ["remove_unneeded", "safe_hours"]
+__all__ = ["log_hours", "remove_unneeded", "safe_hours"]
 
 _AT_ONCE = 1000
 """Files removed between two looks at the lock; a bucket removes as many by one request."""
 _HOURS = {"minute": 1 / 60, "hour": 1, "day": 24, "week": 168}
 _WEEK = 168.0
+_MONTH = 720.0
 _CLAIM = re.compile(r"\.(staged-\w+)\.claim")
 
 
@@ -39,12 +42,24 @@ def safe_hours(state: TableState) -> float:
 
     The property is ``delta.deletedFileRetentionDuration``.
     """
-    durations = re.findall(r"(\d+) (\w+?)s?\b", state.properties.get("delta.deletedFileRetentionDuration", ""))
-    return sum(int(number) * _HOURS.get(unit, _WEEK) for number, unit in durations) or _WEEK
+    return _hours(state, "delta.deletedFileRetentionDuration") or _WEEK
+
+
+def log_hours(state: TableState) -> float:
+    """Return the retention of the log in hours: the declared property, or 30 days.
+
+    The property is ``delta.logRetentionDuration``.
+    """
+    return _hours(state, "delta.logRetentionDuration") or _MONTH
+
+
+def _hours(state: TableState, name: str) -> float:
+    durations = re.findall(r"(\d+) (\w+?)s?\b", state.properties.get(name, ""))
+    return sum(int(number) * _HOURS.get(unit, _WEEK) for number, unit in durations)
 
 
 def remove_unneeded(table: Table, *, cutoff: datetime, provenance: Provenance) -> WriteResult:
-    """Delete the files that no version current at ``cutoff`` or later needs, and note that in the log.
+    """Delete the files that no milestone and no version since ``cutoff`` needs, with a note in the log.
 
     Parquet files, deletion vectors and remains of a stage go that were last written before ``cutoff``. Claimed stages
     stay whatever their age, and so does every file of a table that shows versions. Runs under the table's lock: no
@@ -90,7 +105,7 @@ def _noted(table: Table, info: dict[str, Any]) -> int:
 
 
 def _needed(ledger: Ledger, state: TableState, cutoff: datetime) -> Callable[[str], bool]:
-    """Return a test for a file of a version that is or was current at ``cutoff`` or later.
+    """Return a test for a file of a milestone, or of a version current at ``cutoff`` or later.
 
     A deletion vector is needed as its data file is; every vector is, where the log does not tell.
     """
@@ -100,6 +115,11 @@ def _needed(ledger: Ledger, state: TableState, cutoff: datetime) -> Callable[[st
         if commit.timestamp < cutoff:
             break
         needed += commit.files_past
+    for version in {*milestones(ledger).values()}:
+        # Of a version that nobody can read any more, because another engine cleaned up the log, nothing is kept.
+        with suppress(ContractError, NotReady):
+            needed += [file["path"] for file in ledger.state(version).files()]
+            needed += [path for add in ledger.added_files(version).values() if (path := vector_file(add))]
     addresses = {ledger.store.address_of(unquote(path)) for path in needed}
     addresses |= {ledger.store.address_of(path) for path in vectors or ()}
 

@@ -100,7 +100,7 @@ def require_free(spec: TableSpec, merge: Merge, elsewhere: DataFrame, source: Da
     """
     same = " AND ".join(f"t.{identifier(key)} <=> s.{identifier(key)}" for key in merge.keys)
     met = elsewhere.alias("t").join(source.alias("s"), F.expr(same), "left_semi")
-    shown = [c for c in dict.fromkeys([*spec.key, *spec.partition_by]) if c not in spec.personal]
+    shown = [c for c in dict.fromkeys([*spec.key, *spec.partition_by]) if spec.columns[c].shows("sample")]
     found = [row.asDict() for row in met.select(*map(identifier, shown)).limit(_SAMPLES).collect()]
     if found:
         raise AmbiguousKeys(

@@ -49,9 +49,13 @@ class Deletion:
         return list(inside(state, self.owned))
 
     @contextmanager
-    def plan(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[Rewrite]:
+    def plan(self, state: TableState, files: Sequence[KeyedFile], *, placed: bool) -> Iterator[Rewrite]:
         """Plan the rewrite of a small partition whole, otherwise of the files with a row to delete."""
         gone = F.expr(f"coalesce(({self.where}), false)")
+        if placed:
+            rows = read_files(self.session, self.store, state, files, placed=True).filter(gone)
+            yield Rewrite(files, rows.withColumn(OUTCOME, F.lit("deleted")), placed=True)
+            return
         one = len({key for _, key in files}) == 1
         if not one or sum(file["size_bytes"] for file, _ in files) > touched_files.SMALL_BYTES:
             named = read_files(self.session, self.store, state, files, named=True)

@@ -28,8 +28,9 @@ from dedp_assets.patterns.delta.merge.clauses import IN_SOURCE, IN_TABLE, TAKEN,
 from dedp_assets.patterns.delta.merge.declared_keys import require_free
 from dedp_assets.patterns.delta.rows.row_change import Rewrite
 from dedp_assets.patterns.delta.rows.touched_files import is_small, touched
+from dedp_assets.patterns.delta.snapshots.places import FILE, PLACES
 from dedp_assets.patterns.delta.snapshots.pruning import Bounds, candidates, inside
-from dedp_assets.patterns.delta.snapshots.reading import FILE, read_files
+from dedp_assets.patterns.delta.snapshots.reading import read_files
 from dedp_assets.patterns.delta.storage.store import Store
 
 __all__ = ["MergeProfile", "Merging", "profile_merge"]
@@ -135,11 +136,17 @@ class Merging:
         return [*inside(state, self.merge.owned), *(pair for pair in held if not self._owns(pair))]
 
     @contextmanager
-    def plan(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[Rewrite]:
+    def plan(self, state: TableState, files: Sequence[KeyedFile], *, placed: bool) -> Iterator[Rewrite]:
         """Plan the rewrite: small files whole, otherwise the files with a row that a clause takes."""
         self._require_free([pair for pair in files if not self._owns(pair)], state)
         files = [pair for pair in files if self._owns(pair)]
         changes = bool(self.merge.matched) or self.merge.whole
+        if placed:
+            with evaluated_once(self._met(state, files)) as met:
+                changed = met.select(*map(identifier, state.columns), OUTCOME, *PLACES)
+                new = self._unmatched(state, met.filter(IN_SOURCE))
+                yield Rewrite(files, changed.unionByName(new, allowMissingColumns=True), placed=True)
+            return
         if changes and is_small(files, self.seen.rows):
             yield Rewrite(files, self._together(state, files))
             return
@@ -173,9 +180,29 @@ class Merging:
         """Join table rows with matching source keys: keys, file, and whether a clause takes the row."""
         target = read_files(self._session, self.store, state, files, named=True).alias("t")
         taken = f"{self._matching} IS NOT NULL AS {TAKEN}"
+        joined = target.join(self._source(), F.expr(self.merge.condition), self._meeting)
+        return joined.selectExpr(*self._met_keys, f"t.{FILE}", taken)
+
+    def _met(self, state: TableState, files: Sequence[KeyedFile]) -> DataFrame:
+        """Return the table rows that meet a source row, with places, outcomes and keys of the source.
+
+        Of a source that is all that the partition holds, the table rows that meet none, too.
+        """
+        target = read_files(self._session, self.store, state, files, placed=True).alias("t")
+        joined = target.join(self._source(), F.expr(self.merge.condition), self._meeting)
+        taken = joined.withColumn(TAKEN, F.expr(self._matching))
+        also = [*self._met_keys, *[f"t.{name}" for name in PLACES]]
+        return self._outcomes(state, taken, self.merge.matched, "'kept'", also=also)
+
+    @property
+    def _meeting(self) -> str:
+        return "left" if self.merge.whole else "inner"
+
+    @property
+    def _met_keys(self) -> list[str]:
+        """Write the select list of the source's keys, and of a flag for rows that the source has."""
         keys = [f"s.{identifier(key)} AS {_key(n)}" for n, key in enumerate(self.merge.keys)]
-        joined = target.join(self._source(), F.expr(self.merge.condition), "left" if self.merge.whole else "inner")
-        return joined.selectExpr(*keys, f"t.{FILE}", taken, f"coalesce({IN_SOURCE}, false) AS {IN_SOURCE}")
+        return [*keys, f"coalesce({IN_SOURCE}, false) AS {IN_SOURCE}"]
 
     @property
     def _matching(self) -> str:
@@ -212,8 +239,9 @@ class Merging:
         rest: str,
         *,
         table: bool = True,
+        also: Sequence[str] = (),
     ) -> DataFrame:
-        """Select the table's columns after the clauses at ``numbers``, and the outcome of each row."""
+        """Select the table's columns after the clauses at ``numbers``, the outcome of each row, and ``also``."""
         columns = list(state.columns)
         types = StructType.fromJson({"type": "struct", "fields": list(state.columns.values())})
         given = {number: self.merge.assigned(number, columns) for number in numbers}
@@ -226,7 +254,7 @@ class Merging:
                 if column in sql:
                     case = case.when(F.col(TAKEN) == number, F.expr(sql[column]).cast(kind))
             values.append((value if case is F else case.otherwise(value)).alias(column))
-        return rows.select(*values, F.expr(self._outcome(given, rest)).alias(OUTCOME))
+        return rows.select(*values, F.expr(self._outcome(given, rest)).alias(OUTCOME), *map(F.expr, also))
 
     def _outcome(self, numbers: Mapping[int, Any], rest: str) -> str:
         names = {Insert: "inserted", Delete: "deleted"}
@@ -242,7 +270,8 @@ def _key(number: int) -> str:
 def _unusable(spec: TableSpec, merge: Merge, source: DataFrame, faulty: Mapping[str, int]) -> ContractError:
     problems = ", ".join(f"{count} rows of the source with {what}" for what, count in faulty.items())
     at_fault = source.filter(" OR ".join(f"({merge.unusable[what]})" for what in faulty))
-    shown = [identifier(c) for c in source.columns if c not in spec.personal]
+    quiet = spec.withheld("sample")
+    shown = [identifier(c) for c in source.columns if c not in quiet]
     samples = [row.asDict() for row in at_fault.select(*shown).limit(_SAMPLES).collect()]
     return ContractError(
         f"{spec.name}: {problems}: nothing was changed. For example {samples}: mend or divert them before"
@@ -255,7 +284,8 @@ def _ambiguous(spec: TableSpec, merge: Merge, source: DataFrame) -> AmbiguousKey
     repeated = source if merge.null_keys else source.filter(known)
     repeated = repeated.groupBy(*[F.col(identifier(key)) for key in merge.keys]).agg(F.count("*").alias(rows))
     repeated = repeated.filter(f"{rows} > 1").orderBy(F.desc(rows))
-    shown = [key for key in merge.keys if key not in spec.personal]
+    quiet = spec.withheld("sample")
+    shown = [key for key in merge.keys if key not in quiet]
     found = [row.asDict() for row in repeated.select(*map(identifier, shown), rows).limit(_SAMPLES).collect()]
     samples = [
         f"{', '.join(f'{key}={row[key]}' for key in shown) or 'a personal key'} ({row[rows]} rows)" for row in found

@@ -23,8 +23,9 @@ from dedp_assets.patterns.delta.log.table_state import KeyedFile, TableState
 from dedp_assets.patterns.delta.rows.row_change import Rewrite
 from dedp_assets.patterns.delta.rows.touched_files import SMALL_ROWS, files_at, is_small
 from dedp_assets.patterns.delta.snapshots.definition import conformed
+from dedp_assets.patterns.delta.snapshots.places import FILE, PLACES
 from dedp_assets.patterns.delta.snapshots.pruning import Bounds, candidates
-from dedp_assets.patterns.delta.snapshots.reading import FILE, read_files
+from dedp_assets.patterns.delta.snapshots.reading import read_files
 from dedp_assets.patterns.delta.storage.store import Store
 
 __all__ = ["Compute", "Recomputing", "profile_keys"]
@@ -125,28 +126,30 @@ class Recomputing:
         return candidates(state, {}, self.profile.keys) if self.profile.rows else []
 
     @contextmanager
-    def plan(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[Rewrite]:
+    def plan(self, state: TableState, files: Sequence[KeyedFile], *, placed: bool) -> Iterator[Rewrite]:
         """Plan the rewrite: small files whole, in one task, otherwise the files with a key of the source."""
         small = is_small(files, self.profile.rows) if files else self.profile.rows <= SMALL_ROWS
-        with (self._of_small if small else self._of_touched)(state, files) as found:
-            computed = self.compute(found.present, found.source)
+        with (self._of_small if small else self._of_touched)(state, files, placed=placed) as found:
+            computed = self.compute(found.present.drop(*PLACES), found.source)
             computed = conformed(self.store.name, computed, state)
-            others = found.others if found.files else None
-            yield Rewrite(found.files, self._outcomes(found.present, computed), others, in_one_task=small)
+            others = found.others if found.files and not placed else None
+            outcomes = self._outcomes(found.present, computed)
+            yield Rewrite(found.files, outcomes, others, in_one_task=small, placed=placed)
 
     @contextmanager
-    def _of_small(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[_RecomputeInput]:
+    def _of_small(self, state: TableState, files: Sequence[KeyedFile], *, placed: bool) -> Iterator[_RecomputeInput]:
         """Read small files in one task, without a shuffle.
 
         Reading small files again costs less than keeping the rows.
         """
-        rows, source = read_files(self._session, self.store, state, files), self.rows.coalesce(1)
+        rows = read_files(self._session, self.store, state, files, placed=placed)
+        source = self.rows.coalesce(1)
         # Spark would move the joins below the one task, and shuffle for them. Below what is observed it moves nothing.
         rows = rows.coalesce(1).observe(_READ, F.expr("count(1)"))
         yield self._found(files, source, rows, source.select(*self._keys).hint("shuffle_hash"))
 
     @contextmanager
-    def _of_touched(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[_RecomputeInput]:
+    def _of_touched(self, state: TableState, files: Sequence[KeyedFile], *, placed: bool) -> Iterator[_RecomputeInput]:
         """Find the files with a key of the source, and keep the rows of the source's keys."""
         few = self.profile.rows <= SMALL_ROWS
         named = self.rows.select(*self._keys)
@@ -159,7 +162,8 @@ class Recomputing:
                 0
             ]
         files = files_at(self.store, files, hits["files"])
-        found = self._found(files, self.rows, read_files(self._session, self.store, state, files), named)
+        rows = read_files(self._session, self.store, state, files, placed=placed)
+        found = self._found(files, self.rows, rows, named)
         if self.profile.rows + hits["rows"] <= SMALL_ROWS:
             found = replace(found, source=found.source.coalesce(1), present=found.present.coalesce(1))
         with evaluated_once(found.present) as present:
@@ -181,11 +185,13 @@ class Recomputing:
 
     def _outcomes(self, present: DataFrame, new: DataFrame) -> DataFrame:
         """Return the rows of both sides with outcomes."""
-        columns = [*map(identifier, present.columns)]
-        fields = present.schema.fields
+        fields = [field for field in present.schema.fields if field.name not in PLACES]
+        columns = [identifier(field.name) for field in fields]
+        places = [name for name in PLACES if name in present.columns]
         tracked = row_hash([field for field in fields if field.name not in self.aside]) if self.aside else "NULL"
         hashed = [*columns, f"{row_hash(fields)} AS {_HASH}", f"{tracked} AS {_BODY}"]
-        before, after = present.selectExpr(*hashed).alias("t"), new.selectExpr(*hashed).hint("shuffle_hash").alias("s")
+        before = present.selectExpr(*hashed, *places).alias("t")
+        after = new.selectExpr(*hashed).hint("shuffle_hash").alias("s")
         same = " AND ".join(f"t.{c} = s.{c}" for c in map(identifier, self.identity))
         outcome = (
             f"CASE WHEN t.{_HASH} IS NULL THEN 'inserted' WHEN s.{_HASH} IS NULL THEN 'deleted' "
@@ -193,4 +199,4 @@ class Recomputing:
             f"AS {OUTCOME}"
         )
         values = [f"if(s.{_HASH} IS NULL, t.{c}, s.{c}) AS {c}" for c in columns]
-        return before.join(after, F.expr(same), "full").selectExpr(*values, outcome)
+        return before.join(after, F.expr(same), "full").selectExpr(*values, outcome, *places)

@@ -17,13 +17,15 @@ from deltalake.transaction import AddAction
 
 from dedp_assets.patterns.core.records import CommitRecord
 from dedp_assets.patterns.delta.commit import idempotency
+from dedp_assets.patterns.delta.commit.file_exchange import StoredFile
 from dedp_assets.patterns.delta.commit.idempotency import Decision
 from dedp_assets.patterns.delta.handle import TableHandle
 from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.log.partition_values import Partition
 from dedp_assets.patterns.delta.log.table_state import KeyedFile, TableState
+from dedp_assets.patterns.delta.log.vectors import file_identity
 
-__all__ = ["BaseSnapshot", "FindBase", "newest_snapshot"]
+__all__ = ["BaseSnapshot", "FindBase", "newest_snapshot", "stored_file"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,9 @@ class BaseSnapshot:
     def rows(self) -> TableState:
         """The table with the files whose rows are changed."""
         now = self.state
-        return _Former(now.version, now.opened, now.declared, self.before) if self.before else now
+        if self.before is None:
+            return now
+        return _Former(now.version, now.opened, now.declared, now.added, before=self.before)
 
     @property
     def version(self) -> int | None:
@@ -76,13 +80,12 @@ class BaseSnapshot:
         """List the files to remove, and the files of the earlier version to add again."""
         if self.before is None:
             return rewritten, ()
-        newest = {file["path"] for file, _ in self.state.keyed_files()}
-        former = {file["path"] for file, _ in self.before.keyed_files()}
-        gone = {file["path"] for file, _ in rewritten}
-        removed = [pair for pair in self.state.keyed_files() if pair[0]["path"] in (newest - former) | gone]
-        back = [pair for pair in self.before.keyed_files() if pair[0]["path"] in former - newest - gone]
+        newest, former = self.state.file_identities(), self.before.file_identities()
+        gone = {file_identity(file) for file, _ in rewritten}
+        removed = [pair for pair in self.state.keyed_files() if file_identity(pair[0]) in (newest - former) | gone]
+        back = [pair for pair in self.before.keyed_files() if file_identity(pair[0]) in former - newest - gone]
         actions = ledger.added({file["path"] for file, _ in back}, until=self.before.version)
-        return removed, [_add(file, key, actions.get(file["path"], {})) for file, key in back]
+        return removed, [stored_file(file, key, actions.get(file["path"], {})) for file, key in back]
 
 
 FindBase = Callable[[TableHandle, CommitRecord], BaseSnapshot]
@@ -100,13 +103,27 @@ def newest_snapshot(table: TableHandle, record: CommitRecord) -> BaseSnapshot:
     return BaseSnapshot(state, idempotency.decide(table.ledger, state, record))
 
 
-def _add(file: Mapping[str, Any], key: Partition, action: Mapping[str, Any]) -> AddAction:
-    rows = {} if file.get("num_records") is None else {"numRecords": file["num_records"]}
-    return AddAction(
+def stored_file(file: Mapping[str, Any], key: Partition, action: Mapping[str, Any]) -> StoredFile:
+    """Describe an active file to be added again, as the add action in the log does.
+
+    Args:
+        file: the file.
+        key: the partition of the file.
+        action: the file's add action in the log; empty if the log does not hold it any more.
+    """
+    vector = file.get("deletionVector", {})
+    rows = file.get("num_records")
+    counted = {} if rows is None else {"numRecords": rows + vector.get("cardinality", 0)}
+    return StoredFile(
         path=file["path"],
         size=file["size_bytes"],
         partition_values=dict(key),
         modification_time=action.get("modificationTime", 0),
         data_change=True,
-        stats=action.get("stats") or json.dumps(rows),
+        stats=action.get("stats") or json.dumps(counted),
+        further={name: file[name] for name in ("deletionVector",) if name in file} | _tags(action),
     )
+
+
+def _tags(action: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: action[name] for name in ("tags", "clusteringProvider") if action.get(name)}

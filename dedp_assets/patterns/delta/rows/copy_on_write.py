@@ -18,9 +18,12 @@ from dedp_assets.patterns.core.records import CommitRecord, slice_name
 from dedp_assets.patterns.core.results import RowCounts, Split, WriteResult
 from dedp_assets.patterns.delta.commit import file_exchange, idempotency
 from dedp_assets.patterns.delta.commit.commits import Operation
+from dedp_assets.patterns.delta.commit.file_exchange import StoredFile
 from dedp_assets.patterns.delta.handle import TableHandle
 from dedp_assets.patterns.delta.log.table_state import KeyedFile
+from dedp_assets.patterns.delta.log.vectors import file_identity
 from dedp_assets.patterns.delta.rows.base_snapshot import BaseSnapshot
+from dedp_assets.patterns.delta.rows.marking import taken_out
 from dedp_assets.patterns.delta.rows.row_change import RowChange, RowChangeRequest
 from dedp_assets.patterns.delta.snapshots.definition import require_replaceable
 from dedp_assets.patterns.delta.snapshots.lost_files import FilesGone
@@ -43,6 +46,7 @@ class _Prepared:
 
     relevant: object
     removed: Sequence[KeyedFile]
+    marked: Sequence[StoredFile]
     stage: Stage
     judged: StageVerdict
     record: CommitRecord
@@ -116,11 +120,13 @@ def _publish(
     state, record = base.state, _noted(prepared.record, base)
     staged = prepared.stage.adds if prepared.changed else ()
     removed, back = base.file_diff(table.ledger, prepared.removed if prepared.changed else ())
-    added, changes_rows = [*staged, *back], prepared.changes_rows or bool(back) or len(removed) > len(prepared.removed)
+    marked = prepared.marked if prepared.changed else ()
+    added, changes_rows = (
+        [*staged, *marked, *back],
+        prepared.changes_rows or bool(back) or len(removed) > len(prepared.removed),
+    )
     if "stage" in record.notes:
         idempotency.require_channel(table.ledger, state, record, table.spec.one_channel_per, staged)
-    files = {"numRemovedFiles": len(removed), "numAddedFiles": len(added)}
-    metrics = {**prepared.judged.account.metrics, **files}
     try:
         file_exchange.exchange_files(
             table.store,
@@ -129,7 +135,7 @@ def _publish(
             removed,
             record=record.costing(request.meter.cost() + written(staged) + read_cost([file for file, _ in removed])),
             decision=base.decision,
-            operation=Operation(change.operation, metrics=metrics),
+            operation=Operation(change.operation, metrics=_metrics(prepared, len(removed), len(added), len(marked))),
             data_change=changes_rows,
         )
     except FilesGone as error:
@@ -143,6 +149,13 @@ def _publish(
     return _result(table, base, prepared, changed=changes_rows and bool(removed or added))
 
 
+def _metrics(prepared: _Prepared, removed: int, added: int, marked: int) -> dict[str, int]:
+    """Return the metrics of the commit, in which a marked file is neither removed nor added."""
+    files = {"numRemovedFiles": removed - marked, "numAddedFiles": added - marked}
+    vectors = {"numDeletionVectorsAdded": marked} if marked else {}
+    return {**prepared.judged.account.metrics, **files, **vectors}
+
+
 class _Outdated(Exception):
     """Conflict with another writer about read or staged files, the schema or the properties."""
 
@@ -150,7 +163,7 @@ class _Outdated(Exception):
 def _relevant(change: RowChange, base: BaseSnapshot) -> object:
     """Select the read set of a change for conflict detection: candidate files, schema, properties."""
     state = base.rows
-    files = frozenset(file["path"] for file, _ in change.candidates(state))
+    files = frozenset(file_identity(file) for file, _ in change.candidates(state))
     declared = (state.properties, state.features, state.snapshot.schema().to_json(), state.partition_columns)
     return files, base.version, declared
 
@@ -162,7 +175,8 @@ def _prepare(table: TableHandle, change: RowChange, request: RowChangeRequest, b
     if why := file_exchange.only_spark_changes(state):
         raise Conflict(f"{table.name} has {why} since this run looked at it: run it again")
     files = change.candidates(state)
-    with change.plan(state, files) as planned:
+    placed = state.marks_rows and not accounting.measures_others
+    with change.plan(state, files, placed=placed) as plan, taken_out(table.store, plan) as (planned, taken):
         if planned.removed:
             require_replaceable(table.name, state)
         rows, others = planned.rows, planned.others
@@ -183,15 +197,16 @@ def _prepare(table: TableHandle, change: RowChange, request: RowChangeRequest, b
                 stage.observed,
                 request.provenance.approval,
                 staged=stage.rows,
-                replaced=rows_in(file for file, _ in planned.removed),
+                replaced=taken.rows if placed else rows_in(file for file, _ in planned.removed),
             )
+            marked = taken.marked(table.ledger, state, stage.store)
         if judged.refused:
             raise refusal(table, request.owned, judged, stage, rows.filter(accounting.balance.kept))
     # A commit that brings rows says by its stage that it does.
     brings = {"stage": stage.store.name} if judged.figures["inserted"] else {}
     noted = replace(request.provenance, notes={**request.provenance.notes, **brings})
     record = judged.record(noted, request.about, change.content)
-    return _Prepared(_relevant(change, base), planned.removed, stage, judged, record)
+    return _Prepared(_relevant(change, base), planned.removed, marked, stage, judged, record)
 
 
 def _noted(record: CommitRecord, base: BaseSnapshot) -> CommitRecord:

@@ -29,12 +29,15 @@ class Rewrite:
             was) or unused (a row of the source that changes nothing).
         others: the rest of their rows, kept without a look at them; ``None`` if ``rows`` are all.
         in_one_task: whether all rows are few enough to become one file.
+        placed: whether rows that were there before say their place, so that deletion vectors can take them out:
+            then ``removed`` are the files of these rows, and kept rows stay where they are.
     """
 
     removed: Sequence[KeyedFile]
     rows: DataFrame
     others: DataFrame | None = None
     in_one_task: bool = False
+    placed: bool = False
 
 
 class RowChange(Protocol):
@@ -55,8 +58,11 @@ class RowChange(Protocol):
     def candidates(self, state: TableState) -> list[KeyedFile]:
         """List the files that may hold rows to change."""
 
-    def plan(self, state: TableState, files: Sequence[KeyedFile]) -> AbstractContextManager[Rewrite]:
-        """Plan the rewrite of ``files`` for the time of a block; may start a job to find touched files."""
+    def plan(self, state: TableState, files: Sequence[KeyedFile], *, placed: bool) -> AbstractContextManager[Rewrite]:
+        """Plan the rewrite of ``files`` for the time of a block; may start a job to find touched files.
+
+        ``placed`` asks for rows with places, for a change by deletion vectors.
+        """
 
 
 @dataclass(frozen=True, slots=True)

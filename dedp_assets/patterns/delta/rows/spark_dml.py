@@ -1,6 +1,6 @@
 """Delta's own MERGE and DELETE, for tables whose rows only Spark can change.
 
-Column mapping, deletion vectors, row tracking, generated columns, a change feed: such a table's files cannot be
+Column mapping, row tracking, generated columns, a change feed: such a table's files cannot be
 exchanged by metadata alone. Its merges and deletes are Delta's, under the table's lock, with the same transaction and
 record, in a session of their own, so that nobody else's commits carry them. Their rows cannot be audited before they
 are visible, so audits are refused; what they did is counted by Delta.

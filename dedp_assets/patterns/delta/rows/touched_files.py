@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.delta.log.table_state import KeyedFile
-from dedp_assets.patterns.delta.snapshots.reading import FILE, plain_uri
+from dedp_assets.patterns.delta.snapshots.places import FILE, plain_uri
 from dedp_assets.patterns.delta.storage.store import Store
 
 __all__ = ["SMALL_ROWS", "files_at", "is_small", "touched", "SMALL_BYTES"]

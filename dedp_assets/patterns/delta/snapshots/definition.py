@@ -76,9 +76,11 @@ def creation(spec: TableSpec, location: str) -> Iterator[str]:
         for name, c in spec.columns.items()
     )
     partitions = f" PARTITIONED BY ({', '.join(map(identifier, spec.partition_by))})" if spec.partition_by else ""
+    clustered = f" CLUSTER BY ({', '.join(map(identifier, spec.layout.cluster_by))})" if spec.layout.cluster_by else ""
+    properties = {**spec.table_properties(), **spec.layout.of_new_table}
     yield (
-        f"CREATE TABLE IF NOT EXISTS delta.`{location}` ({columns}) USING DELTA{partitions}"
-        f"{_comment(spec.comment)} TBLPROPERTIES ({_properties(spec.table_properties())})"
+        f"CREATE TABLE IF NOT EXISTS delta.`{location}` ({columns}) USING DELTA{partitions}{clustered}"
+        f"{_comment(spec.comment)} TBLPROPERTIES ({_properties(properties)})"
     )
     for name, predicate in spec.checks.items():
         yield f"ALTER TABLE delta.`{location}` ADD CONSTRAINT {identifier(name)} CHECK ({predicate})"
@@ -267,7 +269,7 @@ def _refuse_migration(spec: TableSpec, state: TableState) -> None:
     if tuple(spec.partition_by) != state.partition_columns:
         raise SchemaMismatch(
             f"{spec.name} is partitioned by {list(state.partition_columns)}, declared is {list(spec.partition_by)}: "
-            "write a new table and move the rows"
+            f"`dedp layout {spec.name} --apply` rewrites it, beside its readers"
         )
     if gone := [name for name in state.columns if name not in spec.columns]:
         raise SchemaMismatch(f"{spec.name} has columns {gone} that are no longer declared: declare or migrate them")

@@ -1,97 +1,40 @@
-"""Layouts: placement of a key's rows in a table, and proof of the placement from the log.
-
-The bucket of a key is ``pmod(xxhash64(key), buckets)``, which any language can compute: XXH64 with the seed 42 over the
-bytes of the first column, its result being the seed of the next one, as an integer with a sign. The bytes are those of
-UTF-8 for a text, 4 of a BOOLEAN (0 or 1), TINYINT, SMALLINT, INT or DATE (days since 1970), 8 of a BIGINT or TIMESTAMP
-(microseconds since 1970), the lowest first; NULL has none and leaves the seed. :meth:`Layout.bucket_of` does that.
-"""
+"""Proof from the log that the rows of a key lie together in a table."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core.buckets import Layout
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
-from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import identifier
-from dedp_assets.patterns.core.options import require_types
-from dedp_assets.patterns.core.schema import Column
-from dedp_assets.patterns.core.types.hashing import xxhash64
+from dedp_assets.patterns.core.results import Split
+from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.types.partitions import sql_type
+from dedp_assets.patterns.core.types.sql_types import sql_of
 from dedp_assets.patterns.delta.log.partition_values import Partition
 from dedp_assets.patterns.delta.log.table_state import KeyedFile, TableState
 from dedp_assets.patterns.delta.snapshots.pruning import Bounds, is_ordered
 
-__all__ = ["Layout", "groups_of", "is_apart", "require_buckets", "require_together"]
+__all__ = ["Layout", "groups_of", "in_buckets", "is_apart", "require_buckets", "require_together"]
 
 _BUCKET = re.compile(r"(0|[1-9][0-9]*) of ([1-9][0-9]*)")
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Bucketing of a table, in which all rows of a key are in the same bucket.
-
-    A bucket says how many there are (``3 of 8``), so that rows of two layouts cannot be taken for rows of one.
-
-    Attributes:
-        by: columns of which equal values share a bucket.
-        buckets: how many there are.
-        column: partition column with the bucket.
-
-    Raises:
-        ConfigError: without a column, or for less than one bucket.
-    """
-
-    by: tuple[str, ...]
-    buckets: int
-    column: str = "bucket"
-
-    def __post_init__(self) -> None:
-        require_types(self)
-        require_distinct("by=", self.by)
-        if not self.by or self.column in self.by or self.buckets < 1:
-            raise ConfigError(f"give columns to lay rows out by, other than {self.column}, and at least one bucket")
-
-    @property
-    def declared(self) -> Mapping[str, Column]:
-        """The partition column, for a table's declaration."""
-        return {self.column: Column("STRING", f"which bucket of {', '.join(self.by)}, of how many", required=True)}
-
-    @property
-    def checks(self) -> Mapping[str, str]:
-        """Table constraint: a row lies in the bucket of the row's key, for any number of buckets."""
-        count = f"try_cast(substring_index({identifier(self.column)}, ' of ', -1) AS BIGINT)"
-        return {f"{self.column}_is_of_its_key": f"{identifier(self.column)} = {self._bucket(count)}"}
-
-    @property
-    def bucket(self) -> str:
-        """The SQL expression of a row's bucket."""
-        return self._bucket(f"{self.buckets}L")
-
-    def bucket_of(self, key: Mapping[str, object], kinds: Mapping[str, str]) -> str:
-        """Return the bucket of one key, computed without Spark.
-
-        Args:
-            key: column -> value, with each column of ``by``, case aside.
-            kinds: column -> type as the log stores it, in lower case.
-
-        Raises:
-            ConfigError: for a value that is none of its column's type, or of a type that has no bytes here.
-
-        Example:
-            >>> Layout(by=("user",), buckets=4).bucket_of({"user": None}, {"user": "string"})
-            '2 of 4'
-        """
-        given = {column.lower(): value for column, value in key.items()}
-        values = [(given[column.lower()], kinds[column.lower()]) for column in self.by]
-        return f"{xxhash64(values) % self.buckets} of {self.buckets}"
-
-    def _bucket(self, count: str) -> str:
-        values = ", ".join(identifier(column) for column in self.by)
-        number = f"CAST(pmod(xxhash64({values}), nullif({count}, 0L)) AS STRING)"
-        return f"concat({number}, ' of ', CAST({count} AS STRING))"
+def in_buckets(spec: TableSpec, split: Split, keep: str, state: TableState) -> Split:
+    """Add the declared bucket to rows without one, with the rows of a bucket together; lazy."""
+    buckets = spec.layout.buckets
+    if not buckets or buckets.column in split.parts[keep]:
+        return split
+    kinds = {column: sql_of(state.columns[column]["type"], sql_type) for column in buckets.by}
+    rows = split.rows.withColumn(buckets.column, F.expr(buckets.bucket_as(kinds)))
+    placed = rows.repartition(buckets.buckets, identifier(buckets.column))
+    return replace(split, rows=placed).narrowed(keep, [*split.parts[keep], buckets.column])
 
 
 def groups_of(state: TableState, partitions: Sequence[Mapping[str, str | None]]) -> dict[Partition, list[KeyedFile]]:

@@ -9,7 +9,8 @@ from urllib.parse import unquote
 from dedp_assets.patterns.core.errors import Conflict
 from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.log.partition_values import Partition
-from dedp_assets.patterns.delta.log.table_state import TableState
+from dedp_assets.patterns.delta.log.table_state import KeyedFile, TableState
+from dedp_assets.patterns.delta.log.vectors import vector_file
 from dedp_assets.patterns.delta.storage.store import Entry, Store
 
 __all__ = ["FilesGone", "LostFile", "LostFileWatch", "lost_files", "require_files", "lost_files_message"]
@@ -42,11 +43,11 @@ class LostFile:
 def lost_files(store: Store, state: TableState, *partitions: Mapping[str, str | None]) -> list[LostFile]:
     """List the missing or truncated data files of the named partitions (of all if none is named)."""
     files = [
-        (unquote(file["path"]), key, file["size_bytes"])
-        for file, key in state.keyed_files()
-        if not partitions or any(named.items() <= dict(key).items() for named in partitions)
+        pair
+        for pair in state.keyed_files()
+        if not partitions or any(named.items() <= dict(pair[1]).items() for named in partitions)
     ]
-    return _lost(store, files)
+    return _lost(store, _sized(files))
 
 
 @dataclass(slots=True)
@@ -55,7 +56,7 @@ class LostFileWatch:
 
     _ledger: Ledger | None = field(default=None, init=False)
     _version: tuple[int, object] = field(default=(-1, None), init=False)
-    _files: Sequence[tuple[str, Partition, int]] = field(default=(), init=False)
+    _files: Sequence[tuple[str, Partition, int | None]] = field(default=(), init=False)
 
     def poll(self, ledger: Ledger) -> list[LostFile]:
         """List the missing or truncated data files of the newest version.
@@ -71,8 +72,7 @@ class LostFileWatch:
             self._ledger = ledger
         newest = self._ledger.files.newest()
         if newest != self._version:
-            files = self._ledger.state(newest[0]).keyed_files()
-            self._files = [(unquote(file["path"]), key, file["size_bytes"]) for file, key in files]
+            self._files = _sized(self._ledger.state(newest[0]).keyed_files())
             self._version = newest
         return _lost(ledger.store, self._files)
 
@@ -99,7 +99,15 @@ def lost_files_message(table: str, lost: Sequence[LostFile]) -> str:
     return f"{table} lacks {len(lost)} of its data files ({', '.join(map(str, lost[:_SHOWN]))}{more})"
 
 
-def _lost(store: Store, files: Sequence[tuple[str, Partition, int]]) -> list[LostFile]:
+def _sized(files: Sequence[KeyedFile]) -> list[tuple[str, Partition, int | None]]:
+    """List data files with their size, and the files with deletion vectors, whose size no log states."""
+    found: list[tuple[str, Partition, int | None]] = []
+    found += [(unquote(file["path"]), key, file["size_bytes"]) for file, key in files]
+    vectors = {vector: key for file, key in files if (vector := vector_file(file))}
+    return [*found, *((path, key, None) for path, key in vectors.items())]
+
+
+def _lost(store: Store, files: Sequence[tuple[str, Partition, int | None]]) -> list[LostFile]:
     """List the missing or truncated files among ``files`` (path, partition, size).
 
     Nothing is known of a file with a scheme, which another store has.
@@ -110,8 +118,8 @@ def _lost(store: Store, files: Sequence[tuple[str, Partition, int]]) -> list[Los
     return [LostFile(path, key, what) for path, key, what in losses if what]
 
 
-def _loss(found: Entry | None, size_bytes: int) -> str:
+def _loss(found: Entry | None, size_bytes: int | None) -> str:
     """Describe the damage of a data file; empty if sound."""
     if found is None:
         return "is missing"
-    return "" if found.size_bytes == size_bytes else f"has {found.size_bytes} of {size_bytes} bytes"
+    return "" if size_bytes in (None, found.size_bytes) else f"has {found.size_bytes} of {size_bytes} bytes"

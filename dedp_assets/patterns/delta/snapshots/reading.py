@@ -22,13 +22,20 @@ from dedp_assets.patterns.core.names import RESERVED, identifier, select_list
 from dedp_assets.patterns.core.types.partitions import equals, literal, quoted, sql_type
 from dedp_assets.patterns.delta.log.partition_values import Partition
 from dedp_assets.patterns.delta.log.table_state import CLOSED, KeyedFile, TableState
+from dedp_assets.patterns.delta.snapshots.places import (
+    FILE,
+    PLACE_TYPES,
+    PLACES,
+    PLAIN_PATH,
+    ROW,
+    plain_uri,
+    plain_uri_of,
+    without_deleted,
+)
 from dedp_assets.patterns.delta.storage.locations import STAGE, literal_path
 from dedp_assets.patterns.delta.storage.store import Store
 
-__all__ = ["FILE", "lies_outside", "missing_files", "plain_uri", "predicate", "read_at", "read_files"]
-
-FILE = f"{RESERVED}file"
-"""Column of :func:`read_files` that says which file a row comes from: the URI to compare by :func:`plain_uri`."""
+__all__ = ["bytes_of", "lies_outside", "missing_files", "predicate", "read_at", "read_files"]
 
 _PLAIN = {
     CLOSED,
@@ -42,16 +49,13 @@ _PLAIN = {
     "v2Checkpoint",
 }
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-_MOST_PARTITIONS = 64
+_MOST_PARTITIONS = _MOST_FILES = 64
+"""Beyond that, Delta's reader is as fast, and skips files by what is filtered later."""
 _MOST_COMPARED = 16
 """The number of files that every row of :func:`_together` may be compared with."""
 _FEW_ROWS, _FEW_BYTES = 10_000, 1 << 20
 """What one task reads and computes by itself: rows of one task are grouped, joined and ranked without a shuffle."""
-_PLAIN_PATH = re.compile(r"[A-Za-z0-9._=/-]+")
 _PLACE = f"{RESERVED}place"
-_SLASHES = "^([^:/]+):/+"
-_PLAIN_URI = f"regexp_replace(url_decode(replace(_metadata.file_path, '+', '%2B')), '{_SLASHES}', '$1:/')"
-"""SQL of :func:`plain_uri`; to decode it would make a ``+`` a blank."""
 
 
 def read_at(
@@ -60,7 +64,7 @@ def read_at(
     """Read the rows of the named partitions (all, if none is named) as the table was at ``state``; lazy."""
     files = _files(store, state, partitions) if state.features <= _PLAIN and not state.mapped else None
     schema = StructType.fromJson(json.loads(state.snapshot.schema().to_json()))
-    if files is None or len(files) > _MOST_PARTITIONS:
+    if files is None or len(files) > _MOST_PARTITIONS or sum(map(len, files.values())) > _MOST_FILES:
         rows = session.read.format("delta").option("versionAsOf", state.version).load(store.address)
         wanted = " OR ".join(f"({predicate(named, state)})" for named in partitions)
         shown = _columns(schema, (file["path"] for file, _ in state.keyed_files()))
@@ -78,9 +82,15 @@ def read_at(
 
 
 def read_files(
-    session: SparkSession, store: Store, state: TableState, files: Iterable[KeyedFile], *, named: bool = False
+    session: SparkSession,
+    store: Store,
+    state: TableState,
+    files: Iterable[KeyedFile],
+    *,
+    named: bool = False,
+    placed: bool = False,
 ) -> DataFrame:
-    """Read the rows of ``files`` only, as of ``state``; lazy.
+    """Read the rows of ``files`` only, as of ``state``, without rows that a deletion vector deletes; lazy.
 
     Args:
         session: the Spark session.
@@ -88,29 +98,39 @@ def read_files(
         state: the table as it is.
         files: some of its active files, each with its partition.
         named: whether rows say in a column :data:`FILE` where they come from.
+        placed: whether rows say so, and in a column :data:`ROW` their position in the file, counted from 0.
     """
-    schema = StructType.fromJson(json.loads(state.snapshot.schema().to_json()))
-    also = [f"_metadata.file_path AS {FILE}"] if named else []
+    schema, files = StructType.fromJson(json.loads(state.snapshot.schema().to_json())), list(files)
+    marked = {unquote(file["path"]): file["deletionVector"] for file, _ in files if "deletionVector" in file}
+    shown = [FILE] * (named or placed) + [ROW] * placed
+    also = dict(list(PLACES.items())[: 2 if placed or marked else int(named)])
     by_key: dict[Partition, list[str]] = {}
     for file, key in files:
         by_key.setdefault(key, []).append(unquote(file["path"]))
     if not by_key:
         nothing = session.createDataFrame([], schema)
-        return nothing.withColumn(FILE, F.lit("")) if named else nothing
+        return nothing.selectExpr("*", *[f"CAST(NULL AS {PLACE_TYPES[name]}) AS {name}" for name in shown])
     stored = StructType([field for field in schema.fields if field.name not in state.partition_columns])
     if len(by_key) > _MOST_PARTITIONS:
-        return _by_file(session, store, by_key, stored, schema, state.kinds, also)
-    reader = session.read.schema(stored)
-    parts = [
-        _part(reader, [*map(store.address_of, paths)], schema, dict(key), state.kinds, also)
-        for key, paths in by_key.items()
-    ]
-    return reduce(DataFrame.unionByName, parts)
+        rows = _by_file(session, store, by_key, stored, schema, state.kinds, also)
+    else:
+        reader = session.read.schema(stored)
+        parts = [
+            _part(reader, [*map(store.address_of, paths)], schema, dict(key), state.kinds, select_list(also))
+            for key, paths in by_key.items()
+        ]
+        rows = reduce(DataFrame.unionByName, parts)
+    if not marked:
+        return rows
+    paths = [path for each in by_key.values() for path in each]
+    return without_deleted(store, rows, paths, marked).select(*[identifier(c) for c in (*schema.names, *shown)])
 
 
-def plain_uri(uri: str) -> str:
-    """Normalise a file's URI, so that URIs of Spark and of the log compare equal."""
-    return re.sub(_SLASHES, r"\1:/", unquote(uri))
+def bytes_of(state: TableState, partitions: Sequence[Mapping[str, str | None]]) -> int:
+    """Return the size of the files of named partitions (of all, if none is named), by the log, in bytes."""
+    files = state.keyed_files()
+    named = [file for file, key in files if not partitions or any(p.items() <= dict(key).items() for p in partitions)]
+    return sum(file["size_bytes"] for file in named)
 
 
 def missing_files(store: Store, state: TableState, partitions: Sequence[Mapping[str, str | None]] = ()) -> list[str]:
@@ -188,7 +208,7 @@ def _are_told_by_path(store: Store, files: Mapping[Partition, Sequence[str]], st
     paths = [f"/{_below(store, path)}" for each in files.values() for path in each]
     if len(paths) > _MOST_COMPARED or "_metadata" in map(str.lower, stored.names):
         return False
-    return all(map(_PLAIN_PATH.fullmatch, paths)) and not any(a.endswith(b) for a, b in permutations(paths, 2))
+    return all(map(PLAIN_PATH.fullmatch, paths)) and not any(a.endswith(b) for a, b in permutations(paths, 2))
 
 
 def _together(
@@ -229,7 +249,7 @@ def _by_file(
     stored: StructType,
     schema: StructType,
     kinds: Mapping[str, str],
-    also: Sequence[str],
+    also: Mapping[str, str],
 ) -> DataFrame:
     """Read the rows of many partitions, with partition values joined by file."""
     columns = list(kinds)
@@ -238,11 +258,15 @@ def _by_file(
     names = [_PLACE, *columns]
     values = session.createDataFrame(known, StructType([StructField(name, StringType()) for name in names]))
     paths = [literal_path(store.address_of(path)) for path, _ in every]
-    rows = session.read.schema(stored).parquet(*paths).selectExpr("*", *also, f"{_PLAIN_URI} AS {_PLACE}")
+    rows = (
+        session.read.schema(stored)
+        .parquet(*paths)
+        .selectExpr("*", *select_list(also), f"{plain_uri_of('_metadata.file_path')} AS {_PLACE}")
+    )
     cast = {c: f"CAST({identifier(c)} AS {sql_type(kind)})" for c, kind in kinds.items()}
     joined = rows.join(F.broadcast(values), _PLACE)
     shown = select_list({**_columns(schema, paths), **cast})
-    return joined.selectExpr(*shown, *([FILE] if also else []))
+    return joined.selectExpr(*shown, *also)
 
 
 def predicate(partition: Mapping[str, str | None], state: TableState, alias: str = "") -> str:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from dedp_assets.patterns.core.classes import CLASSES
+from dedp_assets.patterns.core.column import TAGS, Column
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
-from dedp_assets.patterns.core.schema import DECLARED, TAGS, Column, TableSpec
+from dedp_assets.patterns.core.layout import TableLayout
+from dedp_assets.patterns.core.schema import DECLARED, TableSpec
 from dedp_assets.patterns.core.types.partitions import sql_type
 from dedp_assets.patterns.core.types.sql_types import sql_of
 from dedp_assets.patterns.delta.log.ledger import Ledger
@@ -37,7 +41,7 @@ _SIZED = re.compile(r"(?:var)?char\(\d+\)")
 def stored_spec(name: str, state: TableState) -> TableSpec:
     """Read the declaration of a stored table: columns, partitions, constraints, comment and properties.
 
-    What Delta has no place for (keys, executions, the event time, which columns are personal) stands in a property of
+    What Delta has no place for (keys, executions, the event time, classes of columns) stands in a property of
     the library's own (:data:`~dedp_assets.patterns.core.schema.DECLARED`), which tables of other tools do not have.
     Nothing in it alters the table (``TableSpec.adopted``).
 
@@ -66,6 +70,8 @@ def stored_spec(name: str, state: TableState) -> TableSpec:
         event_time=ours.get("event_time", ""),
         adopted=True,
     )
+    with suppress(ConfigError, TypeError, LookupError):  # of a column that somebody dropped: no layout is declared
+        spec = replace(spec, layout=TableLayout.of(ours.get("layout", {})))
     # Stated by the declaration itself, and as it is stored: the property says nothing more.
     if spec.beyond_delta() == properties.get(DECLARED):
         return replace(spec, properties={key: value for key, value in properties.items() if key != DECLARED})
@@ -171,15 +177,23 @@ def _beyond_delta(name: str, stored: str) -> Mapping[str, Any]:
     """Read the library's own property."""
     try:
         ours = json.loads(stored)
-        tags = {
-            column: {tag: stated[tag] for tag in TAGS if tag in stated}
-            for column, stated in ours.get("columns", {}).items()
-        }
+        tags = {column: _tags(stated) for column, stated in ours.get("columns", {}).items()}
     except (ValueError, AttributeError, TypeError) as error:
         raise ContractError(
             f"{name}: its property {DECLARED} cannot be read ({error}): unset it, and declare the table again"
         ) from None
     return {**ours, "columns": tags}
+
+
+def _tags(stated: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the options of a column; former releases wrote ``personal`` for the class of that name."""
+    former = {"classification": "personal"} if stated.get("personal") else {}
+    known = {tag: stated[tag] for tag in TAGS if tag in stated}
+    if known.get("classification", "") not in CLASSES:
+        # Of a later release, or another hand: a class that nobody here knows keeps its values.
+        known["classification"] = "secret"
+        known.pop("replica", None)
+    return {**former, **known, **({"purpose": tuple(known["purpose"])} if "purpose" in known else {})}
 
 
 def _column(field: Mapping[str, Any], tags: Mapping[str, Any]) -> Column:

@@ -12,11 +12,12 @@ from typing import Concatenate, ParamSpec, TypeVar
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError
+from dedp_assets.patterns.core.layout import PARQUET, STATISTICS
 from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS, is_data_fault
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.schema import STATISTICS, without_comments
+from dedp_assets.patterns.core.schema import TableSpec, without_comments
 from dedp_assets.patterns.core.sql.sql_options import reason_of
 from dedp_assets.patterns.core.types.meeting import OUT_OF_RANGE
 from dedp_assets.patterns.delta.commit import commits, file_exchange
@@ -88,23 +89,23 @@ def layout_of(table: TableHandle, state: TableState, owned: Mapping[str, str]) -
     """Return the layout of staged rows for the partition ``owned`` of the table at ``state``."""
     protocol = dict(state.protocol) if file_exchange.serves(state) else commits.PLAIN_PROTOCOL
     held = {field.name: field.dataType for field in held_types(state).fields}
-    quiet, options = without_statistics(table, state), parquet_options(state)
+    quiet, options = without_statistics(table.spec, state.properties), parquet_options(state)
     return StageLayout(table.store, tuple(state.columns), state.kinds, owned, quiet, protocol, held, options)
 
 
-def without_statistics(table: TableHandle, state: TableState) -> tuple[str, ...]:
-    """List the columns without statistics in the log: personal columns, and columns not listed."""
-    stated = state.properties.get(STATISTICS)
+def without_statistics(spec: TableSpec, properties: Mapping[str, str]) -> tuple[str, ...]:
+    """List the columns without statistics in the log: of withheld classes, or not listed."""
+    stated, quiet = properties.get(STATISTICS), spec.withheld("log")
     if stated is None:
-        return table.spec.personal
+        return quiet
     listed = {n[1:-1].replace("``", "`") if n.startswith("`") else n.strip() for n in _NAMES.findall(stated)}
-    left_out = [name for name in table.spec.bounded if name not in listed and name not in table.spec.personal]
-    return (*table.spec.personal, *left_out)
+    left_out = [name for name in spec.bounded if name not in listed and name not in quiet]
+    return (*quiet, *left_out)
 
 
 def parquet_options(state: TableState) -> dict[str, str]:
     """Return the table properties that Parquet's writer reads, which Delta's own writer hands on as well."""
-    return {name: value for name, value in state.properties.items() if name.startswith("parquet.")}
+    return {name: value for name, value in state.properties.items() if name.startswith(PARQUET)}
 
 
 @contextmanager
@@ -162,7 +163,7 @@ def refusal(
     """
     message, findings = f"{table.name} {slice_name(owned)}: nothing published. {judged.refused}", judged.findings
     if judged.faults:
-        shown = [identifier(column) for column in table.spec.columns if column not in table.spec.personal]
+        shown = [identifier(name) for name, column in table.spec.columns.items() if column.shows("sample")]
         wrong = rows.filter(" OR ".join(f"({fault})" for fault in judged.faults)).select(*shown)
         message += f". For example {[row.asDict() for row in wrong.limit(_SAMPLES).collect()]}"
     letters = letter_reasons(table.spec, stage, split) if split and judged.account.counts.dead else ()

@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from dedp_assets.patterns.core.column import Column
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.names import RESERVED, identifier
@@ -38,7 +39,7 @@ def letter_reasons(spec: TableSpec, stage: Stage, split: Split) -> tuple[LetterR
     """List the most frequent reasons of the dead letters in a refused stage.
 
     Args:
-        spec: table of the kept rows, which says what columns are personal.
+        spec: table of the kept rows, which says what class columns are of.
         stage: the refused rows.
         split: the rows with their outcomes; computed again if the letters were not staged.
 
@@ -83,19 +84,28 @@ def _masked(row: Row, why: str, texts: Sequence[str], identity: Sequence[str], s
     """Write a record with masked values, and the place of the record."""
     text = next((row[name] for name in texts if row[name] is not None), "")
     record = json_object(text)
-    known = {name.lower() for name in spec.columns} - {name.lower() for name in spec.personal}
+    columns = {name.lower(): column for name, column in spec.columns.items()}
     if record is None:
         shown = repr(shape(text))
     else:
         named = [name for name in record if why.startswith(tuple(f"{name}{end}" for end in " .["))]
         order = dict.fromkeys([*sorted(named, key=len, reverse=True), *record])
-        shown = _cut({name: _value(name, record[name], hidden=name.lower() not in known) for name in order})
-    place = ", ".join(f"{name} {row[name]}" for name in identity if name not in spec.personal)
+        shown = _cut({name: _value(name, record[name], columns.get(name.lower())) for name in order})
+    hidden = {name for name, column in columns.items() if not column.shows("letter")}
+    place = ", ".join(f"{name} {row[name]}" for name in identity if name.lower() not in hidden)
     return f"such as {shown}{f' at {place}' if place else ''}"
 
 
-def _value(name: str, value: Any, *, hidden: bool) -> str:  # noqa: ANN401 - any JSON
-    if hidden and value is not None:
+def _value(name: str, value: Any, column: Column | None) -> str:  # noqa: ANN401 - any JSON
+    """Write a value, or the shape of a value, by class and type of the column.
+
+    A text in a column of numbers or times is not what the column was declared for, and may be somebody's address.
+    """
+    kept = column.shown("letter") if column else "shape"
+    if kept == "nothing":
+        return "***"
+    is_of_kind = column is not None and (column.type.upper() == "STRING" or not isinstance(value, str | list | dict))
+    if value is not None and (kept != "values" or not is_of_kind):
         return repr(shape(value))
     text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     # Masked with its name and before it is cut: half a secret is one that no mask knows.

@@ -28,6 +28,7 @@ from dedp_assets.patterns.delta.commit import file_exchange, idempotency, spark_
 from dedp_assets.patterns.delta.handle import TableHandle
 from dedp_assets.patterns.delta.log.partition_values import Partition
 from dedp_assets.patterns.delta.log.table_state import TableState
+from dedp_assets.patterns.delta.log.vectors import FileIdentity
 from dedp_assets.patterns.delta.snapshots.definition import content_columns, require_replaceable
 from dedp_assets.patterns.delta.snapshots.lost_files import FilesGone, lost_files
 from dedp_assets.patterns.delta.staging import stage_commit
@@ -43,7 +44,7 @@ __all__ = ["StagedWrite"]
 class _Differing:
     """Partitions whose staged rows differ from the stored rows, with the stored files compared."""
 
-    files: frozenset[str]
+    files: frozenset[FileIdentity]
     partitions: frozenset[Partition]
 
 
@@ -254,10 +255,9 @@ class StagedWrite:
         with meter.jobs(self.table.session):
             return _Differing(self._replaced(state), frozenset(self._differing(state)))
 
-    def _replaced(self, state: TableState) -> frozenset[str]:
+    def _replaced(self, state: TableState) -> frozenset[FileIdentity]:
         """List the active files of the owned partition."""
-        owned = self.record.partition.items()
-        return frozenset(file["path"] for file, key in state.keyed_files() if owned <= dict(key).items())
+        return state.file_identities(self.record.partition)
 
     def _discard_unless_live(self) -> None:
         """Remove the stage unless the table has files of the stage, as after a repeated publish."""

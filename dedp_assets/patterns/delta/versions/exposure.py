@@ -22,8 +22,10 @@ from dedp_assets.patterns.core.results import Finding, RowCounts, Split, WriteRe
 from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.delta.commit import idempotency
 from dedp_assets.patterns.delta.commit.commits import Operation, commit_actions, now_ms
+from dedp_assets.patterns.delta.commit.file_exchange import shared_fields
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.log.transactions import Cursor, generation_id, transaction_id
+from dedp_assets.patterns.delta.snapshots.closing import protocol_of
 from dedp_assets.patterns.delta.snapshots.lost_files import lost_files
 from dedp_assets.patterns.delta.storage.coordination import table_lock
 from dedp_assets.patterns.delta.tables import Table
@@ -35,7 +37,6 @@ from dedp_assets.patterns.delta.versions.version_tables import (
     load_of,
     names,
     new_version,
-    protocol_of,
     require_closable,
     version_of,
 )
@@ -216,7 +217,7 @@ def _declared(
 def _removed(shown: TableState | None, now: int, *, changed: bool) -> Iterator[Mapping[str, Any]]:
     for file, key in shown.keyed_files() if shown else ():
         gone = {"deletionTimestamp": now, "extendedFileMetadata": True, "dataChange": changed}
-        yield {"remove": {"path": file["path"], **gone, "partitionValues": dict(key), "size": file["size_bytes"]}}
+        yield {"remove": {**shared_fields(file, key), **gone}}
 
 
 def _metrics(content: Content) -> dict[str, int]:

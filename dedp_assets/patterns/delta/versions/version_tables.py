@@ -21,7 +21,8 @@ from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotRead
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.delta.commit.commits import Operation, commit_actions, read_actions
 from dedp_assets.patterns.delta.commit.file_exchange import serves
-from dedp_assets.patterns.delta.log.table_state import CLOSED, TableState
+from dedp_assets.patterns.delta.log.table_state import TableState
+from dedp_assets.patterns.delta.snapshots.closing import protocol_of
 from dedp_assets.patterns.delta.snapshots.lost_files import lost_files, lost_files_message
 from dedp_assets.patterns.delta.storage.coordination import require_lock, table_lock
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
@@ -36,7 +37,6 @@ __all__ = [
     "load_of",
     "names",
     "new_version",
-    "protocol_of",
     "require_closable",
     "version_of",
 ]
@@ -44,9 +44,6 @@ __all__ = [
 _FOLDER, _FORMER = ".table-versions", ".versions"
 """Folder of the versions, whose name begins with a dot, so that no vacuum looks for unneeded files there; and the one
 of tables that were made before. SeaweedFS keeps versions of objects under such a name, and lists nothing there."""
-
-_IMPLIED = {2: ("appendOnly", "invariants"), 3: ("checkConstraints",), 4: ("changeDataFeed", "generatedColumns")}
-"""Writer version of the old protocols -> features that it brought."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +152,11 @@ def content_of(version: Table) -> Content:
         raise ContractError(
             f"{lost_files_message(version.name, lost)}: name another version, or put them back from a backup"
         )
+    if any("deletionVector" in file for file in state.files()):
+        raise ContractError(
+            f"{version.name} has rows that deletion vectors delete, and a version is shown by its files: compact the "
+            "version with max_deleted_share=0 before"
+        )
     actions = [action for number in range(state.version + 1) for action in read_actions(version.store, number)]
     active = {file["path"] for file in state.files()}
     return Content(
@@ -162,22 +164,6 @@ def content_of(version: Table) -> Content:
         metadata=[action["metaData"] for action in actions if "metaData" in action][-1],
         files=[action["add"] for action in actions if "add" in action and action["add"]["path"] in active],
     )
-
-
-def protocol_of(*states: TableState) -> dict[str, Any]:
-    """State the protocol of a closed table that has the features of all ``states``."""
-    protocols = [state.protocol for state in states]
-    writers = {CLOSED}.union(*(_features(protocol) for protocol in protocols))
-    readers = sorted({feature for protocol in protocols for feature in protocol.get("readerFeatures") or ()})
-    version = max(protocol["minReaderVersion"] for protocol in protocols)
-    found = {"minReaderVersion": version, "minWriterVersion": 7, "writerFeatures": sorted(writers)}
-    return {**found, "readerFeatures": readers} if version >= 3 else found
-
-
-def _features(protocol: Mapping[str, Any]) -> set[str]:
-    if protocol["minWriterVersion"] >= 7:
-        return set(protocol["writerFeatures"])
-    return {name for since, some in _IMPLIED.items() if since <= protocol["minWriterVersion"] for name in some}
 
 
 def _require_showing(target: Table) -> None:

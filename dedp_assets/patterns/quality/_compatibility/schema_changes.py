@@ -6,8 +6,9 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from dedp_assets.patterns.core.column import STORED
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.schema import DECLARED, DROPPED, TAGS, without_comments
+from dedp_assets.patterns.core.schema import DECLARED, DROPPED, without_comments
 from dedp_assets.patterns.core.types.ddl import LENGTH, field
 from dedp_assets.patterns.core.types.nesting import inside, outer
 from dedp_assets.patterns.delta import TableState, serves
@@ -175,7 +176,7 @@ def _redeclared(
     columns: dict[str, Any] = dict(ours.pop("columns", {}))
     tags = {name.lower(): each for name, each in columns.items()}
     for form in migration.forms:
-        held = {tag: value for old in form.olds for tag, value in tags.get(old[0].lower(), {}).items() if tag in TAGS}
+        held = {tag: value for old in form.olds for tag, value in tags.get(old[0].lower(), {}).items() if tag in STORED}
         columns |= {new: {**held, **columns.get(new, {})} for new in form.news if held}
     if gone is not None:
         columns = {name: each for name, each in columns.items() if name.lower() not in gone}

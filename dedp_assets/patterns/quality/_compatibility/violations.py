@@ -28,7 +28,9 @@ __all__ = ["VIOLATION", "Marked", "mark", "samples"]
 
 VIOLATION: Mapping[str, Column] = {
     "violations": Column("ARRAY<STRING>", "names of the broken rules, in the order of the table's declaration"),
-    "misfits": Column("MAP<STRING, STRING>", "column -> text that is no value of the column's type", personal=True),
+    "misfits": Column(
+        "MAP<STRING, STRING>", "column -> text that is no value of the column's type", classification="personal"
+    ),
 }
 """Additional columns of a quarantine table: broken rules, and texts that are no values of their column's type."""
 
@@ -84,7 +86,7 @@ def mark(
 
 
 def samples(refused: DataFrame, spec: TableSpec, shown: Mapping[str, Sequence[str]]) -> str:
-    """Write up to three different samples of each broken rule, without personal data; runs a job.
+    """Write up to three different samples of each broken rule, without withheld columns; runs a job.
 
     A sample is a row's declared key, of a table without one the whole row, and of a foreign key its columns.
 
@@ -93,7 +95,7 @@ def samples(refused: DataFrame, spec: TableSpec, shown: Mapping[str, Sequence[st
         spec: declaration of the table.
         shown: rule -> columns to show instead.
     """
-    public = [name for name in spec.columns if name not in spec.personal]
+    public = [name for name, column in spec.columns.items() if column.shows("sample")]
     keys = [name for name in spec.key if name in public] or public
     texts = {
         rule: _text([c for c in spelled_as(spec.columns, columns) if c in public]) for rule, columns in shown.items()
@@ -177,4 +179,4 @@ def _keys(spec: TableSpec) -> dict[str, str]:
 
 def _text(columns: Sequence[str]) -> str:
     """Write the SQL text of the named columns as JSON."""
-    return f"to_json(struct({', '.join(map(identifier, columns))}))" if columns else "'personal data'"
+    return f"to_json(struct({', '.join(map(identifier, columns))}))" if columns else "'withheld values'"

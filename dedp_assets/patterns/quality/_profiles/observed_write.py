@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
+from dedp_assets.patterns.core.column import Column
 from dedp_assets.patterns.core.errors import AuditFailed, ContractError, PatternError, error_line
 from dedp_assets.patterns.core.measuring.metering import monotonic
 from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS, Unmeasured, Watch
@@ -38,13 +39,13 @@ class ObservedWrite:
 
     Attributes:
         isolates: whether a fault is noted instead of raised.
-        personal: columns with personal data.
+        declared: columns of the table, whose classes say what is kept.
         fault: sentence about the first fault; empty without one.
         seconds: time that the observer took apart from the pass.
     """
 
     isolates: bool
-    personal: Sequence[str]
+    declared: Mapping[str, Column]
     fault: str = ""
     seconds: float = 0.0
     profile: Profile | None = None
@@ -65,7 +66,7 @@ class ObservedWrite:
                 require_profiles(profiles)
                 self._profiles = profiles
         with self._isolated():
-            columns = profiled_columns(rows.schema, self.personal)
+            columns = profiled_columns(rows.schema, self.declared)
             chosen, self._columns = with_sample(rows, columns, sample, sample_by)
             measures = profile_expressions(self._columns)
             watch = Watch({ROWS: measures.pop(ROWS)}, measures)

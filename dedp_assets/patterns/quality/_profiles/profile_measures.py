@@ -13,12 +13,13 @@ STRUCT                 each field as a column of its own
 VARIANT, INTERVAL      nothing
 =====================  =============================================================================================
 
-Of personal columns no value is kept: neither bounds, quantiles nor frequent values.
+What is kept of a column follows from its class (``core.classes``): of a personal one no value (neither bounds,
+quantiles nor frequent values), of a secret the number of NULLs alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +27,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from dedp_assets.patterns.core.classes import Shown, shown
+from dedp_assets.patterns.core.column import Column
 from dedp_assets.patterns.core.columns import COMPARED, require_columns, require_named
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
@@ -63,7 +66,7 @@ _LENGTHS = {
     "shortest": "min({length})",
     "longest": "max({length})",
 }
-_PERSONAL = ("nans", "infinities", "empties", "shortest", "longest", "distinct", "shapes")
+_SHAPES = ("nans", "infinities", "empties", "shortest", "longest", "distinct", "shapes")
 """Figures without values of a column."""
 
 
@@ -75,14 +78,14 @@ class ProfiledColumn:
         path: name in the profile, ``address.city`` for a field.
         value: SQL that reads the value.
         kind: Spark type.
-        is_personal: whether no value of the column may be kept.
+        shown: what may be kept of the column, by its class.
         copy: name of the column with the values of a sample, NULL in other rows; empty without a sample.
     """
 
     path: str
     value: str
     kind: T.DataType
-    is_personal: bool
+    shown: Shown
     copy: str = ""
 
     @property
@@ -91,10 +94,13 @@ class ProfiledColumn:
         return "STRUCT" if isinstance(self.kind, T.StructType) else spelled(self.kind)
 
 
-def profiled_columns(schema: T.StructType, personal: Collection[str] = ()) -> list[ProfiledColumn]:
-    """List the columns of a schema and the fields within structs; fields of personal columns are personal."""
-    hidden = {name.lower() for name in personal}
-    tops = [ProfiledColumn(_part(f.name), identifier(f.name), f.dataType, f.name.lower() in hidden) for f in schema]
+def profiled_columns(schema: T.StructType, declared: Mapping[str, Column]) -> list[ProfiledColumn]:
+    """List the columns of a schema and the fields within structs, of the column's class."""
+    classes = {name.lower(): shown(column.classification, "profile") for name, column in declared.items()}
+    tops = [
+        ProfiledColumn(_part(f.name), identifier(f.name), f.dataType, classes.get(f.name.lower(), "values"))
+        for f in schema
+    ]
     return [each for top in tops for each in _with_fields(top)]
 
 
@@ -108,7 +114,7 @@ def profile_expressions(columns: Sequence[ProfiledColumn]) -> dict[str, str]:
     for number, column in enumerate(columns):
         measures = {"nulls": count_where("{value} IS NULL"), **_measures(column.kind)}
         for name, sql in measures.items():
-            if name == "nulls" or not column.is_personal or name in _PERSONAL:
+            if name == "nulls" or column.shown == "values" or (column.shown == "shape" and name in _SHAPES):
                 found[f"{_FIGURE}{number}_{name}"] = sql.format(value=column.value, seen=column.copy or column.value)
     return found
 
@@ -163,7 +169,7 @@ def _with_fields(column: ProfiledColumn) -> Iterator[ProfiledColumn]:
     yield column
     for field in column.kind.fields if isinstance(column.kind, T.StructType) else ():
         path, value = f"{column.path}.{_part(field.name)}", f"{column.value}.{identifier(field.name)}"
-        yield from _with_fields(ProfiledColumn(path, value, field.dataType, column.is_personal))
+        yield from _with_fields(ProfiledColumn(path, value, field.dataType, column.shown))
 
 
 def _part(name: str) -> str:

@@ -275,7 +275,7 @@ def _unsupported(state: ColumnProfile, rule: ProposedRule) -> str:
         "not_null": (state.nulls > 0 or not state.rows, f"{state.nulls} of {state.rows} rows have no value"),
         "known_values": (
             state.is_sampled or not state.values or bool(state.category_error) or not state.categories(),
-            "its values are not all known (personal, sampled, too many, or none)",
+            "its values are not all known (withheld by their class, sampled, too many, or none)",
         ),
         "bounds": (
             state.minimum is None or state.type.startswith(("STRING", "VARCHAR", "CHAR")),
