@@ -75,6 +75,9 @@ def properties(folder: Path, authority: Authority, *, at: datetime) -> dict[str,
         stated |= {f"{prefix}.client.auth": "required"}
     return {
         **stated,
+        # Each of a broker's network threads reads certificates by itself, one after the other. While they differ, a
+        # later one finds authorities and certificate exchanged at once, which it refuses, with all that comes after.
+        "num.network.threads": 1,
         "listener.security.protocol.map": f"{LISTENER}:SSL,CONTROLLER:SSL",
         "inter.broker.listener.name": LISTENER,
         "ssl.principal.mapping.rules": "RULE:^CN=(.*?)$/$1/,DEFAULT",
