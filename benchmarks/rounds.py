@@ -158,7 +158,8 @@ class _World:
 
 
 def _spec(line: int, depth: int) -> TableSpec:
-    columns = {"id": Column("BIGINT"), "day": Column("STRING"), "happened_at": Column("TIMESTAMP")}
+    kinds = {"id": "BIGINT", "day": "STRING", "happened_at": "TIMESTAMP"}
+    columns = {name: Column(kind, classification="public") for name, kind in kinds.items()}
     name = f"{_LAYERS[depth]}/line_{line}"
     return TableSpec(name, columns, partition_by=("day",), event_time="happened_at", comment="x")
 
