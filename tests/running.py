@@ -45,6 +45,9 @@ CONNECT_SERVER = pytest.StashKey[str]()
 ENGINE_PROCESS = pytest.StashKey[int]()
 """The process of the engine that all test processes of a run share."""
 _SHARED_ENGINE = pytest.StashKey[Any]()
+_TESTS_DONE = pytest.StashKey[int]()
+_TESTS_BETWEEN = 20
+"""After so many tests of a file, and after each file, all garbage is looked for; that takes a tenth of a second."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -140,6 +143,15 @@ def pytest_configure_node(node: Any) -> None:
         from tests import shared_engine
 
         node.workerinput["gateway"] = shared_engine.open_gateway(stash[_SHARED_ENGINE])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Look for all garbage now and then: what Python still holds of Spark, plans of megabytes, the engine keeps."""
+    done = item.session.stash.setdefault(_TESTS_DONE, 0) + 1
+    item.session.stash[_TESTS_DONE] = done
+    if done % _TESTS_BETWEEN == 0 or nextitem is None or nextitem.path != item.path:
+        gc.collect()
 
 
 @pytest.hookimpl(trylast=True)

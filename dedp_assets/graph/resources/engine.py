@@ -22,6 +22,7 @@ import pyspark
 from filelock import FileLock
 
 from dedp_assets.graph.resources.environments import Settings, apply
+from dedp_assets.graph.resources.local_files import SOURCE, compile_local_files, local_files_conf
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.extras import needs, optional
 
@@ -85,7 +86,8 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         options.append(f"-Djavax.net.ssl.trustStore={_SYSTEM_TRUST}")
     scratch = settings.cache / "spark"
     options.append(f"-Djava.io.tmpdir={_made(scratch / 'tmp')}")
-    jars = ":".join(str(jar) for jar in engine_jars(settings))
+    found = engine_jars(settings)
+    jars = ":".join(str(jar) for jar in found)
     return {
         "spark.master": settings.master,
         "spark.driver.memory": settings.driver_memory,
@@ -94,6 +96,7 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         "spark.driver.extraClassPath": jars,
         "spark.driver.extraJavaOptions": " ".join(options),
         **({} if settings.master.startswith("local") else _executor_conf(jars, options)),
+        **local_files_conf(found),
         "spark.local.dir": str(_made(scratch / "local")),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -224,7 +227,8 @@ def class_path(settings: Settings, configuration: str = "engine") -> list[Path]:
     Raises:
         EngineError: if they cannot be fetched; with what Ivy said.
     """
-    folder = settings.cache / "jars" / f"{configuration}-{hashlib.sha256(RECIPE.read_bytes()).hexdigest()[:12]}"
+    made_of = RECIPE.read_bytes() + (SOURCE.read_bytes() if configuration == "engine" else b"")
+    folder = settings.cache / "jars" / f"{configuration}-{hashlib.sha256(made_of).hexdigest()[:12]}"
     if not folder.exists():
         with FileLock(_made(folder.parent) / "fetching.lock"):
             if not folder.exists():
@@ -275,7 +279,7 @@ def last_lines(text: str, lines: int = 15) -> str:
 def _launching(java: Path) -> list[str]:
     """Return the JVM option to start processes by vfork; empty for a runtime that warns about the option.
 
-    Hadoop starts two (``chmod``) for each local file that it writes, and Java would start a helper before each.
+    Hadoop may start two (``chmod``) for each local file that it writes, and Java would start a helper before each.
     """
     return [_VFORK] if sys.platform == "linux" and _major(java) < _FIRST_JAVA_AGAINST_VFORK else []
 
@@ -290,6 +294,8 @@ def _fetch(settings: Settings, recipe: Path, configuration: str, folder: Path) -
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode or "UNRESOLVED" in done.stdout or not partial.exists():
         raise EngineError(f"the jars of ivy.xml could not be fetched:\n{last_lines(done.stdout + done.stderr)}")
+    if configuration == "engine":
+        compile_local_files(partial, filter(None, [_java(settings), _bundled()]))
     partial.replace(folder)
 
 
