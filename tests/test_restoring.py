@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
@@ -45,22 +43,6 @@ def test_versions_are_listed_and_kept(dedp):
     )
     code, out, _ = dedp("--release", "before-the-sale")
     assert (code, listed(out)[1]) == (0, ("WRITE", ""))
-
-
-def test_a_partition_is_held_and_released(dedp, tmp_path):
-    """Listed until who holds has released; a partition without rows, or none, is refused."""
-    days = pa.table({"price": [1, 2], "day": ["mon", "tue"]})
-    write_deltalake(str(tmp_path / "lakehouse/gold/days"), days, partition_by=["day"])
-    who = "--by", "legal", "--because", "case 17"
-    code, out, _ = dedp("--hold", "day=mon", *who, table="gold/days")
-    assert (code, out.splitlines()[0]) == (0, "day=mon (legal: case 17) is held")
-    assert out.splitlines()[-1] == "on legal hold: day=mon (legal: case 17)"
-    for stated, said in {"day=sun": "with rows, not of day=sun", "mon": "must be column=value, .*not mon"}.items():
-        code, _, err = dedp("--hold", stated, *who, table="gold/days")
-        assert code == 2
-        assert re.search(said, err)
-    code, out, _ = dedp("--release-hold", "day=mon", *who, table="gold/days")
-    assert (code, "on legal hold" in out) == (0, False)
 
 
 @pytest.mark.spark

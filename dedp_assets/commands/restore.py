@@ -1,7 +1,6 @@
 """``dedp restore``: versions and milestones of a table, to list, keep, or make current again.
 
-A version is stated by number, by instant (UTC unless stated otherwise), or by the name of a milestone. Legal holds of
-partitions are listed, put and released, too.
+A version is stated by number, by instant (UTC unless stated otherwise), or by the name of a milestone.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import Provenance
-from dedp_assets.patterns.delta import Ledger, holds, milestones, shown_holds
-from dedp_assets.patterns.delta.maintenance import hold_partition
+from dedp_assets.patterns.delta import Ledger, milestones
 from dedp_assets.patterns.storage.time_travel import roll_back, set_milestone
 
 __all__ = ["arguments", "computes", "run"]
@@ -34,14 +32,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the table, the version, and the milestone."""
     add_table(parser)
     parser.add_argument("--to", default="", metavar="VERSION|TIME|MILESTONE", help="version to make current again")
-    parser.add_argument("--because", default="", help="why, for --to and holds")
+    parser.add_argument("--because", default="", help="why, for --to")
     parser.add_argument("--keep", default="", metavar="MILESTONE", help="keep the newest version, or that of --at")
     parser.add_argument("--at", default="", metavar="VERSION|TIME", help="version to keep")
     parser.add_argument("--release", default="", metavar="MILESTONE", help="give up a milestone")
-    part = "COLUMN=VALUE"
-    parser.add_argument("--hold", default="", metavar=part, help="keep a partition from moves to tiers and from expiry")
-    parser.add_argument("--release-hold", default="", metavar=part, help="give up the hold of a partition")
-    parser.add_argument("--by", default="", help="who holds or releases a partition, such as legal")
 
 
 def computes(chosen: argparse.Namespace) -> bool:
@@ -67,29 +61,10 @@ def run(settings: Settings, chosen: argparse.Namespace) -> int:
         terminal.print(set_milestone(into, name=chosen.keep, at=chosen.at or None).reason)
     if chosen.release:
         terminal.print(set_milestone(into, name=chosen.release, change="release").reason)
-    for part, release in ((chosen.hold, False), (chosen.release_hold, True)):
-        if part:
-            by, why = chosen.by, chosen.because
-            held = hold_partition(table, _partition(part), into.run, by=by, because=why, release=release)
-            terminal.print(held.reason)
     if chosen.to:
         terminal.print(roll_back(into, to=chosen.to, because=chosen.because).reason)
     terminal.print(_listed(table.ledger))
-    if found := shown_holds(holds(table.ledger)):
-        terminal.print(found)
     return 0
-
-
-def _partition(stated: str) -> dict[str, str]:
-    """Read ``column=value``, or several with commas.
-
-    Raises:
-        ConfigError: for a part without a column and a value.
-    """
-    pairs = [part.partition("=") for part in stated.split(",")]
-    if wrong := [column for column, equal, value in pairs if not (column and equal and value)]:
-        raise ConfigError(f"a partition must be column=value, such as day=2026-01-05, not {wrong[0] or stated}")
-    return {column.strip(): value.strip() for column, _, value in pairs}
 
 
 def _listed(ledger: Ledger) -> Grid:

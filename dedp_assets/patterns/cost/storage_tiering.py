@@ -75,7 +75,7 @@ def move_to_tiers(
 
     Files are copied first, so that a run after a crash goes on with those that are missing; run again, nothing moves.
     A partition that is written or put on hold meanwhile stays for the next run. Partitions of the future, without a
-    date, and on legal hold (``dedp restore TABLE --hold day=2023-01-01 --by legal --because 'case 17'``) stay.
+    date, and on legal hold (``dedp hold TABLE day=2023-01-01 --by legal --because 'case 17'``) stay.
 
     Args:
         into: target of the write: the whole table.
