@@ -8,9 +8,11 @@ import io
 from contextlib import redirect_stdout
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.masking import MaskingKey, pseudonym
+from dedp_assets.patterns.core.masking import MaskingKey, keyed_digest, pseudonym
 
 SECRET = b"0123456789abcdef0123456789ABCDEF"
 KEY = MaskingKey("staging-1", SECRET)
@@ -18,6 +20,12 @@ KEY = MaskingKey("staging-1", SECRET)
 
 def expected(value, secret=SECRET):
     return hmac.new(secret, value.encode(), hashlib.sha256).hexdigest()
+
+
+@given(st.binary(min_size=32, max_size=200), st.text(max_size=20), st.text(max_size=200))
+def test_a_keyed_digest_is_that_of_the_standard(secret, of, value):
+    """HMAC-SHA-256 by Python's library, for keys below, of and above a block."""
+    assert keyed_digest(MaskingKey("k", secret), of, value) == expected(f"{of}\x1f{value}", secret)
 
 
 @pytest.mark.both

@@ -5,6 +5,7 @@ A key is closed over by a function of Python and is no literal of SQL: Spark wri
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import unicodedata
 from collections.abc import Callable, Iterable
@@ -22,6 +23,8 @@ from dedp_assets.patterns.core.names import identifier
 __all__ = ["MaskingKey", "by_batch", "draw", "drawn", "keyed_digest", "normalised", "pseudonym"]
 
 _BETWEEN = "\x1f"
+_BLOCK_BYTES = 64
+"""Of SHA-256."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,27 @@ def keyed_digest(key: MaskingKey, of: str, value: str) -> str:
         of: what the value is, such as ``email``: an equal text that is something else has another digest.
         value: the value.
     """
-    return hmac.digest(key.secret, f"{of}{_BETWEEN}{value}".encode(), "sha256").hex()
+    return _digests(key, f"{of}{_BETWEEN}")(value)
+
+
+def _digests(key: MaskingKey, before: str) -> Callable[[str], str]:
+    """Return a function from a value to the HMAC-SHA-256 of ``before`` and the value, in 64 hex digits.
+
+    HMAC (RFC 2104) hashes the padded key twice. That is done here once, in place of once for each value, which takes
+    nearly three times as long.
+    """
+    secret = key.secret if len(key.secret) <= _BLOCK_BYTES else hashlib.sha256(key.secret).digest()
+    padded = secret.ljust(_BLOCK_BYTES, b"\0")
+    inner, outer = (hashlib.sha256(bytes(byte ^ pad for byte in padded)) for pad in (0x36, 0x5C))
+    inner.update(before.encode())
+
+    def digest(value: str) -> str:
+        within, around = inner.copy(), outer.copy()
+        within.update(value.encode())
+        around.update(within.digest())
+        return around.hexdigest()
+
+    return digest
 
 
 def by_batch(function: Callable[..., Iterable[str | None]], *columns: Column) -> Column:
@@ -111,10 +134,9 @@ def pseudonym(column: str, key: MaskingKey, *, of: str = "", exact: bool = True)
     """
 
     def pseudonyms(values: list[str | None]) -> list[str | None]:
+        digest = _digests(key, f"{of}{_BETWEEN}" if of else "")
         made = [v if v is None or exact else normalised(v) for v in values]
-        if of:
-            return [None if v is None else keyed_digest(key, of, v) for v in made]
-        return [None if v is None else hmac.digest(key.secret, v.encode(), "sha256").hex() for v in made]
+        return [None if v is None else digest(v) for v in made]
 
     return by_batch(pseudonyms, F.col(identifier(column)))
 
@@ -129,14 +151,19 @@ def draw(key: MaskingKey, of: str, seed: str) -> int:
         of: what is drawn: for something else there are other numbers.
         seed: a text, such as the key of a row.
     """
-    return int(keyed_digest(key, of, seed)[:16], 16) >> 2
+    return _number(keyed_digest(key, of, seed))
 
 
 def drawn(seed: Column, key: MaskingKey, *, of: str) -> Column:
     """Return the number of :func:`draw` for each seed, NULL for NULL; lazy."""
 
     def draws(seeds: pa.Array) -> pa.Array:
-        return pa.array([None if s is None else draw(key, of, s) for s in seeds.to_pylist()], pa.int64())
+        digest = _digests(key, f"{of}{_BETWEEN}")
+        return pa.array([None if s is None else _number(digest(s)) for s in seeds.to_pylist()], pa.int64())
 
     number: Column = arrow_udf(draws, LongType())(seed.cast("string"))  # type: ignore[call-overload]
     return number
+
+
+def _number(digest: str) -> int:
+    return int(digest[:16], 16) >> 2
