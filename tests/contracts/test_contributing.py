@@ -57,8 +57,8 @@ def test_the_examples_work_and_pass_all_contracts(copy, spark):
     """
     apart = [f"--ignore=tests/contracts/test_{each}.py" for each in ("calendars", "changed", "ways_out", "wheel")]
     checked(
-        copy, "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.contracts.examples_alone", "-m", "not slow", *apart,
-        "-k", f"not spark or {' or '.join(NEW)}",
+        copy, "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.contracts.examples_alone", "-m", "not slow",
+        *apart, "-k", f"not spark or {' or '.join(NEW)}",
         "tests/contracts", "tests/patterns/quality/test_null_reporter.py",
         "tests/case_study/assets/test_visits_completeness.py",
     )  # fmt: skip
