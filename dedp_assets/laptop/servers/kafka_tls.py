@@ -23,7 +23,7 @@ from dedp_assets.patterns.connectors.secrets.key_files import replace_private
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.running.backoff import Backoff
 
-__all__ = ["ADMINISTRATOR", "LISTENER", "administrator", "properties", "take_new_certificates"]
+__all__ = ["ADMINISTRATOR", "LISTENER", "administrator", "is_locked", "properties", "take_new_certificates"]
 
 ADMINISTRATOR = "kafka-administrator"
 """Role that may do all."""
@@ -84,6 +84,12 @@ def properties(folder: Path, authority: Authority, *, at: datetime) -> dict[str,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": f"User:{_BROKER};User:{ADMINISTRATOR};User:{PLATFORM}",
     }
+
+
+def is_locked(folder: Path) -> bool:
+    """Return whether the broker of a folder was started with certificates."""
+    file = folder / "server.properties"
+    return file.exists() and f"{LISTENER}:SSL" in file.read_text()
 
 
 def take_new_certificates(trusted: Mapping[str, Any], folder: Path, authority: Authority, *, at: datetime) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from dedp_assets.graph.resources.announced import announce
 from dedp_assets.patterns.connectors.certificates.authority import Authority
+from dedp_assets.patterns.connectors.certificates.files import Certificate
 
-__all__ = ["HOSTS", "Lock", "command"]
+__all__ = ["HOSTS", "Lock", "command", "server_certificate"]
 
 HOSTS = ["127.0.0.1", "localhost"]
 """Accepted values of the header ``Host``, as a protection against DNS rebinding."""
@@ -56,9 +57,19 @@ def command(
     return [sys.executable, "-m", "uvicorn", "--factory", application, *place, "--log-level", "warning"]
 
 
+def server_certificate(folder: Path, authority: Authority, *, at: datetime) -> Certificate:
+    """Issue the certificate of a server, which a running server takes at its next connection.
+
+    Args:
+        folder: folder of the server.
+        authority: signs the certificate.
+        at: the time now; the certificate is valid for a year.
+    """
+    return authority.issue("server", folder / "tls", begins=at - _BEFORE, ends=at + _LASTS, hosts=HOSTS)
+
+
 def _locked(application: str, folder: Path, port: int, lock: Lock) -> list[str]:
-    begins, ends = lock.at - _BEFORE, lock.at + _LASTS
-    made = lock.authority.issue("server", folder / "tls", begins=begins, ends=ends, hosts=HOSTS)
+    made = server_certificate(folder, lock.authority, at=lock.at)
     files = {"--certificate": made.path, "--key": made.key, "--authorities": lock.authority.path}
     named = {"--port": port, **files, **({"--token": lock.token} if lock.token else {})}
     roles = [word for role in lock.roles for word in ("--role", role)]

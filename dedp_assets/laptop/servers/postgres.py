@@ -16,6 +16,7 @@ import stat
 import subprocess
 import tempfile
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -30,7 +31,7 @@ from dedp_assets.graph.systems.postgres import FOLDER, HISTORY, OWN, Address
 from dedp_assets.laptop.servers import ports, postgres_tls
 from dedp_assets.laptop.servers.postgres_programs import PostgresError, programs
 
-__all__ = ["PostgresError", "command", "open_database", "server_user", "start", "stop", "system_user"]
+__all__ = ["PostgresError", "command", "open_database", "server_user", "start", "stop", "system_user", "take_new_certificates"]
 
 _USER = "dedp"
 _DATABASE = "operational"
@@ -109,6 +110,21 @@ def stop(chosen: Settings) -> None:
     withdraw(_folder(chosen))
     if _own(chosen) is not None:
         _run(chosen, "pg_ctl", "-D", "data", "-w", "-m", "fast", "stop")
+
+
+def take_new_certificates(chosen: Settings, *, at: datetime) -> bool:
+    """Let the running server read its certificates again, with a new one of its own; connections stay open.
+
+    Returns:
+        Whether a server with TLS runs.
+    """
+    own = _own(chosen)
+    if own is None or not own.more:
+        return False
+    postgres_tls.server_certificate(_folder(chosen), at=at, user=server_user())
+    with own.connect() as connection:
+        connection.execute("SELECT pg_reload_conf()")
+    return True
 
 
 def _folder(chosen: Settings) -> Path:

@@ -14,7 +14,8 @@ import asyncio
 import hmac
 import importlib
 import ssl
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["ROLE", "CertifiedProtocol", "OnlyRoles", "OnlyToken", "main"]
+__all__ = ["ROLE", "CertifiedProtocol", "OnlyRoles", "OnlyToken", "main", "reread"]
 
 ROLE = "client_role"
 """Name of the role in the state of a request."""
@@ -109,6 +110,37 @@ class OnlyToken:
         return bool(shown) and hmac.compare_digest(shown.encode(), self._file.read_bytes().strip())
 
 
+def reread(config: uvicorn.Config, made: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+    """Return a server's TLS context, which takes exchanged files of certificates at the next connection.
+
+    Args:
+        config: names the files of key, certificate and authorities.
+        made: makes a context from the files.
+    """
+    files = [Path(str(file)) for file in (config.ssl_keyfile, config.ssl_certfile, config.ssl_ca_certs)]
+    first, held = _unresumed(made()), [(_times(files), _unresumed(made()))]
+
+    def take(connection: ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> None:
+        if (now := _times(files)) != held[0][0]:
+            with suppress(OSError):  # of an exchange under way, whose certificate is not of the key: the next connection
+                held[0] = (now, _unresumed(made()))
+        connection.context = held[0][1]
+
+    first.sni_callback = take  # which OpenSSL asks for each connection, also for one to an address
+    return first
+
+
+def _times(files: Sequence[Path]) -> list[int]:
+    return [file.stat().st_mtime_ns for file in files]
+
+
+def _unresumed(context: ssl.SSLContext) -> ssl.SSLContext:
+    """Let clients resume no session: a resumed one shows no certificate again."""
+    context.options |= ssl.OP_NO_TICKET
+    context.num_tickets = 0
+    return context
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """Serve an application on loopback until a signal.
 
@@ -137,6 +169,7 @@ def main(words: Sequence[str] | None = None) -> None:
         ssl_keyfile=given.key,
         ssl_ca_certs=given.authorities,
         ssl_cert_reqs=ssl.CERT_NONE if given.token else ssl.CERT_REQUIRED,
+        ssl_context_factory=reread,
     )
 
 

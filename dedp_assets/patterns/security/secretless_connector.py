@@ -27,6 +27,7 @@ from dedp_assets.patterns.connectors.certificates.files import (
     Certificate,
     CertificateAuthority,
     facts_of,
+    is_signed_by,
     require_key_files,
 )
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
@@ -89,7 +90,7 @@ class RoleCertificates:
             )
 
     def current(self, role: str) -> Certificate:
-        """Return a role's certificate: the held one, or the next one shortly before the end of the held one.
+        """Return a role's certificate: the held one, or the next one shortly before the end of the held one or its key.
 
         Raises:
             ConfigError: if the authority refuses the role, or others could read the key.
@@ -97,7 +98,7 @@ class RoleCertificates:
         """
         with self._turn:
             at, held = self.clock(), self._held.get(role)
-            if held is None or self._rest(held, at) <= self.renewed_seconds:
+            if held is None or self._rest(held, at) <= self.renewed_seconds or self._is_of_a_retired_key(held):
                 held = self._held[role] = self._issued(role, at, held)
         require_key_files((held.key, *filter(Path.exists, (held.java_key, held.keystore))), self.folder)
         return held
@@ -129,6 +130,10 @@ class RoleCertificates:
             made = Certificate.named(place.name, folder).path
             if made.exists() and facts_of(made).ends < at:
                 shutil.rmtree(folder, ignore_errors=True)
+
+    def _is_of_a_retired_key(self, held: Certificate) -> bool:
+        trusted = self.authority.path
+        return trusted.exists() and not is_signed_by(held.path, trusted)
 
     @staticmethod
     def _rest(held: Certificate, at: datetime) -> float:

@@ -72,6 +72,11 @@ class Authority:
         """Name of the authority for people."""
         return f"the authority in {self.path.parent}"
 
+    @property
+    def in_grace(self) -> bool:
+        """Whether certificates of a former key stay valid, between :meth:`rotate` and :meth:`retire`."""
+        return len(x509.load_pem_x509_certificates(self.path.read_bytes())) > 1
+
     def rotate(self, *, at: datetime) -> None:
         """Begin a grace period: a new key signs, and certificates of the former key stay valid.
 

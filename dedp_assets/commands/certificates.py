@@ -1,0 +1,52 @@
+"""``dedp certificates``: a new authority of the home with a grace period, also beside a running platform."""
+
+from __future__ import annotations
+
+import argparse
+
+from dedp_assets.commands._output import say
+from dedp_assets.commands._tables import require_home
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.environments import Settings
+from dedp_assets.patterns.core.errors import ConfigError
+
+__all__ = ["arguments", "run"]
+
+NEEDS = "local"
+_ROTATE, _RETIRE = "rotate", "retire"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the action, and the end of what is still valid."""
+    parser.add_argument(
+        "action", choices=(_ROTATE, _RETIRE), help="rotate makes a new key beside the former one, retire ends the latter"
+    )
+    parser.add_argument(
+        "--at-once", action="store_true", help="retire also while programs hold certificates of the former key"
+    )
+
+
+def run(settings: Settings, chosen: argparse.Namespace) -> int:
+    """Rotate or retire the authorities of the home, and let running servers take the certificates."""
+    require_home(settings)
+    from dedp_assets.laptop import rotation  # noqa: PLC0415 - seconds of imports
+
+    now = Clock().now()
+    if chosen.action == _ROTATE:
+        taken = rotation.rotate(settings, at=now)
+        say("a new key signs certificates; those of the former key stay valid")
+    else:
+        until = rotation.former_until(settings, at=now)
+        if until and not chosen.at_once:
+            raise ConfigError(
+                f"a program may hold a certificate of the former key until {until:%H:%M:%S} UTC: retire the key then, or "
+                "with --at-once, upon which such a program has to connect again"
+            )
+        taken = rotation.retire(settings, at=now)
+        say("certificates of the former key are refused")
+    say(f"under open connections: {', '.join(taken)}" if taken else "no server with a lock runs: the next start takes it")
+    if chosen.action == _ROTATE:
+        until = rotation.former_until(settings, at=now)
+        say(f"next: give {settings.home}/tls/ca.pem to browsers and programs that trust the former file, and then")
+        say("`dedp certificates retire`" + (f", after {until:%Y-%m-%d %H:%M:%S} UTC" if until else ""))
+    return 0
