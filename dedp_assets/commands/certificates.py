@@ -19,7 +19,9 @@ _ROTATE, _RETIRE = "rotate", "retire"
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the action, and the end of what is still valid."""
     parser.add_argument(
-        "action", choices=(_ROTATE, _RETIRE), help="rotate makes a new key beside the former one, retire ends the latter"
+        "action",
+        choices=(_ROTATE, _RETIRE),
+        help="rotate makes a new key beside the former one, retire ends the latter",
     )
     parser.add_argument(
         "--at-once", action="store_true", help="retire also while programs hold certificates of the former key"
@@ -39,12 +41,16 @@ def run(settings: Settings, chosen: argparse.Namespace) -> int:
         until = rotation.former_until(settings, at=now)
         if until and not chosen.at_once:
             raise ConfigError(
-                f"a program may hold a certificate of the former key until {until:%H:%M:%S} UTC: retire the key then, or "
-                "with --at-once, upon which such a program has to connect again"
+                f"a program may hold a certificate of the former key until {until:%H:%M:%S} UTC: retire the key then, "
+                "or with --at-once, upon which such a program has to connect again"
             )
         taken = rotation.retire(settings, at=now)
         say("certificates of the former key are refused")
-    say(f"under open connections: {', '.join(taken)}" if taken else "no server with a lock runs: the next start takes it")
+    say(
+        f"under open connections: {', '.join(taken)}"
+        if taken
+        else "no server with a lock runs: the next start takes it"
+    )
     if chosen.action == _ROTATE:
         until = rotation.former_until(settings, at=now)
         say(f"next: give {settings.home}/tls/ca.pem to browsers and programs that trust the former file, and then")

@@ -357,7 +357,7 @@ class _Platform:
         return f"what needs somebody is at {address}" + (f"/?token=... (the token is in {key})" if key else "")
 
     def _registry(self) -> str:
-        address = registry.url(self._ports.registry)
+        address = registry.url(self._ports.registry, locked=self._settings.secure == "on")
         return f"the schema registry answers at {address}" if listens(self._ports.registry) else ""
 
     def _http(self) -> str:
@@ -394,7 +394,7 @@ class _Platform:
             return {}
         self._answers["registry"] = self._registry
         self.servers.append(Server("registry", command))
-        return {"DEDP_REGISTRY": registry.url(self._ports.registry)}
+        return {"DEDP_REGISTRY": registry.url(self._ports.registry, locked=self._settings.secure == "on")}
 
     def _database(self) -> str:
         """Create the database with the first rows; return the readiness message, empty if not ready."""

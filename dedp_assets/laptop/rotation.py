@@ -11,7 +11,7 @@ from typing import Any
 
 from dedp_assets.graph.resources.announced import announced
 from dedp_assets.graph.resources.environments import Settings
-from dedp_assets.graph.systems import kafka, orchestrator, services
+from dedp_assets.graph.systems import kafka, orchestrator, registry, services
 from dedp_assets.graph.systems import postgres as database
 from dedp_assets.graph.systems.identities import CLIENTS, FOLDER
 from dedp_assets.laptop import status_server
@@ -26,6 +26,7 @@ _HTTP = {
     services.FOLDER: "the HTTP services",
     status_server.FOLDER: "the status page",
     orchestrator.FOLDER: "Dagster's webserver",
+    registry.FOLDER: "the schema registry (within half a minute)",
 }
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import pickle
 import socket
 import ssl
 import stat
 import tempfile
+from base64 import urlsafe_b64encode
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +19,9 @@ import psycopg
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route, WebSocketRoute
@@ -25,11 +30,12 @@ from starlette.websockets import WebSocketDisconnect
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from dedp_assets.cli import main
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import child_environment, settings
 from dedp_assets.graph.resources.spark import engine_proof
 from dedp_assets.graph.resources.tokens import token_file
-from dedp_assets.graph.systems import kafka, postgres
+from dedp_assets.graph.systems import kafka, postgres, registry
 from dedp_assets.graph.systems.identities import SERVICES, as_platform, home_authority
 from dedp_assets.graph.systems.kafka import Kafka
 from dedp_assets.graph.systems.orchestrator import Orchestrator
@@ -38,16 +44,21 @@ from dedp_assets.laptop import doors
 from dedp_assets.laptop.servers.ports import free as free_port
 from dedp_assets.laptop.servers.secured_http import OnlyToken
 from dedp_assets.patterns.connectors.certificates.authority import Authority
+from dedp_assets.patterns.connectors.certificates.files import facts_in, facts_of
+from dedp_assets.patterns.connectors.kafka.schema_registry import latest_schema, register_schema
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.project import project
-from tests.faults.processes import descendants, wait_until
+from tests.faults.processes import command, descendants, wait_until
 from tests.helpers import free_pair
 from tests.platforms import platform_up
 
 pytestmark = pytest.mark.budget(120, "a whole platform with locked doors")
 
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
-SINGLE = ("--port", "--engine-port", "--services-port", "--status-port")
+SINGLE = ("--port", "--engine-port", "--services-port", "--status-port", "--registry-port")
+BEARING = "bearer.auth.token"
+BEARER = {"bearer.auth.credentials.source": "STATIC_TOKEN"}
+BEARER |= {"bearer.auth.logical.cluster": "", "bearer.auth.identity.pool.id": ""}
 now = Clock().now
 
 
@@ -58,10 +69,10 @@ def platform():
     with tempfile.TemporaryDirectory(prefix="dedp-") as folder:
         home, ports = Path(folder) / "home", {**{name: free_port() for name in SINGLE}, "--kafka-port": free_pair()}
         variables = {"DEDP_HOME": str(home), "DEDP_CACHE": str(settings().cache), "DEDP_JIT": "quick"}
-        variables |= {"DEDP_SECURE": "on", "DEDP_TICK_SECONDS": "5"}
+        variables |= {"DEDP_SECURE": "on", "DEDP_TICK_SECONDS": "5", "DEDP_REGISTRY": "own"}
         environment = child_environment(variables, without=("SPARK_REMOTE",))
         with platform_up(home, ports, environment, said=Path(folder) / "said") as up:
-            for name in ("services", "database", "kafka", "engine", "status", "code", "web"):
+            for name in ("services", "database", "kafka", "registry", "engine", "status", "code", "web"):
                 assert up.says(f"ready     {name}:"), up.said()
             yield up
 
@@ -71,6 +82,7 @@ def here(platform, monkeypatch):
     """This process as one of the home's, with locks."""
     monkeypatch.setenv("DEDP_HOME", str(platform.home))
     monkeypatch.setenv("DEDP_SECURE", "on")
+    monkeypatch.setenv("DEDP_REGISTRY", "own")
     return settings()
 
 
@@ -110,21 +122,24 @@ def test_files_of_the_home_are_their_owners_alone(platform):
 
 @pytest.mark.slow
 def test_nothing_that_runs_is_without_a_lock(platform):
-    """`dedp up` names no door; the schema registry, which has none, does not run here."""
+    """`dedp up` names no door, as each has a lock."""
     assert "does not lock" not in platform.said()
-    assert [door.name for door in doors.DOORS if not door.locked] == ["the schema registry"]
+    assert [door.name for door in doors.DOORS if not door.locked] == []
 
 
 @pytest.mark.parametrize(
     ("secure", "servers", "named"),
     [
         ("on", ["web", "code", "code_reporting", "status"], []),
-        ("on", ["web", "registry"], ["the schema registry"]),
-        ("off", ["web", "registry"], []),
+        ("on", ["web", "lamp"], ["the lamp"]),
+        ("off", ["web", "lamp"], []),
     ],
 )
-def test_what_has_no_lock_is_named(secure, servers, named):
-    """Where it runs, with the reason."""
+def test_what_has_no_lock_is_named(monkeypatch, secure, servers, named):
+    """Where it runs, with the reason; no server of today is such a one."""
+    monkeypatch.setattr(
+        doors, "DOORS", (*doors.DOORS, doors.Door("the lamp", ("lamp",), "nothing", reason="it shines"))
+    )
     found = [*doors.unlocked(replace(settings(), secure=secure), servers)]
     assert [door.name for door in found] == named
     assert all(door.reason for door in found)
@@ -175,6 +190,38 @@ def test_the_services_take_certificates_of_the_platform_alone(here, platform, tm
     assert httpx.get(f"{url}/behaviour/locations", verify=trusting).status_code == 403
     with as_platform(SERVICES) as proof:
         assert httpx.get(f"{url}/behaviour/locations", verify=proof.context()).status_code == 200
+
+
+@pytest.mark.slow
+def test_the_schema_registry_takes_a_token_alone(here, platform, tmp_path):
+    """Over TLS, for whatever is asked; the platform's client has it, also once pickled, and shows it nowhere."""
+    own, base = registry.client(here), f"https://127.0.0.1:{platform.ports['--registry-port']}"
+    assert register_schema(pickle.loads(pickle.dumps(own)), "doors", '"string"') > 0  # noqa: S301 - just made
+    token = token_file(here, "registry").read_text()
+    assert token not in repr(own) + str(pickle.dumps(own)) + platform.said()
+    with httpx.Client(verify=ssl.create_default_context(cafile=str(home_authority(here).path))) as client:
+        for path in ("apis/ccompat/v8/subjects", "apis/registry/v3/groups", "apis/registry/v3/admin/rules", "ui/"):
+            for shown in ({}, {"Authorization": "Bearer no"}, {"Authorization": f"Bearer {signed_by_another(token)}"}):
+                assert client.get(f"{base}/{path}", headers=shown).status_code == 401, path
+        assert client.get(f"{base}/{path}", headers={"Authorization": f"Bearer {token}"}).status_code != 401
+    with SchemaRegistryClient(
+        {"url": own.url, "ssl.ca.location": str(own.authorities), **BEARER, BEARING: token}
+    ) as public:
+        assert "doors" in public.get_subjects()  # as others' programs come in
+    with pytest.raises(httpx.HTTPError):
+        httpx.get(f"{base.replace('https', 'http')}/apis/ccompat/v8/subjects")
+    (tmp_path / "token").write_text("of-yesterday")
+    (tmp_path / "token").chmod(0o600)
+    for file, said in ((tmp_path / "token", f"another one than the token in {tmp_path}"), (None, "asks for a token")):
+        with pytest.raises(ConfigError, match=said):
+            latest_schema(replace(own, token_file=file), "doors")
+
+
+def signed_by_another(token):
+    """The statements of a token, by a key that the server does not know."""
+    stated = token.rpartition(".")[0]
+    made = rsa.generate_private_key(65_537, 2048).sign(stated.encode(), padding.PKCS1v15(), hashes.SHA256())
+    return f"{stated}.{urlsafe_b64encode(made).decode().rstrip('=')}"
 
 
 @pytest.mark.slow
@@ -234,7 +281,7 @@ def test_the_webserver_opens_no_websocket_without_a_token(here, platform):
 @pytest.mark.slow
 def test_code_servers_listen_at_sockets_of_their_owner_alone(platform):
     """Both processes of each, and at no port."""
-    servers = [each for each in descendants(platform.tree) if {"code-server", "grpc"} & {*each.cmdline()}]
+    servers = [each for each in descendants(platform.tree) if {"code-server", "grpc"} & {*command(each).split()}]
     assert len(servers) >= 2 * len(project().locations)
     assert not [
         each for server in servers for each in server.net_connections("inet") if each.status == psutil.CONN_LISTEN
@@ -374,6 +421,44 @@ def test_cookies_of_servers_of_one_host_are_their_own(tmp_path):
     for server in servers:
         with TestClient(server, base_url="https://here", headers={"Cookie": "; ".join(shown)}) as client:
             assert client.get("/").text == "in"
+
+
+@pytest.mark.slow
+def test_certificates_rotate_and_retire_beside_the_running_platform(here, platform, tmp_path, capsys):
+    """By two commands: a client of the former key comes in between, and nowhere afterwards; servers show new ones."""
+    signs, minute = home_authority(here), timedelta(minutes=1)
+    former = signs.issue("dedp", tmp_path, begins=now() - minute, ends=now() + 60 * minute)
+    ports = [platform.ports[name] for name in ("--services-port", "--status-port", "--port", "--kafka-port")]
+    shown = {port: ssl.get_server_certificate(("127.0.0.1", port)) for port in ports}
+    session = postgres.address(here).connect()
+    assert main(["certificates", "rotate"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    for name in ("PostgreSQL", "HTTP services", "status page", "webserver", "schema registry", "Kafka"):
+        assert name in said, said
+    assert asked(platform, signs, former).status_code == 200
+    assert main(["certificates", "retire"]) == 2
+    assert "a program may hold a certificate of the former key until" in capsys.readouterr().err
+    assert main(["certificates", "retire", "--at-once"]) == 0
+    with pytest.raises(httpx.HTTPError):
+        asked(platform, signs, former)
+    for port in ports:
+        assert ssl.get_server_certificate(("127.0.0.1", port)) != shown[port]
+        assert facts_in(ssl.get_server_certificate(("127.0.0.1", port)).encode()).issuer == facts_of(signs.path).name
+    assert session.execute("SELECT 1").fetchone() == (1,)
+    session.close()
+    # As the platform's own processes do, the one of this test included, which had certificates of the former key.
+    assert Services().at("locations").post({"addresses": ["1.2.3.4"]})["locations"]
+    assert kafka.lacking(kafka.address(here)) == ""
+    with postgres.address(here).connect() as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    assert wait_until(lambda: registry.lacking(here) == "", seconds=60)
+
+
+def asked(platform, signs, made):
+    """The services' answer to a certificate."""
+    trusting = ssl.create_default_context(cafile=str(signs.path))
+    trusting.load_cert_chain(made.path, made.key)
+    return httpx.get(f"https://127.0.0.1:{platform.ports['--services-port']}/behaviour/locations", verify=trusting)
 
 
 def test_ports_of_a_test_are_of_this_machine():

@@ -6,12 +6,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dedp_assets.graph.resources.environments import is_variable, variable
-from dedp_assets.patterns.connectors.kafka.schema_registry import SchemaRegistry
+from dedp_assets.graph.resources.environments import is_variable, settings, variable
+from dedp_assets.graph.systems import registry as registries
 from dedp_assets.patterns.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from dedp_assets.graph.systems.kafka import Kafka
+    from dedp_assets.patterns.connectors.kafka.schema_registry import SchemaRegistry
 
 __all__ = ["TopicSource"]
 
@@ -61,4 +62,4 @@ class TopicSource:
         Raises:
             ConfigError: if the variable holds no URL.
         """
-        return SchemaRegistry(variable(self.registry)) if self.registry else None
+        return registries.at(settings(), variable(self.registry)) if self.registry else None

@@ -261,7 +261,12 @@ class Settings:
         "an encrypted file of `$DEDP_HOME`", _secret_store)] = field(default="", repr=False)
     secret_login: Annotated[Path | None, Variable(
         "DEDP_SECRETS_LOGIN",
-        "file (0600) with the login for a server of secrets", "that of `dedp up`", Path)] = None
+        "file (0600) with the token for a server of secrets, or with the secret id of `DEDP_SECRETS_ROLE`",
+        "that of `dedp up`", Path)] = None
+    secret_role: Annotated[str, Variable(
+        "DEDP_SECRETS_ROLE",
+        "id of a role (AppRole) of a server of secrets, by which each process has a short token of its own",
+        "none: all have the token of the file")] = ""
     vault_readers: Annotated[tuple[str, ...], Variable(
         "DEDP_VAULT_READERS",
         "identities that may ask for the values behind pseudonyms of the vault, with blanks in between", "nobody",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dedp_assets.graph.resources.announced import announced
 from dedp_assets.graph.resources.environments import Settings
+from dedp_assets.graph.resources.tokens import token_file
+from dedp_assets.graph.systems.identities import home_authority
 from dedp_assets.patterns.connectors.kafka.schema_registry import SchemaRegistry
 from dedp_assets.patterns.core.errors import NotReady, PatternError
 
-__all__ = ["FOLDER", "OWN", "address", "client", "lacking"]
+__all__ = ["FOLDER", "OWN", "address", "at", "client", "lacking"]
 
 FOLDER = "registry"
 """Folder of the home with the own registry's address and schemas."""
@@ -31,7 +33,18 @@ def client(settings: Settings) -> SchemaRegistry | None:
     """
     if not (url := address(settings)) and settings.registry == OWN:
         raise NotReady(f"DEDP_REGISTRY is {OWN}, and no registry runs in {settings.home}: start `dedp up`")
-    return SchemaRegistry(url) if url else None
+    return at(settings, url) if url else None
+
+
+def at(settings: Settings, url: str) -> SchemaRegistry:
+    """Return a client of the schema registry at a URL; the laptop's own gets its token with ``DEDP_SECURE=on``.
+
+    Raises:
+        ConfigError: for a URL that is no address of a registry.
+    """
+    if settings.secure != "on" or url != announced(settings.home / FOLDER):
+        return SchemaRegistry(url)
+    return SchemaRegistry(url, token_file=token_file(settings, FOLDER), authorities=home_authority(settings).path)
 
 
 def lacking(settings: Settings) -> str:

@@ -15,7 +15,7 @@ import dagster as dg
 
 from dedp_assets.graph.resources.announced import announced
 from dedp_assets.graph.resources.environments import Settings, settings
-from dedp_assets.patterns.connectors.secrets.key_files import KEY_BYTES, key_in
+from dedp_assets.patterns.connectors.secrets.key_files import KEY_BYTES, key_in, secret_in
 from dedp_assets.patterns.connectors.secrets.sealed_file import SealedFile
 from dedp_assets.patterns.connectors.secrets.store import VALUE
 from dedp_assets.patterns.connectors.secrets.vault import VaultServer
@@ -25,14 +25,17 @@ from dedp_assets.patterns.security.encryptor import KeyRing
 from dedp_assets.patterns.security.pseudo_anonymizer import TokenVault
 from dedp_assets.patterns.security.secrets_pointer import SecretPointers, read_secret
 
-__all__ = ["ADMINISTRATOR", "FOLDER", "LOGIN", "OWN", "PKI", "TOKENS", "WRAPPING", "Secrets", "lacking", "store_of"]
+__all__ = [
+    "ADMINISTRATOR", "FOLDER", "LOGIN", "OWN", "PKI", "ROLE", "TOKENS", "WRAPPING", "Secrets", "lacking",
+    "store_of",
+]  # fmt: skip
 
 OWN = "bao"
 """``DEDP_SECRETS``: `dedp up` runs a server of secrets."""
 FOLDER = "bao"
 """Folder of the home with the own server's address, logins and secrets."""
-LOGIN, ADMINISTRATOR = "login", "administrator"
-"""Files of the own server's folder: the login of runs, which only read, and of the owner."""
+LOGIN, ROLE, ADMINISTRATOR = "login", "role", "administrator"
+"""Files of the own server's folder: secret id and id of the role of runs, which only read, and the owner's token."""
 WRAPPING = "keys/columns"
 """Name of the secret that wraps the keys of encrypted columns."""
 TOKENS = "keys/tokens"
@@ -131,6 +134,12 @@ def _pointers(store: SealedFile | VaultServer, identity: str, granted: tuple[str
     return SecretPointers(store, identity, granted)
 
 
+@cache
+def _server(url: str, login_file: Path, role: str) -> VaultServer:
+    """Return a server, with the one token that this process has there."""
+    return VaultServer(url, login_file, role=role)
+
+
 def store_of(chosen: Settings, *, as_owner: bool = False) -> SealedFile | VaultServer:
     """Return the store of secrets of the settings.
 
@@ -145,11 +154,13 @@ def store_of(chosen: Settings, *, as_owner: bool = False) -> SealedFile | VaultS
     if not chosen.secret_store:
         return SealedFile(chosen.home / _SEALED)
     if chosen.secret_store != OWN:
-        return VaultServer(chosen.secret_store, _login_of(chosen))
+        return _server(chosen.secret_store, _login_of(chosen), chosen.secret_role)
     folder = chosen.home / FOLDER
     if not (url := announced(folder)):
         raise NotReady(f"DEDP_SECRETS is {OWN}, and no server of secrets runs: start it by `make up SECRETS={OWN}`")
-    return VaultServer(url, chosen.secret_login or folder / (ADMINISTRATOR if as_owner else LOGIN))
+    if chosen.secret_login or as_owner:
+        return _server(url, chosen.secret_login or folder / ADMINISTRATOR, chosen.secret_role)
+    return _server(url, folder / LOGIN, secret_in(folder / ROLE, of="the id of the role of runs"))
 
 
 def lacking(chosen: Settings) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from dedp_assets.graph.resources.announced import announce
-from dedp_assets.graph.systems.secrets import ADMINISTRATOR, FOLDER, LOGIN, PKI, TOKENS, WRAPPING
+from dedp_assets.graph.systems.secrets import ADMINISTRATOR, FOLDER, LOGIN, PKI, ROLE, TOKENS, WRAPPING
 from dedp_assets.laptop.servers import ports
 from dedp_assets.patterns.connectors.secrets.key_files import KEY_BYTES, replace_private
 from dedp_assets.patterns.connectors.secrets.store import VALUE
@@ -33,7 +33,8 @@ path "secret/data/*" { capabilities = ["read"] }
 path "pki/issue/clients" { capabilities = ["update"] }
 """
 _MOUNT = "secret"
-_MONTH, _YEARS = "768h", "87600h"
+_RUNS = "auth/approle/role/runs"
+_MINUTES, _DAY, _YEARS = "20m", "24h", "87600h"
 _CLIENTS = {
     "allow_any_name": True,
     "enforce_hostnames": False,
@@ -130,18 +131,18 @@ def _make_authority(server: VaultServer) -> None:
 
 
 def _let_runs_read(server: VaultServer, folder: Path) -> None:
-    """Write the login of runs, which may read every secret, change none, and have client certificates.
+    """Make the role of runs, which may read every secret, change none, and have client certificates.
 
-    An existing login is renewed.
+    Each process logs in by the role; a secret id that the server does not know is exchanged.
     """
-    file = folder / LOGIN
     server.ask("PUT", f"sys/policies/acl/{_POLICY}", {"policy": _RULE})
-    if file.exists():
-        try:
-            server.ask("POST", "auth/token/renew-self", {}, login=file.read_text())
-        except ConfigError:  # expired, or of a server that is gone
-            file.unlink()
-        else:
-            return
-    made = server.ask("POST", "auth/token/create-orphan", {"policies": [_POLICY], "period": _MONTH})
-    replace_private(file, made["auth"]["client_token"].encode())
+    if "approle/" not in server.ask("GET", "sys/auth")["data"]:
+        server.ask("POST", "sys/auth/approle", {"type": "approle"})
+    server.ask("POST", _RUNS, {"token_policies": [_POLICY], "token_ttl": _MINUTES, "token_max_ttl": _DAY})
+    role, file = server.ask("GET", f"{_RUNS}/role-id")["data"]["role_id"], folder / LOGIN
+    named = (folder / ROLE).exists() and (folder / ROLE).read_text() == role and file.exists()
+    if named and server.ask("POST", f"{_RUNS}/secret-id/lookup", {"secret_id": file.read_text()}):
+        return
+    made = server.ask("POST", f"{_RUNS}/secret-id", {})
+    replace_private(file, made["data"]["secret_id"].encode())
+    replace_private(folder / ROLE, role.encode())

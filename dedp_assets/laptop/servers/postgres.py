@@ -31,7 +31,16 @@ from dedp_assets.graph.systems.postgres import FOLDER, HISTORY, OWN, Address
 from dedp_assets.laptop.servers import ports, postgres_tls
 from dedp_assets.laptop.servers.postgres_programs import PostgresError, programs
 
-__all__ = ["PostgresError", "command", "open_database", "server_user", "start", "stop", "system_user", "take_new_certificates"]
+__all__ = [
+    "PostgresError",
+    "command",
+    "open_database",
+    "server_user",
+    "start",
+    "stop",
+    "system_user",
+    "take_new_certificates",
+]
 
 _USER = "dedp"
 _DATABASE = "operational"

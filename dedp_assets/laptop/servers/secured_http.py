@@ -122,7 +122,9 @@ def reread(config: uvicorn.Config, made: Callable[[], ssl.SSLContext]) -> ssl.SS
 
     def take(connection: ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> None:
         if (now := _times(files)) != held[0][0]:
-            with suppress(OSError):  # of an exchange under way, whose certificate is not of the key: the next connection
+            with suppress(
+                OSError
+            ):  # of an exchange under way, whose certificate is not of the key: the next connection
                 held[0] = (now, _unresumed(made()))
         connection.context = held[0][1]
 

@@ -49,7 +49,9 @@ def vault(home):
     with attached(bao.command(folder, port=port), log=log) as process:
         await_answer("OpenBao", process, lambda: bao.is_ready(folder, port=port), log=log)
         trusted = postgres_tls.authority(home.home / "postgres", at=now()).path
-        yield VaultAuthority(VaultServer(bao.url(port), folder / "login"), folder / "ca.pem", trusted)
+        yield VaultAuthority(
+            VaultServer(bao.url(port), folder / "login", role=(folder / "role").read_text()), folder / "ca.pem", trusted
+        )
 
 
 def roles(authority, folder, **more):
@@ -91,7 +93,7 @@ def test_a_login_without_the_grant_and_a_server_that_is_gone_are_told(vault, tmp
     login = tmp_path / "login"
     login.write_text("s.unknown")
     login.chmod(0o600)
-    refused = replace(vault, server=replace(vault.server, login_file=login))
+    refused = replace(vault, server=replace(vault.server, login_file=login, role=""))
     with pytest.raises(ConfigError, match=r"does not grant pki/issue/clients to this identity"):
         assume_role(roles(refused, tmp_path / "a"), role="reporter", server="warehouse")
     gone, patience = replace(vault, server=replace(vault.server, url="http://127.0.0.1:9")), Backoff(attempts=2)

@@ -11,6 +11,7 @@ import pytest
 from dedp_assets.laptop.servers import bao, ports
 from dedp_assets.laptop.servers.attached import attached, await_answer
 from dedp_assets.patterns.connectors.secrets.key_files import key_in
+from dedp_assets.patterns.connectors.secrets.role_login import HeldToken, RoleLogin
 from dedp_assets.patterns.connectors.secrets.sealed_file import SealedFile
 from dedp_assets.patterns.connectors.secrets.vault import VaultServer
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
@@ -179,13 +180,13 @@ def test_a_login_that_others_can_read_is_refused(tmp_path):
 def test_a_run_reads_and_changes_nothing(served):
     """The server's own policy, whatever the run's code wants; only the login's file has the login."""
     folder, port = served
-    owner, run = (VaultServer(bao.url(port), folder / name) for name in ("administrator", "login"))
+    owner, run = VaultServer(bao.url(port), folder / "administrator"), as_run(served)
     owner.write("run/db", {"password": CANARY})
     assert run.read("run/db").values == {"password": CANARY}
     for use in (lambda: run.write("run/db", {"password": "x"}), lambda: run.remove("run/db"), run.paths):
         with pytest.raises(ConfigError, match=r"does not grant secret/.* to this identity"):
             use()
-    for name in ("administrator", "login", "unseal"):
+    for name in ("administrator", "login", "role", "unseal"):
         assert (folder / name).stat().st_mode & 0o077 == 0
         login = (folder / name).read_text()
         assert login not in (folder / "log").read_text() + (folder / "server.json").read_text()
@@ -195,7 +196,7 @@ def test_a_run_reads_and_changes_nothing(served):
 def test_a_rotation_in_the_server_reaches_the_next_attempt(served):
     """Secrets Pointer with a real server: two calls for any number of reads and one rotation."""
     folder, port = served
-    owner, run = (VaultServer(bao.url(port), folder / name) for name in ("administrator", "login"))
+    owner, run = VaultServer(bao.url(port), folder / "administrator"), as_run(served)
     owner.write("rotated/db", {"password": "first word"})
     pointers = SecretPointers(run, "gold/report", ["rotated/db"])
     first = [read_secret(pointers, pointer="rotated/db#password") for _ in range(5)]
@@ -217,6 +218,111 @@ def test_a_sealed_server_is_waited_for_and_is_unsealed_by_whoever_supervises_it(
         owner.read("sealed/db")
     assert _until_ready(folder, port)
     assert owner.read("sealed/db").values == {"password": CANARY}
+
+
+def as_run(served, **more):
+    """The server as a process of a run sees it, by the role of runs unless another one is named."""
+    folder, port = served
+    named = {"login_file": folder / "login", "role": (folder / "role").read_text(), **more}
+    return VaultServer(bao.url(port), **named)
+
+
+def logins(monkeypatch):
+    """Count the logins by roles from now on."""
+    asked, ask = [], VaultServer._sent
+    heard = lambda self, method, path, *rest: (asked.append(path), ask(self, method, path, *rest))[1]  # noqa: E731
+    monkeypatch.setattr(VaultServer, "_sent", heard)
+    return lambda: sum(path.endswith("/login") for path in asked)
+
+
+@pytest.mark.slow
+def test_each_process_logs_in_once_with_a_token_of_its_own(served, monkeypatch):
+    """Of minutes, renewable; one that was revoked is exchanged by one further login, and the question is answered."""
+    folder, port = served
+    owner = VaultServer(bao.url(port), folder / "administrator")
+    owner.write("role/db", {"password": CANARY})
+    one, other = as_run(served), as_run(served)
+    counted = logins(monkeypatch)
+    assert [one.read("role/db").values for _ in range(3)] == [{"password": CANARY}] * 3
+    assert counted() == 1
+    held = one.ask("GET", "auth/token/lookup-self")["data"]
+    assert other.ask("GET", "auth/token/lookup-self")["data"]["accessor"] != held["accessor"]
+    assert (held["renewable"], 0 < held["ttl"] <= 20 * 60) == (True, True)
+    assert {*held["policies"]} == {"default", "dedp-runs"}
+    assert one.ask("POST", "auth/token/renew-self", {})["auth"]["renewable"]
+    owner.ask("POST", "auth/token/revoke-accessor", {"accessor": held["accessor"]})
+    assert (one.read("role/db").values, counted()) == ({"password": CANARY}, 3)
+    with pytest.raises(ConfigError, match=r"does not grant secret/.* to this identity"):
+        one.write("role/db", {"password": "x"})
+
+
+@pytest.mark.slow
+def test_a_role_or_secret_id_that_does_not_fit_is_refused_in_a_sentence(served, tmp_path):
+    """A wrong role, a wrong or used up secret id, and a sealed server, which is waited for; no secret id is said."""
+    folder, port = served
+    owner = VaultServer(bao.url(port), folder / "administrator")
+    once = owner.ask("POST", "auth/approle/role/runs/secret-id", {"num_uses": 1})["data"]["secret_id"]
+    (tmp_path / "once").write_text(once)
+    (tmp_path / "wrong").write_text(CANARY)
+    for name in ("once", "wrong"):
+        (tmp_path / name).chmod(0o600)
+    assert as_run(served, login_file=tmp_path / "once").ask("GET", "auth/token/lookup-self")
+    for options, named in (
+        ({"role": "another"}, "role another"),
+        ({"login_file": tmp_path / "wrong"}, f"the secret id in {tmp_path}/wrong"),
+        ({"login_file": tmp_path / "once"}, f"the secret id in {tmp_path}/once at auth/approle, and refuses"),
+    ):
+        with pytest.raises(ConfigError, match=named) as refused:
+            as_run(served, **options).read("role/db")
+        assert not [secret for secret in (CANARY, once) if secret in str(refused.value)]
+    owner.ask("POST", "sys/seal", {})
+    with pytest.raises(NotReady, match="unseal it"):
+        as_run(served).read("role/db")
+    assert _until_ready(folder, port)
+
+
+class Roles:
+    """The answers of a server to logins and renewals, whose tokens last a minute."""
+
+    def __init__(self, tmp_path, **told):
+        self.asked, self.told, self.now = [], {"lease_duration": 60, "renewable": True, **told}, 0.0
+        self.held = HeldToken(elapsed=lambda: self.now)
+        self.login = RoleLogin("runs", tmp_path / "login")
+        self.login.secret_id_file.write_text(CANARY)
+        self.login.secret_id_file.chmod(0o600)
+
+    def ask(self, _, path, __=None, *, login=None):
+        self.asked.append(path.rpartition("/")[2])
+        if path.endswith("renew-self") and login in self.told.get("revoked", ()):
+            raise ConfigError("no")
+        return {"auth": {"client_token": f"t{len(self.asked)}" if login == "" else login, **self.told}}
+
+    def at(self, seconds, **more):
+        self.now = seconds
+        return self.held.current(self.ask, self.login, **more)
+
+
+def test_a_token_is_renewed_in_its_last_third_and_never_used_after_its_end(tmp_path):
+    """Without a further login as long as it is renewed; after a pause of more than its time by a login."""
+    roles = Roles(tmp_path)
+    assert [roles.at(seconds) for seconds in (0, 39, 41, 80, 82, 200)] == ["t1"] * 5 + ["t4"]
+    assert roles.asked == ["login", "renew-self", "renew-self", "login"]
+    assert CANARY not in repr(roles.held)
+    assert "t4" not in repr(roles.held)
+
+
+def test_a_token_that_cannot_be_renewed_is_exchanged_by_a_login(tmp_path):
+    """At the end of its longest lifetime, or where the server says that it is not renewable; so is a refused one."""
+    ended, fixed, refused = Roles(tmp_path, revoked=["t1"]), Roles(tmp_path, renewable=False), Roles(tmp_path)
+    assert ([ended.at(0), ended.at(41)], ended.asked) == (["t1", "t3"], ["login", "renew-self", "login"])
+    assert ([fixed.at(0), fixed.at(41), fixed.at(61)], fixed.asked) == (["t1", "t1", "t2"], ["login", "login"])
+    assert ([refused.at(0), refused.at(1, refused="t1"), refused.at(2, refused="t1")]) == ["t1", "t2", "t2"]
+
+
+def test_a_token_without_an_end_is_kept(tmp_path):
+    """As servers say by a lifetime of 0."""
+    roles = Roles(tmp_path, lease_duration=0, renewable=False)
+    assert {roles.at(seconds) for seconds in (0, 1e9)} == {"t1"}
 
 
 def _until_ready(folder, port):

@@ -87,6 +87,10 @@ def test_a_server_is_named_with_a_login_or_runs_here(monkeypatch, home):
     monkeypatch.setenv("DEDP_SECRETS_LOGIN", str(home / "login"))
     assert store_of(settings()) == VaultServer("https://vault.example:8200", home / "login")
     assert lacking(settings()).endswith("and is not there: write it")
+    monkeypatch.setenv("DEDP_SECRETS_ROLE", "r1")
+    assert store_of(settings()) == VaultServer("https://vault.example:8200", home / "login", role="r1")
+    assert store_of(settings()) is store_of(settings())  # which holds this process's token
+    assert lacking(settings()) == f"{home / 'login'} must hold the role's secret id, and is not there: write it"
 
 
 @pytest.mark.parametrize("wrong", ["vault", "https://ada:hidden-word@vault.example", "https://vault.example/v1"])

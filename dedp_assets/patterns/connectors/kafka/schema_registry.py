@@ -7,15 +7,19 @@ find the schema that the record was written with, however old the record is.
 from __future__ import annotations
 
 import json
+import ssl
 import struct
 from dataclasses import dataclass, field
 from http.client import HTTPException
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 from urllib.request import Request
 
 from dedp_assets.patterns.connectors.kafka.schema_references import Reference, Referred, self_contained
+from dedp_assets.patterns.connectors.secrets.key_files import secret_in
 from dedp_assets.patterns.connectors.web.parts import (
+    Reply,
     ResponseLimits,
     exchanged,
     require_address,
@@ -76,10 +80,15 @@ class SchemaRegistry:
     Attributes:
         url: where it is; ``http`` or ``https``.
         timeout_seconds: how long it may be silent.
+        token_file: file with the token of requests, readable by the owner alone and read at each request, so that no
+            plan or pickled client holds the token.
+        authorities: certificates, PEM, of the authorities that vouch for the registry; by default the system's.
     """
 
     url: str
     timeout_seconds: float = 10
+    token_file: Path | None = None
+    authorities: Path | None = None
     _known: dict[int, RegisteredSchema] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -94,20 +103,15 @@ class SchemaRegistry:
             ConfigError: if it refuses the request for another reason, or sends it elsewhere.
         """
         name = f"the schema registry at {without_secrets(self.url)}"
-        data = None if content is None else json.dumps(content).encode()
-        request = Request(  # noqa: S310 - the scheme was looked at
-            f"{self.url.rstrip('/')}/{path}", data, {"Content-Type": _MEDIA_TYPE, "Accept": _MEDIA_TYPE}, method=method
-        )
-        try:
-            reply = exchanged(request, ResponseLimits(self.timeout_seconds, self.timeout_seconds * 3, _MOST_BYTES))
-        except (OSError, HTTPException) as error:
-            reason = sentence(str(error)) or type(error).__name__
-            raise NotReady(f"{name} does not answer ({reason}): run this again when it does") from error
+        reply = self._sent(method, path, content, name)
         text = sentence(reply.body.decode(errors="replace"))
         if reply.status >= 500 or reply.status in _PASSING:
             raise NotReady(f"{name} answers with status {reply.status}: {text}: run this again later")
         if reply.status == 422:
             raise ContractError(f"{name} finds the request wrong: {text}")
+        if reply.status == 401:
+            shown = f"another one than the token in {self.token_file}" if self.token_file else "a token, and got none"
+            raise ConfigError(f"{name} asks for {shown}: `make up` writes the token of its own at each start")
         if reply.status in (404, 409):
             return reply.status, text
         if reply.elsewhere or not 200 <= reply.status < 300:
@@ -116,6 +120,20 @@ class SchemaRegistry:
             return reply.status, parse_json(reply.body)
         except ValueError:
             raise ContractError(f"{name} answers with what is no JSON: {text}") from None
+
+    def _sent(self, method: str, path: str, content: object, name: str) -> Reply:
+        data = None if content is None else json.dumps(content).encode()
+        headers = {"Content-Type": _MEDIA_TYPE, "Accept": _MEDIA_TYPE}
+        if self.token_file is not None:
+            headers["Authorization"] = f"Bearer {secret_in(self.token_file, of='the token of requests')}"
+        request = Request(f"{self.url.rstrip('/')}/{path}", data, headers, method=method)  # noqa: S310 - looked at
+        limits = ResponseLimits(self.timeout_seconds, self.timeout_seconds * 3, _MOST_BYTES)
+        trusting = ssl.create_default_context(cafile=str(self.authorities)) if self.authorities else None
+        try:
+            return exchanged(request, limits, trusting)
+        except (OSError, HTTPException) as error:
+            reason = sentence(str(error)) or type(error).__name__
+            raise NotReady(f"{name} does not answer ({reason}): run this again when it does") from error
 
 
 def latest_schema(registry: SchemaRegistry, subject: str) -> RegisteredSchema:

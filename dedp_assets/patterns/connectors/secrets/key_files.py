@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dedp_assets.patterns.core.errors import ConfigError
 
-__all__ = ["KEY_BYTES", "key_in", "replace_private", "require_private"]
+__all__ = ["KEY_BYTES", "key_in", "replace_private", "require_private", "secret_in"]
 
 KEY_BYTES = 32
 _OTHERS = 0o077
@@ -48,6 +48,22 @@ def require_private(file: Path) -> None:
         raise ConfigError(
             f"{file} must be for its owner alone (0600), not open to others ({mode:03o}): chmod 600 {file}"
         )
+
+
+def secret_in(file: Path, *, of: str) -> str:
+    """Return the text of a file without blanks around it.
+
+    Args:
+        file: the file, which only the owner may read.
+        of: the content, for people.
+
+    Raises:
+        ConfigError: if the file is not there, or others can read it; without the content.
+    """
+    if not file.exists():
+        raise ConfigError(f"{file} must hold {of}, and is not there: write it")
+    require_private(file)
+    return file.read_text().strip()
 
 
 def replace_private(file: Path, content: bytes, *, mode: int = 0o600) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import Request
 
-from dedp_assets.patterns.connectors.secrets.key_files import require_private
+from dedp_assets.patterns.connectors.secrets.key_files import secret_in
+from dedp_assets.patterns.connectors.secrets.role_login import HeldToken, RoleLogin
 from dedp_assets.patterns.connectors.secrets.store import StoredSecret, missing_secret, require_path
 from dedp_assets.patterns.connectors.web.parts import (
+    Reply,
     ResponseLimits,
     exchanged,
     require_address,
@@ -42,12 +44,16 @@ class VaultServer:
             so that whoever renews the login exchanges the file.
         mount: path of the KV v2 engine.
         timeout_seconds: how long the server may be silent.
+        role: id of a role (AppRole), whose secret id the file holds then: the process logs in, and holds a token of its
+            own. Without a role, the file holds a token.
     """
 
     url: str
     login_file: Path
     mount: str = "secret"
     timeout_seconds: float = 5
+    role: str = ""
+    _held: HeldToken = field(default_factory=HeldToken, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         require_address(self.url, what="a server of secrets")
@@ -107,20 +113,16 @@ class VaultServer:
             method: of HTTP.
             path: below ``/v1/``.
             content: JSON of the request.
-            login: proves who asks; by default, of the file.
+            login: proves who asks; by default the token of the file, or of the role.
 
         Raises:
             ConfigError: if the server refuses the request, or this identity.
             NotReady: while the server does not answer, or is sealed.
         """
-        data = None if content is None else json.dumps(content).encode()
-        headers = {"X-Vault-Token": self._login() if login is None else login, "Content-Type": "application/json"}
-        request = Request(f"{self.url.rstrip('/')}/v1/{path}", data, headers, method=method)  # noqa: S310 - see above
-        try:
-            reply = exchanged(request, ResponseLimits(self.timeout_seconds, self.timeout_seconds * 3, _MOST_BYTES))
-        except (OSError, HTTPException) as error:
-            reason = sentence(str(error)) or type(error).__name__
-            raise NotReady(f"{self.name} does not answer ({reason}): start it (`make up SECRETS=bao`)") from None
+        shown = self._login() if login is None else login
+        reply = self._sent(method, path, content, shown)
+        if reply.status == 403 and self.role and login is None:  # expired or revoked before its time, or not granted
+            reply = self._sent(method, path, content, self._login(refused=shown))
         text = sentence(reply.body.decode(errors="replace")) if reply.status >= 300 else ""
         if reply.status >= 500 or reply.status in _PASSING or _BEGINNING in text:
             raise NotReady(f"{self.name} answers with status {reply.status} ({text}): unseal it, or try again later")
@@ -133,11 +135,20 @@ class VaultServer:
             raise ConfigError(f"{self.name} refuses the request with status {reply.status}: {reply.elsewhere or text}")
         return parse_json(reply.body) if reply.body and reply.status == 200 else None
 
-    def _login(self) -> str:
-        if not self.login_file.exists():
-            raise ConfigError(f"{self.login_file} must hold the login for {self.name}, and is not there: write it")
-        require_private(self.login_file)
-        return self.login_file.read_text().strip()
+    def _sent(self, method: str, path: str, content: object, login: str) -> Reply:
+        data = None if content is None else json.dumps(content).encode()
+        headers = {"X-Vault-Token": login, "Content-Type": "application/json"}
+        request = Request(f"{self.url.rstrip('/')}/v1/{path}", data, headers, method=method)  # noqa: S310 - see above
+        try:
+            return exchanged(request, ResponseLimits(self.timeout_seconds, self.timeout_seconds * 3, _MOST_BYTES))
+        except (OSError, HTTPException) as error:
+            reason = sentence(str(error)) or type(error).__name__
+            raise NotReady(f"{self.name} does not answer ({reason}): start it (`make up SECRETS=bao`)") from None
+
+    def _login(self, *, refused: str = "") -> str:
+        if self.role:
+            return self._held.current(self.ask, RoleLogin(self.role, self.login_file), refused=refused)
+        return secret_in(self.login_file, of=f"the login for {self.name}")
 
     def _below(self, folder: str) -> list[str]:
         answer = self.ask("GET", f"{self.mount}/metadata/{folder}?list=true")
