@@ -82,7 +82,8 @@ def tables_in(spark: Any, frame: Any, folder: Path, **properties: str) -> Callab
 def _declared(columns: str | Mapping[str, Column]) -> Mapping[str, Column]:
     if not isinstance(columns, str):
         return columns
-    return {name: Column(kind) for name, kind in (column.split() for column in columns.split(","))}
+    stated = (column.split() for column in columns.split(","))
+    return {name: Column(kind, classification="public") for name, kind in stated}
 
 
 @pytest.fixture

@@ -71,7 +71,8 @@ class World:
     def table(self, name, columns, *, more=None, by=(), **spec):
         """Declare a table of columns such as ``id INT!, day STRING`` (``!``: required) and ``more``."""
         kinds = dict(column.split(" ", 1) for column in columns.split(", "))
-        held = {c: Column(k.removesuffix("!"), required=k.endswith("!")) for c, k in kinds.items()}
+        stated = {c: {"required": k.endswith("!"), "classification": "public"} for c, k in kinds.items()}
+        held = {c: Column(k.removesuffix("!"), **stated[c]) for c, k in kinds.items()}
         self.specs[name] = TableSpec(name, {**held, **(more or {})}, tuple(by), **spec)
         return self[name]
 

@@ -65,7 +65,8 @@ class Known:
         """A table that is there, with rows or without."""
         if isinstance(columns, str):
             each = (column.split() for column in columns.split(","))
-            columns = {name: Column(kind.rstrip("!"), required=kind.endswith("!")) for name, kind in each}
+            stated = [(name, kind.rstrip("!"), kind.endswith("!")) for name, kind in each]
+            columns = {name: Column(kind, required=req, classification="public") for name, kind, req in stated}
         made = self.at(TableSpec(name, columns, partition_by=by, **more))
         assert not made.ledger.exists(), f"{name} is there already: another call made it"
         made.ensure()

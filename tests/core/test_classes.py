@@ -32,6 +32,7 @@ PEOPLE = TableSpec(
     {"n": Column("BIGINT", classification="public"), **{NAMES[c]: Column("STRING", classification=c) for c in CLASSES}},
     checks={"small": "n < 10"},
 )
+CLASSED = replace(PEOPLE, columns={n: c for n, c in PEOPLE.columns.items() if c.classification})
 
 
 def no_session():
@@ -62,7 +63,7 @@ def test_each_class_has_a_rule_at_each_place():
     assert {place for place in PLACES if shown("public", place) != "values"} == {"contract"}
     led = {place for place in PLACES if any(shown(each, place) == "values" for each in ("personal", "sensitive"))}
     assert led == set()
-    assert {place for place in PLACES if shown("", place) == "nothing"} == {"export", "contract"}
+    assert {place for place in PLACES if shown("", place) == "nothing"} == {"replica", "export", "contract"}
 
 
 def test_what_counts_as_a_looser_class():
@@ -141,27 +142,23 @@ def test_a_contract_states_the_class_and_no_value():
 
 def test_a_replica_holds_what_its_place_takes():
     """Transformed: columns of a withheld class are left out; passed through: refused without a permission."""
-    kept = {*declare_transformed(PEOPLE, name="staging/people").columns} - {"n"}
+    kept = {*declare_transformed(CLASSED, name="staging/people").columns} - {"n"}
     assert kept == {NAMES[each] for each in with_values("replica")}
-    without = replace(PEOPLE, columns={n: c for n, c in PEOPLE.columns.items() if c.classification != "secret"})
+    without = replace(CLASSED, columns={n: c for n, c in CLASSED.columns.items() if c.classification != "secret"})
     with pytest.raises(ConfigError, match="as quasi, personal, sensitive, free text, which staging/people may not"):
         declare_replica(without, name="staging/people")
     assert declare_replica(without, name="staging/people", may_hold_personal=True).columns == without.columns
     with pytest.raises(ConfigError, match=r"\['c_secret'\] are secret"):
-        declare_replica(PEOPLE, name="staging/people", may_hold_personal=True)
+        declare_replica(CLASSED, name="staging/people", may_hold_personal=True)
 
 
 @pytest.mark.parametrize("declare", [declare_transformed, partial(declare_replica, may_hold_personal=True)])
-def test_a_replica_for_others_needs_classes(declare):
-    """By the layer of its name: a column that nobody classified comes to no such replica, and to one's own it does."""
+@pytest.mark.parametrize("layer", ["staging", "recovery", "export", "serving"])
+def test_a_replica_needs_classes(declare, layer):
+    """For one's own staging as for others, and where personal values are allowed: nobody said what the column is."""
     columns = {"n": Column("BIGINT", classification="public"), "phone": Column("STRING")}
-    source = TableSpec("silver/people", columns)
-    for layer in ("export", "serving"):
-        with pytest.raises(
-            ConfigError, match=rf"silver/people: columns \['phone'\] must have a class .* {layer}/people"
-        ):
-            declare(source, name=f"{layer}/people")
-    assert {*declare(source, name="staging/people").columns} == {"n", "phone"}
+    with pytest.raises(ConfigError, match=rf"silver/people: columns \['phone'\] must have a class .* {layer}/people"):
+        declare(TableSpec("silver/people", columns), name=f"{layer}/people")
 
 
 @pytest.mark.spark
@@ -217,10 +214,12 @@ def test_letters_show_values_or_shapes_by_the_class(spark, make_table, some):
 @pytest.mark.spark
 def test_a_replica_and_an_export_get_no_value_that_their_place_refuses(spark, make_table, rows, tmp_path):
     """The same table through both; the export is refused before a file is written."""
-    people = make_table(PEOPLE)
-    people.target(a_run(PEOPLE.name)).stage(rows(1)).publish()
-    replica = make_table(declare_transformed(PEOPLE, name="staging/people"))
+    people = make_table(CLASSED)
+    people.target(a_run(CLASSED.name)).stage(rows(1).drop(NAMES[""])).publish()
+    replica = make_table(declare_transformed(CLASSED, name="staging/people"))
     replicate_transformed(people, replica.target(a_run("staging/people")))
+    with pytest.raises(ConfigError, match="must have a class"):
+        replicate_transformed(Table(PEOPLE, people.store, spark), replica.target(a_run("staging/people")))
     assert classes_in(str(read_back(replica))) == with_values("replica")
     catalogue = make_table(declare_exports(name="platform/exports"))
     for left_out, words in (({"secret"}, "must have a class"), ({"secret", ""}, "may_hold_personal must be True")):

@@ -39,8 +39,8 @@ _HIDDEN: Mapping[Place, Shown] = MappingProxyType(
 _VALUES: Mapping[Place, Shown] = MappingProxyType({**dict.fromkeys(PLACES, "values"), "contract": "shape"})
 SHOWN: Mapping[Classification, Mapping[Place, Shown]] = MappingProxyType(
     {
-        # Nobody is asked for classes before something leaves for others: then for that of each column.
-        "": {**_VALUES, "export": "nothing", "contract": "nothing"},
+        # Nobody is asked for classes before something leaves its table for others: then for that of each column.
+        "": {**_VALUES, "replica": "nothing", "export": "nothing", "contract": "nothing"},
         "public": _VALUES,
         # One of many columns that single somebody out together: bounds and counts of one column do not.
         "quasi": {**_HIDDEN, "profile": "values", "log": "values"},

@@ -133,7 +133,8 @@ def declare_replica(source: TableSpec, *, name: str, may_hold_personal: bool = F
         may_hold_personal: whether the replica's environment may hold personal data.
 
     Raises:
-        ConfigError: if the source declares personal columns and the replica may not hold them.
+        ConfigError: if the source declares personal columns and the replica may not hold them, or a column has no
+            class.
     """
     _require_allowed(source, name, may_hold_personal=may_hold_personal)
     return replace(source, name=name)

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import not_empty
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.leaving import is_export, require_classified
+from dedp_assets.patterns.core.leaving import require_classified
 from dedp_assets.patterns.core.masking import MaskingKey, pseudonym
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import typed
@@ -75,7 +75,8 @@ def replicate_transformed(
     Example:
         >>> from dedp_assets.patterns.core.schema import Column
         >>> email = Column("STRING", classification="personal")
-        >>> columns = {"id": Column("INT"), "plan": Column("STRING"), "email": email}
+        >>> key, plan = Column("INT", classification="public"), Column("STRING", classification="public")
+        >>> columns = {"id": key, "plan": plan, "email": email}
         >>> users = table("silver/users", columns, (1, "free", "ada@example.org"), (2, "paid", "bob@example.org"))
         >>> staging = table(declare_transformed(users.spec, name="staging/users"))
         >>> _ = replicate_transformed(users, staging.target(run))
@@ -114,10 +115,9 @@ def declare_transformed(source: TableSpec, *, name: str) -> TableSpec:
         name: ``layer/dataset`` of the replica.
 
     Raises:
-        ConfigError: if others are to read the replica (``export/``, ``serving/``) and a column has no class.
+        ConfigError: if a column has no class.
     """
-    if is_export(name):
-        require_classified(source.name, source.columns, to=name)
+    require_classified(source.name, source.columns, to=name)
     columns = {
         c: replace(column, type="STRING" if column.replica == _PSEUDONYM else column.type, replica="")
         for c, column in source.columns.items()

@@ -32,12 +32,19 @@ from dedp_assets.patterns.ingestion._replica_manifest import manifest_of
 from dedp_assets.patterns.ingestion.full_loader import load_full
 from dedp_assets.patterns.ingestion.passthrough_replicator import declare_replica, replicate_files, replicate_table
 from tests.contracts.known_calls import known_calls
-from tests.helpers import EVENTS, a_run, read_back
+from tests.helpers import EVENTS as UNCLASSED
+from tests.helpers import a_run, read_back
 from tests.two_runs import two_runs
 
+_CLASSED = {n: replace(c, classification=c.classification or "public") for n, c in UNCLASSED.columns.items()}
+EVENTS = replace(UNCLASSED, columns=_CLASSED)
 PARAMETERS = TableSpec(
     "bronze/device_parameters",
-    {"name": Column("STRING", "key"), "value": Column("STRING", "as delivered"), "day": Column("STRING", "loaded on")},
+    {
+        "name": Column("STRING", "key", classification="public"),
+        "value": Column("STRING", "as delivered", classification="public"),
+        "day": Column("STRING", "loaded on", classification="public"),
+    },
     partition_by=("day",),
 )
 HOSTILE = [

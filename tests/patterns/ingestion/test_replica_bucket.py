@@ -17,7 +17,10 @@ from dedp_assets.patterns.ingestion._replica_files import verify
 from dedp_assets.patterns.ingestion.passthrough_replicator import replicate_table
 from tests.helpers import a_run, rows_at
 
-SPEC = TableSpec("bronze/devices", {"id": Column("BIGINT"), "day": Column("STRING")})
+SPEC = TableSpec(
+    "bronze/devices",
+    {"id": Column("BIGINT", classification="public"), "day": Column("STRING", classification="public")},
+)
 
 
 @pytest.fixture

@@ -46,18 +46,18 @@ DAYS = ("2026-01-05", "2026-01-06", "2026-01-07")
 USERS = TableSpec(
     "silver/users",
     {
-        "id": Column("BIGINT", "identity", required=True),
+        "id": Column("BIGINT", "identity", required=True, classification="public"),
         "full_name": Column("STRING", "who", classification="personal"),
         "ip": Column("STRING", "from where", classification="personal"),
         "latitude": Column("DOUBLE", "from where, in degrees", classification="personal"),
         "longitude": Column("DOUBLE", "from where, in degrees", classification="personal"),
         "email": Column("STRING", "how to reach them", classification="personal", replica="pseudonym"),
-        "city": Column("STRING", "where they live"),
-        "signed_up": Column("STRING", "when, as the producer wrote it"),
-        "balance": Column("DECIMAL(22,2)", "in euros"),
-        "profile": Column("STRUCT<theme: STRING, tags: ARRAY<STRING>>", "settings"),
-        "payload": Column("STRING", "what came, as JSON"),
-        "seen_on": Column("DATE", "when they came", required=True),
+        "city": Column("STRING", "where they live", classification="public"),
+        "signed_up": Column("STRING", "when, as the producer wrote it", classification="public"),
+        "balance": Column("DECIMAL(22,2)", "in euros", classification="public"),
+        "profile": Column("STRUCT<theme: STRING, tags: ARRAY<STRING>>", "settings", classification="public"),
+        "payload": Column("STRING", "what came, as JSON", classification="public"),
+        "seen_on": Column("DATE", "when they came", required=True, classification="public"),
     },
     partition_by=("seen_on",),
     checks={"balance_is_known": "balance IS NOT NULL", "ip_is_none_of_ours": "ip NOT LIKE '192.168.%'"},
@@ -68,9 +68,16 @@ MOMENTS = ("2024-03-10", "01/02/2024 3:04 PM", "2024-02-30T25:61", "20240101", "
 DEVICES = TableSpec(
     "bronze/devices",
     {
-        "type": Column("STRING", "kind of device"),
-        "full_name": Column("STRING", "label", replica="if(version LIKE '1.%', substring(full_name, 2), full_name)"),
-        "version": Column("STRING", "version", replica="if(version LIKE '1.%', 'invalid', version)"),
+        "type": Column("STRING", "kind of device", classification="public"),
+        "full_name": Column(
+            "STRING",
+            "label",
+            replica="if(version LIKE '1.%', substring(full_name, 2), full_name)",
+            classification="public",
+        ),
+        "version": Column(
+            "STRING", "version", replica="if(version LIKE '1.%', 'invalid', version)", classification="public"
+        ),
     },
 )
 
@@ -229,7 +236,10 @@ def test_pseudonyms_agree_across_tables_and_runs(users, staging, make_table, spa
     assert emails == {n: mask(f"canary{n}@private.example") for n in range(9)}
     orders = TableSpec(
         "silver/orders",
-        {"n": Column("BIGINT"), "buyer": Column("STRING", classification="personal", replica="pseudonym")},
+        {
+            "n": Column("BIGINT", classification="public"),
+            "buyer": Column("STRING", classification="personal", replica="pseudonym"),
+        },
     )
     bought, copy = make_table(orders), staging(orders)
     rows = spark.sql("SELECT * FROM VALUES (1L, 'canary4@private.example'), (2L, NULL) AS t(n, buyer)")
@@ -313,7 +323,7 @@ def test_what_nobody_declared_never_crosses(users, staging):
 
 def test_a_declared_column_that_is_not_there_stops_the_replica(users, staging):
     """A replica of a source that has not caught up with its declaration would be none."""
-    known = replace(USERS, columns={**USERS.columns, "phone": Column("STRING")})
+    known = replace(USERS, columns={**USERS.columns, "phone": Column("STRING", classification="public")})
     with pytest.raises(SchemaMismatch, match="phone is declared and not there"):
         transform(under(users, known), staging(known))
 
@@ -321,15 +331,15 @@ def test_a_declared_column_that_is_not_there_stops_the_replica(users, staging):
 PEOPLE = TableSpec(
     "silver/people",
     {
-        "id": Column("BIGINT"),
+        "id": Column("BIGINT", classification="public"),
         "person": Column("BIGINT", "number of the person", classification="personal"),
         "phone": Column("STRING", classification="personal"),
         "nick": Column("STRING", classification="personal", replica="pseudonym"),
         "name": Column("STRING", classification="personal"),
         "born": Column("DATE", classification="personal", replica="trunc(born, 'YEAR')"),
         "smokes": Column("BOOLEAN", classification="personal", replica="false"),
-        "note": Column("STRING"),
-        "code": Column("DECIMAL(12,2)"),
+        "note": Column("STRING", classification="public"),
+        "code": Column("DECIMAL(12,2)", classification="public"),
     },
 )
 CROSSING = {
@@ -563,7 +573,11 @@ def test_a_partition_by_a_column_that_was_tagged_is_gone(make_table, staging, sp
     """Also from the names of folders; what the replica held is made again under the columns it keeps."""
     spec = TableSpec(
         "silver/logins",
-        {"n": Column("BIGINT"), "login": Column("STRING"), "day": Column("STRING")},
+        {
+            "n": Column("BIGINT", classification="public"),
+            "login": Column("STRING", classification="public"),
+            "day": Column("STRING", classification="public"),
+        },
         partition_by=("login", "day"),
     )
     logins, first = make_table(spec), staging(spec)
@@ -612,7 +626,11 @@ def test_a_replica_is_declared_by_its_source(users, staging, make_table):
 
 def test_a_replica_has_the_event_time_that_it_keeps():
     """It is none, where the column does not cross."""
-    at = {"id": Column("BIGINT"), "at": Column("TIMESTAMP"), "born": Column("DATE", classification="personal")}
+    at = {
+        "id": Column("BIGINT", classification="public"),
+        "at": Column("TIMESTAMP", classification="public"),
+        "born": Column("DATE", classification="personal"),
+    }
     sources = [TableSpec("silver/x", at, event_time=name) for name in ("at", "born", "")]
     assert [declare_transformed(each, name="s/x").event_time for each in sources] == ["at", "", ""]
 
@@ -660,7 +678,7 @@ def replicated(n):
         n.declared("mail"): Column("STRING", classification="personal", replica="pseudonym"),
         n.declared("ip"): Column("STRING", classification="personal"),
     }
-    altered = {n.declared("city"): Column("STRING", replica=f"upper({n.q('plan')})")}
+    altered = {n.declared("city"): Column("STRING", replica=f"upper({n.q('plan')})", classification="public")}
     checks = {"ip_is_there": f"{n.q('ip')} IS NOT NULL", "id_is_there": f"{n.q('id')} IS NOT NULL"}
     source = n.table("id INT, plan STRING, day STRING", more={**personal, **altered}, by=["day"], checks=checks)
     person = (1, "free", "a/b", "ada@x.org", "10.9.8.7", "Ulm")
@@ -673,7 +691,7 @@ def replicated(n):
 
 @known_calls
 def calls_that_work(known):
-    secret = {"id": Column("INT"), "email": Column("STRING", classification="personal")}
+    secret = {"id": Column("INT", classification="public"), "email": Column("STRING", classification="personal")}
     users = known.table("silver/users", secret, (1, "ada@example.org"))
     return {
         "declare_transformed": {"source": users.spec, "name": "staging/users"},

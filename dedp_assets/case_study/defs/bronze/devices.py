@@ -34,9 +34,9 @@ from dedp_assets.patterns.connectors.landing.lines import read_lines
 DEVICES = TableSpec(
     "bronze/devices",
     {
-        "type": Column("STRING", "kind of device; with version its key", required=True),
-        "version": Column("STRING", "version of the device", required=True),
-        "full_name": Column("STRING", "name people know it by", required=True),
+        "type": Column("STRING", "kind of device; with version its key", required=True, classification="public"),
+        "version": Column("STRING", "version of the device", required=True, classification="public"),
+        "full_name": Column("STRING", "name people know it by", required=True, classification="public"),
     },
     comment="One row per device of the provider's newest complete delivery.",
 )
