@@ -109,8 +109,12 @@ def the_big_table_is_that_of(world, database):
     held = world.rows("gold/orders_wide")
     assert {row["order_id"]: row["plan"] for row in held} == plans
     assert {row["order_id"]: Counter(each["amount"] for each in row["payments"]) for row in held} == payments
-    users = dict(source(database, "SELECT user_id, login FROM users"))
-    assert {row["user_id"]: row["login"] for row in held if row["login"]}.items() <= users.items()
+    users = dict(source(database, "SELECT user_id, active FROM users"))
+    active = {row["user_id"]: row["active"] for row in held if "user" not in row["unknown"]}
+    assert active
+    assert active.keys() <= users.keys()
+    for table in ("gold/orders_wide", "gold/dim_users"):
+        assert "@login" not in str(world.rows(table)), "a name to log in with, in the clear"
 
 
 def the_mart_is_that_of(world, database):

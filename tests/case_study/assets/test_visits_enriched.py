@@ -56,15 +56,15 @@ def store(world, spec, rows, **notes):
 
 
 def know(world, *versions, **notes):
-    """Let silver/users hold versions: user, login, since, until."""
-    rows = [(u, login, None, None, True, a, b, b is None, False, []) for u, login, a, b in versions]
+    """Let silver/users hold versions: user, whether active, since, until."""
+    rows = [(u, f"{u}@login", None, None, active, a, b, b is None, False, []) for u, active, a, b in versions]
     store(world, USERS, rows, **notes)
 
 
 def joined(world, number=0):
-    """Visit -> login, device, country of a day's rows."""
+    """Visit -> whether its user was active, device, country of a day's rows."""
     rows = world.rows(ENRICHED, event_date=day(number))
-    found = {r["visit_id"]: (r["login"], r["device_name"], r["country"], r["region"]) for r in rows}
+    found = {r["visit_id"]: (r["active"], r["device_name"], r["country"], r["region"]) for r in rows}
     assert len(found) == len(rows)
     return found
 
@@ -74,10 +74,10 @@ def expected(lines, versions):
     found = {}
     for visit in map(json.loads, lines):
         seen = datetime.fromisoformat(visit["event_time"].replace("Z", "+00:00"))
-        logins = [v[1] for v in versions if v[0] == visit["user_id"] and v[2] <= seen and (v[3] is None or seen < v[3])]
+        active = [v[1] for v in versions if v[0] == visit["user_id"] and v[2] <= seen and (v[3] is None or seen < v[3])]
         device = NAMES.get((visit["device_type"], visit["device_version"]))
         place = location_of(visit["ip"])
-        found[visit["visit_id"]] = (*(logins or [None]), device, place["country"], place["region"])
+        found[visit["visit_id"]] = (*(active or [None]), device, place["country"], place["region"])
     return found
 
 
@@ -88,9 +88,9 @@ def react(world):
 
 
 MONDAYS, LATE = visits_of(0), visits_of(0, count=3, seed=9)
-TOLD = [("u1", "old", at(-99), at(12)), ("u1", "new", at(12), None), ("u2", "later", at(0, 3), None)]
-SINCE = [TOLD[0], ("u1", "new", at(12), at(0, 2)), ("u1", "newest", at(0, 2), None), TOLD[2]]
-LATELY = [*SINCE[:3], ("u2", "earlier", at(9, 1), at(0, 3)), TOLD[2]]
+TOLD = [("u1", True, at(-99), at(12)), ("u1", False, at(12), None), ("u2", True, at(0, 3), None)]
+SINCE = [TOLD[0], ("u1", False, at(12), at(0, 2)), ("u1", True, at(0, 2), None), TOLD[2]]
+LATELY = [*SINCE[:3], ("u2", False, at(9, 1), at(0, 3)), TOLD[2]]
 
 
 def addresses(lines):
@@ -109,7 +109,8 @@ def test_visits_wait_for_users_and_are_enriched_by_what_was_known_at_their_time(
     know(world, *TOLD)
     assert react(world) == [(ENRICHED, day(0))]
     assert joined(world) == expected(MONDAYS, TOLD)
-    assert {found[0] for found in joined(world).values()} == {"old", "new", None}
+    assert {found[0] for found in joined(world).values()} == {True, False, None}
+    assert "@login" not in str(world.rows(ENRICHED)), "a name to log in with, in the clear"
 
 
 def test_a_version_that_begins_later_asks_for_nothing_and_late_visits_follow(world, services):
@@ -131,9 +132,9 @@ def test_a_change_that_was_captured_late_reaches_the_days_that_it_is_about(world
     before = world.last(ENRICHED, event_date=day(0)).version
     know(world, *LATELY, true_since=day(1))
     assert react(world) == [(ENRICHED, day(1))]
-    logins = {visit: row[0] for visit, row in joined(world, 1).items()}
-    assert logins == {visit: row[0] for visit, row in expected(visits_of(1), LATELY).items()}
-    assert "earlier" in logins.values()
+    active = {visit: row[0] for visit, row in joined(world, 1).items()}
+    assert active == {visit: row[0] for visit, row in expected(visits_of(1), LATELY).items()}
+    assert active != {visit: row[0] for visit, row in expected(visits_of(1), SINCE).items()}
     assert world.last(ENRICHED, event_date=day(0)).version == before
     assert react(world) == []
 
@@ -146,7 +147,7 @@ def test_a_replay_says_the_same_while_the_service_is_down(world, services):
     for table in (PLACES, ENRICHED):
         assert world.compute(table, day(0), **FORCE).failure == ""
     assert (services.requests("locations"), joined(world)) == (0, before)
-    know(world, *SINCE, ("u2", "other", at(0, 4), None), true_since=day(4))
+    know(world, *SINCE, ("u2", False, at(0, 4), None), true_since=day(4))
     assert world.checks(ENRICHED)["users_have_one_version_at_a_time"]
     said = world.compute(ENRICHED, day(0), **FORCE).failure
     assert "the reference was refused: 1 keys have overlapping versions, 'u2'" in said

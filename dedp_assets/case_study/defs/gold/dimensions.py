@@ -4,11 +4,10 @@ from dataclasses import replace
 from datetime import date
 
 from dedp_assets.case_study.defs.bronze.sales import PLANS
-from dedp_assets.case_study.defs.silver.users import BOUND, USERS
+from dedp_assets.case_study.defs.silver.users import USERS
 from dedp_assets.graph.declare import About, Every, Pinned, Runs, lake_table
 from dedp_assets.graph.resources.clock import Clock
-from dedp_assets.graph.systems.secrets import Secrets
-from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, add_members, decrypt, list_dates
+from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, add_members, list_dates
 from dedp_assets.patterns.modeling.dimensional_members import DATES
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION
 
@@ -26,7 +25,6 @@ DIM_USERS = TableSpec(
             classification="quasi",
         ),
         "user_id": replace(USERS.columns["user_id"], required=False),
-        "login": Column("STRING", "name to log in with", classification="personal"),
         "active": USERS.columns["active"],
         **_VALIDITY,
     },
@@ -64,17 +62,11 @@ _COLUMNS = [name for name in DIM_USERS.columns if name != "user_key"]
     patterns=[add_members],
 )
 def dimensions(
-    users: Pinned, plans: Pinned, into: Target, of_plans: Target, dates: Target, clock: Clock, secrets: Secrets
+    users: Pinned, plans: Pinned, into: Target, of_plans: Target, dates: Target, clock: Clock
 ) -> WriteResult:
     """Store the dimensions with keys and unknown members, and the days to the end of next year."""
-    named = decrypt(users.rows(), secrets.key_ring(into.name), columns={"login": "STRING"}, bound=BOUND)
-    versions = add_members(
-        named.select(*_COLUMNS),
-        key="user_key",
-        natural=["user_id"],
-        valid_from="valid_from",
-        unknown={"login": "unknown"},
-    )
+    states = users.rows().select(*_COLUMNS)
+    versions = add_members(states, key="user_key", natural=["user_id"], valid_from="valid_from")
     listed = plans.rows().select("plan_id", "name", "monthly_euros")
     members = add_members(listed, key="plan_key", natural=["plan_id"], unknown={"name": "unknown"})
     days = list_dates(

@@ -3,28 +3,25 @@
 from dataclasses import replace
 
 from dedp_assets.case_study.defs.bronze.sales import ORDERS, PAYMENTS, PLANS
-from dedp_assets.case_study.defs.silver.users import BOUND, USERS_CURRENT
+from dedp_assets.case_study.defs.silver.users import USERS_CURRENT
 from dedp_assets.graph.declare import About, Every, Gates, Pinned, Runs, lake_table
-from dedp_assets.graph.systems.secrets import Secrets
 from dedp_assets.patterns import (
     Column,
     TableSpec,
     Target,
     WriteResult,
-    decrypt,
     join_entities,
     judge_breadth,
     nest_children,
 )
 from dedp_assets.patterns.storage.normalizer import Entity
 
-ENTITIES = {"user": Entity(["login"], ["active"]), "plan": Entity(["plan"], ["monthly_euros"])}
+ENTITIES = {"user": Entity(["active"]), "plan": Entity(["plan"], ["monthly_euros"])}
 ORDERS_WIDE = TableSpec(
     "gold/orders_wide",
     {
         "order_id": ORDERS.columns["order_id"],
         "user_id": ORDERS.columns["user_id"],
-        "login": Column("STRING", "name to log in with", classification="personal"),
         "active": USERS_CURRENT.columns["active"],
         "plan_id": ORDERS.columns["plan_id"],
         "plan": Column("STRING", "name of the plan", classification="public"),
@@ -62,13 +59,10 @@ ORDERS_WIDE = TableSpec(
     ),
     patterns=[nest_children, judge_breadth],
 )
-def orders_wide(
-    orders: Pinned, payments: Pinned, users: Pinned, plans: Pinned, into: Target, secrets: Secrets
-) -> WriteResult:
+def orders_wide(orders: Pinned, payments: Pinned, users: Pinned, plans: Pinned, into: Target) -> WriteResult:
     """Join all orders to users and plans, and nest their payments."""
-    named = decrypt(users.rows(), secrets.key_ring(into.name), columns={"login": "STRING"}, bound=BOUND)
     parts = {
-        "user": named.select("user_id", "login", "active"),
+        "user": users.rows().select("user_id", "active"),
         "plan": plans.rows().selectExpr("plan_id", "name AS plan", "monthly_euros"),
     }
     wide = join_entities(orders.rows(), parts, entities=ENTITIES, unknown="unknown", keep_references=True)

@@ -2,11 +2,10 @@
 
 from dedp_assets.case_study.defs.bronze.ip_locations import IP_LOCATIONS
 from dedp_assets.case_study.defs.silver.devices import DEVICES_CURRENT
-from dedp_assets.case_study.defs.silver.users import BOUND, USERS
+from dedp_assets.case_study.defs.silver.users import USERS
 from dedp_assets.case_study.defs.silver.visits import EDITION, EVENT, VISITS
 from dedp_assets.graph.declare import About, Gates, Pinned, Reads, lake_table, same
 from dedp_assets.graph.declare.partitions import DAILY
-from dedp_assets.graph.systems.secrets import Secrets
 from dedp_assets.patterns import (
     Audit,
     Column,
@@ -14,7 +13,6 @@ from dedp_assets.patterns import (
     Target,
     WriteResult,
     audit_write_audit_publish,
-    decrypt,
     join_static,
     judge_reference,
     tally,
@@ -26,7 +24,6 @@ VISITS_ENRICHED = TableSpec(
     "silver/visits_enriched",
     {
         **{name: EVENT[name] for name in _VISIT[:-1]},
-        "login": Column("STRING", "the user's name at the time of the visit", classification="personal"),
         "active": Column("BOOLEAN", "whether the user might log in then"),
         "user_known": Column("BOOLEAN", "whether the user was known at the time of the visit", required=True),
         "device_name": Column("STRING", "name of the device, as it is delivered now"),
@@ -80,17 +77,14 @@ DERIVED = {
     gates=Gates(AUDITS, checks=CHECKS),
     about=About(used_by="analysts, who relate visits to users, devices and places", fresh_hours=28, derived=DERIVED),
     patterns=[join_static, audit_write_audit_publish],
-    code_version=EDITION.reader("1"),
+    code_version=EDITION.reader("2"),
 )
-def visits_enriched(
-    visits: Pinned, places: Pinned, users: Pinned, devices: Pinned, into: Target, secrets: Secrets
-) -> WriteResult:
+def visits_enriched(visits: Pinned, places: Pinned, users: Pinned, devices: Pinned, into: Target) -> WriteResult:
     """Join one day's visits to users as of each visit, to devices, and to the day's locations."""
     rows, seen = tally(
         visits.rows().selectExpr(*(f"{EDITION.sql(name)} AS {name}" for name in _VISIT)), identity=["visit_id"]
     )
-    versions = decrypt(users.rows(), secrets.key_ring(into.name), columns={"login": "STRING"}, bound=BOUND)
-    delivered, located = devices.rows(broadcast_bytes=DEVICES_BYTES), places.rows()
+    versions, delivered, located = users.rows(), devices.rows(broadcast_bytes=DEVICES_BYTES), places.rows()
     one_user, one_device, one_address = CHECKS
     judged = (
         judge_reference(versions, keys=["user_id"], valid=VALID, gaps=False, name=one_user),
@@ -101,7 +95,7 @@ def visits_enriched(
         rows,
         versions,
         keys={"user_id": "user_id"},
-        columns={"login": "login", "active": "active"},
+        columns={"active": "active"},
         judged=judged[0],
         as_of=AsOf(VISITS.event_time),
         matched="user_known",
