@@ -29,6 +29,8 @@ import pyarrow.parquet as pq
 
 LEAST_HALF = 8
 """Bytes of the shortest half of a canary that is searched for by itself."""
+LONGEST = 256
+"""Bytes of the longest value that is searched for in memory."""
 _LEAST = 6
 """Bytes that are looked up at once: each spelling has at least as many."""
 
@@ -218,3 +220,22 @@ def _word(number: int) -> str:
         state = state * 1_103_515_245 + 12_345 & 0x7FFFFFFF
         letters += ("qzxvkwj" if place % 2 else "aeiouyd")[(state >> 16) % 7]
     return letters
+
+
+def memory_of(process: int, *, piece: int = 16 << 20) -> Texts:
+    """The writable memory of a process, by range, in pieces that overlap; what is given back meanwhile is left out.
+
+    Args:
+        process: id of a process that this one may look into: a child of the same user.
+        piece: most bytes at once.
+    """
+    listed = Path(f"/proc/{process}/maps").read_text().splitlines()
+    with Path(f"/proc/{process}/mem").open("rb", buffering=0) as memory:
+        for bounds, rights, *_ in map(str.split, listed):
+            if not rights.startswith("rw"):
+                continue
+            begin, end = (int(bound, 16) for bound in bounds.split("-"))
+            for at in range(begin, end, piece):
+                with suppress(OSError, OverflowError):
+                    memory.seek(at)
+                    yield f"{process}|{bounds}", memory.read(min(piece + LONGEST, end - at))

@@ -64,7 +64,7 @@ NAMES = (
     "password of PostgreSQL", "password of the run history", "path of a webhook", "query of a webhook",
     "token of Apprise", "key of the lineage server", "key of the services", "key of the registry",
     "password of Kafka", "token of Spark Connect", "secret key of S3", "session token of S3", "login of OpenBao",
-    "password of a pointer", "user of a pointer", "password of a proxy",
+    "password of a pointer", "user of a pointer", "password of a proxy", "password that PostgreSQL refuses",
 )  # fmt: skip
 SECRETS = {name: f"Wq{number}x/7tZ+k{name[::-1].title().replace(' ', '')}9" for number, name in enumerate(NAMES)}
 SECRETS |= {"key of pseudonyms": "5d0c" * 15 + "77a1", "key that wraps keys": "9b3e" * 15 + "41d7"}
@@ -167,8 +167,9 @@ def broken(visits, values):
 class Story:
     """What is done with the platform, and what is said about it, by place."""
 
-    def __init__(self, world, server, folder):
+    def __init__(self, world, server, folder, own_postgres):
         self.world, self.server, self.folder, self.texts = world, server, folder, {}
+        self.database = own_postgres
 
     def tell(self, place, *told):
         self.texts[place] = self.texts.get(place, b"") + "\n".join(map(str, told)).encode("utf-8", "replace")
@@ -259,7 +260,7 @@ class Story:
         self.fails("PostgreSQL", postgres.OperationalDatabase().connect)
         token = URL["token of Spark Connect"]
         self.fails("Spark Connect", lambda: SparkEngine(remote=f"sc://{gone}/;token={token}").session)
-        for part in (self.lose_bucket, self.lose_secrets, self.lose_topics, self.lose_history):
+        for part in (self.lose_bucket, self.lose_login, self.lose_secrets, self.lose_topics, self.lose_history):
             with pytest.MonkeyPatch.context() as patch:
                 part(patch, f"127.0.0.1:{self.server.server_port}", gone)
 
@@ -273,6 +274,17 @@ class Story:
         }.items():
             patch.setenv(name, value)
         self.fails("S3", lambda: store_at("s3://bucket/lake").read("x"))
+
+    def lose_login(self, patch, *_):
+        """A server that runs and refuses a login: to the platform's resource, a run and a command, and in its log."""
+        own, secret = postgres.address(self.database), URL["password that PostgreSQL refuses"]
+        patch.setenv("DEDP_POSTGRES", f"postgresql://{own.user}:{secret}@{own.host}:{own.port}/{own.database}")
+        self.tell("refused login", postgres.lacking())
+        self.fails("refused login", postgres.OperationalDatabase().require_answer)
+        self.fails("refused login", postgres.OperationalDatabase().connect)
+        self.compute("bronze/plans", fails=True)
+        self.command("status")
+        self.tell("log of PostgreSQL", (self.database.home / "postgres" / "log").read_text())
 
     def lose_secrets(self, patch, here, _):
         login = self.folder / "login"
@@ -400,7 +412,7 @@ class Left:
 
 
 @pytest.fixture(scope="module")
-def left(spark, tmp_path_factory):
+def left(spark, own_postgres, tmp_path_factory):
     """A platform through which canaries went, and what was found afterwards."""
     home, folder = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("said")
     with ExitStack() as stack:
@@ -414,7 +426,7 @@ def left(spark, tmp_path_factory):
         store.write("services/key", {"value": SECRETS["key of the services"]})
         store.write("prod/db", {"user": SECRETS["user of a pointer"], "password": SECRETS["password of a pointer"]})
         store.write(WRAPPING, {"value": SECRETS["key that wraps keys"]})
-        story = Story(world, server, folder)
+        story = Story(world, server, folder, own_postgres)
         with engine_told(spark, folder), process_told(folder):
             story.run()
         return Left(story, home, folder)
@@ -439,6 +451,12 @@ def test_every_place_was_searched(left):
     """Each kind of place has something in it."""
     for part in PLACES:
         assert [place for place in left.places if part in place], part
+
+
+def test_a_login_was_refused_by_a_real_server(left):
+    """As the server's log says, and the sentence for people."""
+    for place in ("refused login", "log of PostgreSQL"):
+        assert b"password authentication failed" in left.story.texts[place], left.story.texts[place]
 
 
 def test_secrets_were_sent(left):
