@@ -33,6 +33,8 @@ LONGEST = 256
 """Bytes of the longest value that is searched for in memory."""
 _LEAST = 6
 """Bytes that are looked up at once: each spelling has at least as many."""
+_LEAST_DIGITS = 8
+"""Digits of the shortest spelling of digits alone: the microseconds of a time have six."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ def _spelt(part: bytes) -> Iterator[bytes]:
             lambda t: json.dumps(t)[1:-1], lambda t: repr(t)[1:-1], html.escape, quote, quote_plus,
             lambda t: quote(t, safe=""), lambda t: re.sub(r"\W", "", t), lambda t: json.dumps(json.dumps(t))[3:-3],
         ]  # fmt: skip
-        yield from (spelt.encode() for escape in escapes if len(spelt := escape(text)) >= _LEAST)
+        shortest = lambda spelt: _LEAST_DIGITS if spelt.isdigit() else _LEAST  # noqa: E731
+        yield from (spelt.encode() for escape in escapes if len(spelt := escape(text)) >= shortest(spelt))
 
 
 class Search:

@@ -1,4 +1,4 @@
-"""``dedp certificates``: a new authority of the home with a grace period, also beside a running platform."""
+"""``dedp certificates``: rotation of the home's authority, with a grace period."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROTATE, _RETIRE = "rotate", "retire"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the action, and the end of what is still valid."""
+    """Add the action, and the option for an early end of certificates."""
     parser.add_argument(
         "action",
         choices=(_ROTATE, _RETIRE),

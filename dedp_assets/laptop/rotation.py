@@ -1,4 +1,4 @@
-"""Rotation of the home's authorities: a new key with a grace period, and servers that take certificates while they run.
+"""Rotation of the home's authorities: a new key, a grace period, and certificates of running servers.
 
 PostgreSQL has an authority of its own, as the server may be of another user; the other servers share the home's.
 """
@@ -93,7 +93,7 @@ def former_until(chosen: Settings, *, at: datetime) -> datetime | None:
 
 
 def _authorities(chosen: Settings) -> Mapping[str, Authority]:
-    """Return the authorities of the home: its own, and PostgreSQL's.
+    """Return the authorities of the home and of the PostgreSQL server in the home.
 
     Raises:
         ConfigError: if there is none.
@@ -106,7 +106,7 @@ def _authorities(chosen: Settings) -> Mapping[str, Authority]:
 
 
 def _administrator(chosen: Settings, made: Mapping[str, Authority], at: datetime) -> Mapping[str, Any] | None:
-    """Return the configuration of the running broker's administrator; ``None`` without a broker behind a lock."""
+    """Return the configuration of the broker's administrator; ``None`` without a locked broker."""
     folder = chosen.home / kafka.FOLDER
     address = announced(folder)
     if not address or FOLDER not in made or not kafka_tls.is_locked(folder):

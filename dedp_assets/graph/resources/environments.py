@@ -266,7 +266,7 @@ class Settings:
     secret_role: Annotated[str, Variable(
         "DEDP_SECRETS_ROLE",
         "id of a role (AppRole) of a server of secrets, by which each process has a short token of its own",
-        "none: all have the token of the file")] = ""
+        "none: all have the token of the file")] = field(default="", repr=False)
     vault_readers: Annotated[tuple[str, ...], Variable(
         "DEDP_VAULT_READERS",
         "identities that may ask for the values behind pseudonyms of the vault, with blanks in between", "nobody",

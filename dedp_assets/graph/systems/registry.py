@@ -37,7 +37,7 @@ def client(settings: Settings) -> SchemaRegistry | None:
 
 
 def at(settings: Settings, url: str) -> SchemaRegistry:
-    """Return a client of the schema registry at a URL; the laptop's own gets its token with ``DEDP_SECURE=on``.
+    """Return a client of the schema registry at a URL, with a token for a locked registry of the home.
 
     Raises:
         ConfigError: for a URL that is no address of a registry.

@@ -136,7 +136,7 @@ def _pointers(store: SealedFile | VaultServer, identity: str, granted: tuple[str
 
 @cache
 def _server(url: str, login_file: Path, role: str) -> VaultServer:
-    """Return a server, with the one token that this process has there."""
+    """Return a server, with one token for all requests of this process."""
     return VaultServer(url, login_file, role=role)
 
 

@@ -58,7 +58,7 @@ def command(
 
 
 def server_certificate(folder: Path, authority: Authority, *, at: datetime) -> Certificate:
-    """Issue the certificate of a server, which a running server takes at its next connection.
+    """Issue the certificate of a server; a running server takes the files at the next connection.
 
     Args:
         folder: folder of the server.

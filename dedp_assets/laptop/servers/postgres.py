@@ -122,7 +122,7 @@ def stop(chosen: Settings) -> None:
 
 
 def take_new_certificates(chosen: Settings, *, at: datetime) -> bool:
-    """Let the running server read its certificates again, with a new one of its own; connections stay open.
+    """Issue a new certificate, and let the running server read all certificates under open connections.
 
     Returns:
         Whether a server with TLS runs.

@@ -87,7 +87,7 @@ def command(settings: Settings, *, port: int) -> list[str]:
 
 
 def _lock(settings: Settings, folder: Path, at: datetime) -> dict[str, object]:
-    """Issue the server's certificate, write another token, and return the properties of a server that asks for it.
+    """Issue certificate and token, and return the properties of a server with TLS and tokens.
 
     The key that signs is forgotten: no further token opens this start, and no token of an earlier start does.
     """

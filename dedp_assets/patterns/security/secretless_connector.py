@@ -90,7 +90,7 @@ class RoleCertificates:
             )
 
     def current(self, role: str) -> Certificate:
-        """Return a role's certificate: the held one, or the next one shortly before the end of the held one or its key.
+        """Return a role's certificate, issued again shortly before the end, or after that of the authority.
 
         Raises:
             ConfigError: if the authority refuses the role, or others could read the key.

@@ -74,7 +74,7 @@ class Authority:
 
     @property
     def in_grace(self) -> bool:
-        """Whether certificates of a former key stay valid, between :meth:`rotate` and :meth:`retire`."""
+        """Grace period: certificates of a former key are valid, between a rotation and a retirement."""
         return len(x509.load_pem_x509_certificates(self.path.read_bytes())) > 1
 
     def rotate(self, *, at: datetime) -> None:

@@ -51,7 +51,7 @@ def require_private(file: Path) -> None:
 
 
 def secret_in(file: Path, *, of: str) -> str:
-    """Return the text of a file without blanks around it.
+    """Return the stripped text of a private file.
 
     Args:
         file: the file, which only the owner may read.

@@ -1,4 +1,4 @@
-"""Logins of a role at a Vault-compatible server (AppRole): tokens of minutes, held by one process and renewed."""
+"""Logins of a role at a Vault-compatible server (AppRole), and a renewed token of each process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RENEWED = 1 / 3
 """Rest of a token's lifetime at which it is renewed."""
 
 
-class Ask(Protocol):
+class ServerRequest(Protocol):
     """Request to the server, as of :meth:`VaultServer.ask`."""
 
     def __call__(self, method: str, path: str, content: object = None, *, login: str | None = None) -> Any:  # noqa: ANN401
@@ -35,14 +35,14 @@ class RoleLogin:
         mount: path of the server's engine of logins by roles.
     """
 
-    role_id: str
+    role_id: str = field(repr=False)
     secret_id_file: Path
     mount: str = "approle"
 
 
 @dataclass
 class HeldToken:
-    """The token of a process: of one login, renewed in the last third of its lifetime, and exchanged after a refusal.
+    """The token of a process, renewed in the last third of the lifetime, and exchanged after a refusal.
 
     Attributes:
         elapsed: returns seconds that only grow.
@@ -54,7 +54,7 @@ class HeldToken:
     _renews: float = field(default=0, init=False)
     _turn: Any = field(default_factory=Lock, init=False, repr=False)
 
-    def current(self, ask: Ask, login: RoleLogin, *, refused: str = "") -> str:
+    def current(self, ask: ServerRequest, login: RoleLogin, *, refused: str = "") -> str:
         """Return the token, after a login or a renewal if needed.
 
         Args:
@@ -74,7 +74,7 @@ class HeldToken:
                 self._renew(ask, login, now)
             return self._value
 
-    def _log_in(self, ask: Ask, login: RoleLogin, now: float) -> None:
+    def _log_in(self, ask: ServerRequest, login: RoleLogin, now: float) -> None:
         self._value = ""
         content = {"role_id": login.role_id, "secret_id": secret_in(login.secret_id_file, of="the role's secret id")}
         try:
@@ -89,7 +89,7 @@ class HeldToken:
             )
         self._take(answer["auth"], now)
 
-    def _renew(self, ask: Ask, login: RoleLogin, now: float) -> None:
+    def _renew(self, ask: ServerRequest, login: RoleLogin, now: float) -> None:
         try:
             answer = ask("POST", "auth/token/renew-self", {}, login=self._value)["auth"]
         except ConfigError:  # at the end of its longest lifetime, or revoked

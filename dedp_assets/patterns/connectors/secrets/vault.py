@@ -52,7 +52,7 @@ class VaultServer:
     login_file: Path
     mount: str = "secret"
     timeout_seconds: float = 5
-    role: str = ""
+    role: str = field(default="", repr=False)
     _held: HeldToken = field(default_factory=HeldToken, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
