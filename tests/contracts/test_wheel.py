@@ -74,7 +74,7 @@ NEEDS = {
         ),
         "approve x/y --by A --because b",
     ],
-    "local": ["up", "demo", "work", "history"],
+    "local": ["certificates rotate", "up", "demo", "work", "history"],
 }
 """Extra -> commands that need it."""
 TESTED = """
