@@ -25,7 +25,7 @@ BESIDE = True
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the table, the partition, and who holds it."""
+    """Add the table, the partition, and the holder."""
     add_table(parser)
     parser.add_argument("partition", nargs="?", default="", metavar="COLUMN=VALUE", help="partition to hold")
     parser.add_argument("--by", default="", help="who holds or releases the partition, such as legal")

@@ -63,6 +63,7 @@ NEEDS = {
             "letters",
             "verify",
             "versions x/y",
+            "hold x/y",
             "restore x/y",
             "infer x",
             "check",
