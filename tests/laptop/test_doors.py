@@ -306,8 +306,10 @@ def test_the_engine_takes_a_token_alone(here, platform, monkeypatch):
     attached.stop()
     for value in ("", "another"):
         monkeypatch.setenv("SPARK_CONNECT_AUTHENTICATE_TOKEN", value)
+        refused = SparkSession.builder.remote(remote).create()
         with pytest.raises(SparkConnectException, match=r"(?i)unauthenticated|token"):
-            SparkSession.builder.remote(remote).create().range(3).count()
+            refused.range(3).count()
+        refused.stop()  # or it asks for ten minutes at the end of this process, of an engine that is gone
 
 
 def test_every_server_that_up_may_start_is_behind_a_door():
