@@ -107,7 +107,9 @@ class Renaming:
     def columns(self, columns):
         """Declare such columns; ``!`` makes one required."""
         declared = [(c, self._kind(c, k.removesuffix("!")), k.endswith("!")) for c, k in _pairs(columns)]
-        return {self.declared(c): Column(kind, required=required) for c, kind, required in declared}
+        return {
+            self.declared(c): Column(kind, required=required, classification="public") for c, kind, required in declared
+        }
 
     def table(self, columns, *, by=(), more=None, **spec):
         """Declare a table of such columns and ``more``, partitioned ``by`` some of them."""
