@@ -132,6 +132,14 @@ def _start(config: pytest.Config, *, connect: bool) -> None:
         config.stash[_SHARED_ENGINE], config.stash[ENGINE_PROCESS] = gateway, gateway.proc.pid
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Show how full the shared engine's heap is at the end."""
+    if _SHARED_ENGINE in config.stash:
+        from tests import shared_engine
+
+        terminalreporter.write_line(f"left in use: {shared_engine.heap_left(config.stash[_SHARED_ENGINE])}")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Tell a test process of pytest-xdist where the shared engine is."""

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from dedp_assets.graph.resources import engine
 from dedp_assets.graph.resources.environments import Settings
 
-__all__ = ["attach", "open_gateway", "start"]
+__all__ = ["attach", "heap_left", "open_gateway", "start"]
 
 _AS_IF_ALONE = {
     "spark.default.parallelism": "2",  # as many partitions as with local[2]
@@ -40,6 +40,18 @@ def start(chosen: Settings, log: Path) -> Any:
         gateway = launch_gateway(conf, {"stdout": words, "stderr": subprocess.STDOUT})
     SparkSession(SparkContext(conf=conf, gateway=gateway))
     return gateway
+
+
+def heap_left(gateway: Any) -> str:
+    """Return the memory that the engine's last full collection left in use, and the time of all collections.
+
+    Ended tests leave little: where this comes near the whole, the engine does nothing but collect.
+    """
+    beans = gateway.jvm.java.lang.management.ManagementFactory
+    (old,) = [pool.getCollectionUsage() for pool in beans.getMemoryPoolMXBeans() if pool.getName() == "Tenured Gen"]
+    collected = sum(each.getCollectionTime() for each in beans.getGarbageCollectorMXBeans()) / 1000
+    used, most = old.getUsed() / 2**30, old.getMax() / 2**30
+    return f"{used:.1f} of {most:.1f} GB of the engine's heap, {collected:.0f} s of collections"
 
 
 def open_gateway(gateway: Any) -> tuple[int, str]:
