@@ -22,5 +22,6 @@ def devices_edition(event: Mapping[str, Column]) -> Edition:
         rename={"bytes": "response_bytes"},
         nest={"device": {"type": "device_type", "version": "device_version"}},
     )
-    device = Column("STRUCT<type: STRING, version: STRING>", "kind and version of the visitor's device")
+    kind, described = "STRUCT<type: STRING, version: STRING>", "kind and version of the visitor's device"
+    device = Column(kind, described, classification=event["device_type"].classification)
     return edition_of("silver/visits", moves, {"response_bytes": event["bytes"], "device": device})
