@@ -96,7 +96,7 @@ def judge_classes(rows: DataFrame, table: Table, *, sample_rows: int = 1_000, mi
     Example:
         >>> users = table("gold/users", "id BIGINT, mail STRING", (1, "ada@example.org"))
         >>> judge_classes(users.read(), users).note
-        'mail looks personal (mail in its name and e-mail in 1 of 1 sampled values) and is of no class'
+        'mail looks personal (mail in its name and e-mail in 1 of 1 sampled values) and is public'
     """
     declared = {name.lower(): column for name, column in table.spec.columns.items()}
     proposed = propose_classes(rows, sample_rows=sample_rows, min_share=min_share)
