@@ -79,7 +79,7 @@ def test_help_lists_every_command(dedp):
     """A person who knows nothing finds out what there is, each with a sentence; without a word, too."""
     code, out, _ = dedp("--help")
     assert code == 0
-    assert sorted(re.findall(r"^    (\w+) +\S", out, re.MULTILINE)) == COMMANDS
+    assert sorted(re.findall(r"^    (\w+)\s+\S", out, re.MULTILINE)) == COMMANDS
     assert dedp() == (0, out, "")
 
 
