@@ -231,7 +231,6 @@ def test_columns_that_cannot_be_joined_are_refused(spark, visits):
         judge_reference(users, keys=[])
 
 
-@pytest.mark.both
 @pytest.mark.parametrize("how", [None, AsOf("seen")], ids=["by key", "as of"])
 def test_a_small_reference_is_sent_to_the_facts_and_a_larger_one_is_not(spark, make_table, how):
     """By the log's bytes: no Exchange of the facts up to the limit, one above; equal rows, none lost."""
