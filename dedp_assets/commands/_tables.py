@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from dedp_assets.commands._output import say
 from dedp_assets.graph.catalogue.table_names import require_table
 from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.graph.resources.lake import Lake
@@ -11,7 +12,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta import Table
 from dedp_assets.project import project
 
-__all__ = ["declared_names", "opened", "require_home", "require_known"]
+__all__ = ["declared_names", "opened", "opened_if_stored", "require_home", "require_known"]
 
 
 def declared_names() -> list[str]:
@@ -34,6 +35,26 @@ def opened(lake: Lake, name: str) -> Table:
     """
     declared = {spec.name: spec for each in project().tables() for spec in each.tables}
     return lake.table(declared[name]) if name in declared else lake.stored(name)
+
+
+def opened_if_stored(settings: Settings, lake: Lake, name: str) -> Table | None:
+    """Open a table of a command; ``None``, and a sentence for the reader, if nothing is stored yet.
+
+    Args:
+        settings: the home's settings.
+        lake: the lake.
+        name: the table that was asked for.
+
+    Raises:
+        ConfigError: if there is no such table, or no home.
+    """
+    require_known(name, lake.names())
+    require_home(settings)
+    table = opened(lake, name)
+    if table.ledger.exists():
+        return table
+    say(f"{name}: nothing is stored yet: dedp run {name}")
+    return None
 
 
 def require_home(settings: Settings) -> None:

@@ -6,7 +6,7 @@ import argparse
 
 from dedp_assets.commands._arguments import add_table
 from dedp_assets.commands._output import Grid, console, say
-from dedp_assets.commands._tables import opened, require_home, require_known
+from dedp_assets.commands._tables import opened_if_stored
 from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.patterns.governance.column_classifier import propose_classes
@@ -46,11 +46,8 @@ def classify(settings: Settings, name: str) -> int:
         ConfigError: if there is no such table, or no home.
     """
     lake = lake_of(settings)
-    require_known(name, lake.names())
-    require_home(settings)
-    table = opened(lake, name)
-    if not table.ledger.exists():
-        say(f"{name}: nothing is stored yet: dedp run {name}")
+    table = opened_if_stored(settings, lake, name)
+    if table is None:
         return 0
     proposed = {each.column: each for each in propose_classes(table.read())}
     grid, open_ = Grid("column", "declared", "proposed", "evidence", title=f"Classes of {name}"), 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dedp_assets.commands._arguments import add_table
 from dedp_assets.commands._output import say
-from dedp_assets.commands._tables import opened, require_home, require_known
+from dedp_assets.commands._tables import opened_if_stored
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.graph.resources.lake import Lake, lake_of
@@ -63,11 +63,8 @@ def layout(settings: Settings, name: str, *, apply: bool = False, advise: bool =
         ConfigError: if there is no such table, or no home.
     """
     lake = lake_of(settings)
-    require_known(name, lake.names())
-    require_home(settings)
-    table = opened(lake, name)
-    if not table.ledger.exists():
-        say(f"{name}: nothing is stored yet: dedp run {name}")
+    table = opened_if_stored(settings, lake, name)
+    if table is None:
         return 0
     if advise:
         return _advise(lake, table)

@@ -1,4 +1,4 @@
-"""Hadoop's local file system without processes: ``LocalFiles.java``, compiled once beside the jars."""
+"""Hadoop's local file system by Java calls: ``LocalFiles.java``, compiled once beside the jars."""
 
 from __future__ import annotations
 

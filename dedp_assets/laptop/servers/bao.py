@@ -131,7 +131,7 @@ def _make_authority(server: VaultServer) -> None:
 
 
 def _let_runs_read(server: VaultServer, folder: Path) -> None:
-    """Make the role of runs, which may read every secret, change none, and have client certificates.
+    """Make the AppRole of runs: read access to every secret, and client certificates.
 
     Each process logs in by the role; a secret id that the server does not know is exchanged.
     """

@@ -32,7 +32,7 @@ __all__ = ["ROLE", "CertifiedProtocol", "OnlyRoles", "OnlyToken", "main", "rerea
 ROLE = "client_role"
 """Name of the role in the state of a request."""
 _COOKIE, _PARAMETER = "dedp_token", "token"
-"""Begin of a cookie's name, as cookies are of a host and all of its ports, and the parameter of an address."""
+"""Prefix of the token's cookie, completed by the port, and name of the URL's query parameter."""
 _POLICY_VIOLATION = 1008
 _BEARER = "Bearer "
 

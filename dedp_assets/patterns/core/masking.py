@@ -1,4 +1,4 @@
-"""Masking: pseudonyms in place of column values, and draws that nobody repeats without the key.
+"""Masking: keyed pseudonyms of column values, and keyed random draws.
 
 A key is closed over by a function of Python and is no literal of SQL: Spark writes the literals of plans into its logs.
 """

@@ -13,7 +13,7 @@ from dedp_assets.patterns.core.types.meeting import equal
 __all__ = ["VALID", "living", "matching"]
 
 VALID = ("valid_from", "valid_to")
-"""Columns of a version that say since when it holds, and since when no longer; NULL if it still does."""
+"""Start and end column of a version's validity; the end is NULL for the current version."""
 
 _DELETED = "is_deleted"
 

@@ -60,7 +60,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """Fewest persons, and values of each sensitive column, of a group that nobody can tell apart.
+    """Smallest permitted group: fewest persons, and fewest values of each sensitive column.
 
     Attributes:
         k: fewest persons.
@@ -96,7 +96,7 @@ class Crowd:
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """A release beside earlier releases, with persons distinguished by the contents of all together.
+    """Combinations of quasi-identifiers by person, over a release and earlier releases.
 
     What is said of a person is the set of different combinations in each release: whoever reads a release can put
     together the rows of one person, and of one pseudonym in several releases. A person that an earlier release does not

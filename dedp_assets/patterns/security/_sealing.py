@@ -24,7 +24,7 @@ _MOST_KEPT = 100_000
 """Keys that a task keeps in memory."""
 
 _Tools = tuple[bytes, Callable[..., bytes], Callable[..., bytes], bytes]
-"""Head of a key's values, encryption, decryption, and what the values are bound to."""
+"""Format of encrypted values: header with key id, encryption, decryption, associated data."""
 
 
 @dataclass(slots=True)

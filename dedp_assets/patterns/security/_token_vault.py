@@ -148,7 +148,7 @@ class TokenVault:
 
     @typed
     def remove(self, of: str, values: Collection[str]) -> int:
-        """Remove values, so that the tokens lead to nobody; return the number of removed values.
+        """Remove values from the vault; return the number of removed values.
 
         A value that comes again later gets another token. A value is given as its tokens were made: normalised, unless
         they are of exact texts.

@@ -1,4 +1,4 @@
-"""Encryptor: columns are stored encrypted, under keys that readers need beside the files.
+"""Encryptor: column encryption by AES-256-GCM, under keys of a table, a purpose or a person.
 
 Problem: whoever gets hold of files, a backup or an administrator's account reads every value in the clear.
 Solution: named columns are encrypted before the write (AES-256-GCM), under a key of the table, a purpose or each

@@ -106,7 +106,7 @@ def judge_crowds(
     diversity: int = 1,
     name: str = "nobody_is_alone",
 ) -> Finding:
-    """Judge whether each person of a release is one of k alike, also beside other releases.
+    """Judge the k-anonymity of a release, alone and joined with earlier releases.
 
     Persons are told apart by the set of all combinations of quasi-identifiers that the releases together have of each
     (k-anonymity of the join); with sensitive columns, each group has several values (l-diversity).

@@ -142,7 +142,7 @@ class RoleCertificates:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """An assumed role, with the settings of drivers: none is a secret or falls back to a password.
+    """An assumed role: settings of drivers for PostgreSQL, Kafka and HTTP by client certificate.
 
     Attributes:
         access: the role and its end.

@@ -53,7 +53,7 @@ class BaseQuery:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Facts that decide the result beside the rows of the base, as JSON values."""
+        """Id of the base table, digest of the query, and versions of the references, as JSON values."""
         columns = {name: [column["type"], name in self.state.kinds] for name, column in self.state.columns.items()}
         read = {name: str(version) for name, version in self.inputs.items() if name != self.base.name}
         return {

@@ -1,4 +1,4 @@
-"""Classes of tables with policies, commits that tell the workload of a table, and slots of jobs."""
+"""Workload classes of tables, maintenance policy of each class, and slots of maintenance jobs."""
 
 from __future__ import annotations
 

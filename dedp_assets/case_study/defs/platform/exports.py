@@ -1,4 +1,4 @@
-"""Exports of the page views: a copy of each week for auditors, and the milestone that it was made of."""
+"""Exports of the page views: a weekly copy for auditors, and the milestone of the copied version."""
 
 from dedp_assets.case_study.defs.gold.daily_page_views import DAILY_PAGE_VIEWS
 from dedp_assets.graph.declare import About, Nightly, Pinned, Runs, day_to_week, lake_table
@@ -20,7 +20,7 @@ MILESTONE = "newest-export"
     patterns=[export_snapshot],
 )
 def exports(views: Pinned, into: Target, lake: Lake) -> WriteResult:
-    """Export the table as it is after the week, and keep the version until the next export."""
+    """Export the table's version at the end of the week, and keep the version until the next export."""
     # The newest version may be the milestone's own commit: a rerun would export once more.
     version = views.changed
     set_milestone(views.table.target(into.run), name=MILESTONE, at=version, change="move")

@@ -1,4 +1,4 @@
-"""Maintenance of every table of the lake by its class: order where declared, compaction, vacuum, abandoned stages.
+"""Nightly maintenance by workload class of a table: sort order, compaction, vacuum, abandoned stages.
 
 Replicas and tables that show versions are left out.
 """
@@ -39,7 +39,7 @@ from dedp_assets.patterns.storage.vacuum_optimize_policies import POLICIES, Main
 
 KEY = ["platform", "maintenance"]
 BUSY = QuietHours(zone="UTC", start="08:00", end="18:00")
-"""Hours of most queries: a run of the schedule that comes to its turn then leaves all tables to the next night."""
+"""Hours of most queries, in which a scheduled run maintains no table."""
 STAGE_HOURS = 7 * 24
 """How long the rows of a refused or crashed write can be looked at."""
 _PATTERNS = "storage.vacuum_optimize_policies, ingestion.compactor, storage.sorter, storage.metadata_enhancer"

@@ -26,7 +26,7 @@ FROM_DAYS = {"hot": 0, "cold": 365, "archive": 1095}
     writes=[VISITS_CUBE],
 )
 def move_old_days(context: dg.OpExecutionContext, lake: Lake, clock: Clock) -> None:
-    """Move the days that came of age; those of three years and more are brought back before they are read."""
+    """Move days to storage tiers by age; days of three years and more are brought back before a read."""
     table, now = lake.table(VISITS_CUBE), clock.now()
     if table.ledger.exists():
         at = {name: lake.tier(name) for name in ("cold", "archive")}

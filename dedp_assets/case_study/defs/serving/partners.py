@@ -58,7 +58,7 @@ USEFUL = "mean_and_variance_are_kept"
     patterns=[anonymize, audit_write_audit_publish],
 )
 def partners(sessions: Pinned, into: Target, secrets: Secrets) -> WriteResult:
-    """Anonymize one day's sessions; a column that is new upstream stops the export until it has a rule."""
+    """Anonymize one day's sessions; a new upstream column without a rule stops the export."""
     rows, key = sessions.rows(), secrets.masking_key()
     found = judge_utility(rows, rules=RULES, identity=IDENTITY, key=key, purpose=into.name, name=USEFUL)
     # A day with few sessions has no variance to keep.

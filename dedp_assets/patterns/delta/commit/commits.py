@@ -249,7 +249,7 @@ def declaration(
 
 
 def with_properties(ledger: Ledger, state: TableState, properties: Mapping[str, str | None]) -> dict[str, Any]:
-    """Build the metadata action that sets table properties, or removes properties with the value ``None``."""
+    """Build the metadata action of changed table properties; ``None`` removes a property."""
     metadata = ledger.actions("metaData", until=state.version)[-1]
     both = {**(metadata.get("configuration") or {}), **properties}
     return {"metaData": {**metadata, "configuration": {name: v for name, v in both.items() if v is not None}}}

@@ -152,7 +152,7 @@ class TableState(Cursors):
 
     @cached_property
     def marked(self) -> Mapping[str, Mapping[str, Any]] | None:
-        """Path of each file with a deletion vector -> the newest add action; ``None`` for an incomplete log.
+        """Map paths with a deletion vector to the newest add action; ``None`` for an incomplete log.
 
         A log that was cleaned up behind a checkpoint in another format than Parquet does not tell.
         """

@@ -17,7 +17,7 @@ __all__ = ["FEW_FILES", "LayoutAdvice", "advise_layout"]
 
 _SMALL = 8 * 1024 * 1024
 _MANY = 300
-"""Partitions from which a table is slow to write and to read: each costs some milliseconds, whatever it holds."""
+"""Number of partitions above which a table is slow to write and to read."""
 FEW_FILES = 8
 """Files up to which no order is worth a rewrite."""
 _WORTH = 0.5

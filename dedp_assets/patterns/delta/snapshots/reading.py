@@ -50,7 +50,7 @@ _PLAIN = {
 }
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _MOST_PARTITIONS = _MOST_FILES = 64
-"""Beyond that, Delta's reader is as fast, and skips files by what is filtered later."""
+"""Most partitions and files of a direct read; Delta's reader is as fast for more, and skips files by filters."""
 _MOST_COMPARED = 16
 """The number of files that every row of :func:`_together` may be compared with."""
 _FEW_ROWS, _FEW_BYTES = 10_000, 1 << 20
