@@ -18,7 +18,7 @@ COLUMNS = {"id": Column("BIGINT", classification="public"), "mail": Column("STRI
 def classify(monkeypatch, capsys):
     """``classify(table)``: exit code and output."""
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(command, "require_home", lambda _: None)
+    monkeypatch.setattr("dedp_assets.commands._tables.require_home", lambda _: None)
 
     def run(table):
         found = SimpleNamespace(names=lambda: [table.name], stored=lambda _: table)
