@@ -6,12 +6,10 @@ BY_FILE := --dist=loadfile --no-loadscope-reorder
 BOTH_CORES := --numprocesses=2 $(BY_FILE)
 # one more, because tests of whole processes wait for them
 WITH_WAITING := --numprocesses=3 $(BY_FILE)
-# files with tests that a profile of Hypothesis makes longer; found where they are used
-GENERATED = $(shell grep -rlE '^(from|import) hypothesis' --include='test_*.py' tests | sort)
+# files with tests that a profile of Hypothesis makes longer; found by their imports
+GENERATED = $(shell grep -rlE '^(from|import) (hypothesis|tests.rotation)' --include='test_*.py' tests | sort)
 # memory for what tests write and remove again, where there is at least 1 GB of it
 MEMORY := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 1048576 { print $$6 }')
-# the profile of Hypothesis (tests/running.py): how many examples a generated test tries
-EXAMPLES ?= quick
 export UV_NO_PROGRESS := 1
 # where the tables lie, how many workers of a cluster compute, where secrets are: docs/settings.md
 ifdef LAKE
@@ -65,9 +63,8 @@ static: $(VENV)/.ready
 quick: $(VENV)/.ready
 	@written=$$(mktemp -d $(if $(MEMORY),-p $(MEMORY))) && trap 'rm -rf "$$written"' EXIT && chmod 755 $$written && \
 		TMPDIR=$$written $(BIN)/pytest -q -m "not spark and not slow and not runs" \
-		--hypothesis-profile=$(EXAMPLES) --numprocesses=2 --dist=worksteal
+		--numprocesses=2 --dist=worksteal
 
-test: export EXAMPLES := default
 test: check ## everything: embedded, then the marked subset again over Spark Connect, its lakes in a bucket
 	@$(BIN)/dedp setup
 	@$(BIN)/pytest -q -m "spark or slow or runs" --engine shared --durations=20 --durations-min=2 $(WITH_WAITING)

@@ -15,6 +15,17 @@ from tests.faults.processes import command, descendants, kill, wait_until
 
 DEDP = str(Path(sys.executable).parent / "dedp")
 """The command; of a wheel, if `PYTHONPATH` names the wheel's folder."""
+COMMANDS = """
+import contextlib, io, json, sys
+from dedp_assets.cli import main
+answers = []
+for words in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        code = main(words)
+    answers.append((code, out.getvalue(), err.getvalue()))
+print(json.dumps(answers))
+"""
+"""Calls commands, and prints the exit code and both outputs of each."""
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,8 @@ from dedp_assets.graph.resources.environments import apply
 # Of the graph that tests load, whose data are of January 2026; a conftest may import it before the fixtures are there.
 apply({"DEDP_FIRST_DAY": "2025-12-06"})
 
-hypothesis_settings.register_profile("default", deadline=None, max_examples=50)  # no test asserts an absolute time
+hypothesis_settings.register_profile("default", deadline=None, max_examples=25)  # no test asserts an absolute time
 hypothesis_settings.load_profile("default")
-hypothesis_settings.register_profile("quick", deadline=None, max_examples=25)  # of `make check`
 hypothesis_settings.register_profile("fuzz", deadline=None, max_examples=2000)  # --hypothesis-profile=fuzz
 
 _OF_DAGSTER = ("BetaWarning", "PreviewWarning", "SupersessionWarning")

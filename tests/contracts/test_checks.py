@@ -14,7 +14,6 @@ from uuid import uuid4
 
 import dagster as dg
 import pytest
-from hypothesis import settings
 
 from dedp_assets.graph.declare import About, Inputs, OnRequest, Reads, Request, Runs, Step, lake_table
 from dedp_assets.graph.resources.clock import Clock
@@ -25,10 +24,11 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Target
 from tests.contracts.test_rerun_law import WRITES, Example
 from tests.examples import tables_in
+from tests.rotation import rotated
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.budget(120, "every write of the library in runs of the graph, twice"),
+    pytest.mark.budget(60, "every write of the library in runs of the graph"),
 ]
 WAYS = {
     "by metadata alone": {},
@@ -42,14 +42,11 @@ WAYS = {
 
 EXAMPLES = [example for example in map(Example, WRITES) if "database" not in example.fixtures]
 """Those of the patterns that write tables of the lake."""
-FUZZ = settings.get_current_profile_name() == "fuzz"
 PAIRS = [
     pytest.param(example, way, id=f"{example.main}-{way}")
     for number, example in enumerate(EXAMPLES)
-    for place, way in enumerate(WAYS)
-    if FUZZ or place in (0, 1 + number % (len(WAYS) - 1))
+    for way in rotated(number, [*WAYS])
 ]
-"""Each write by metadata alone and by one of the other ways; in `make fuzz` by all."""
 
 
 class Graph:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 
 import pytest
 from hypothesis import settings
@@ -14,8 +13,9 @@ from dedp_assets.patterns.delta import Table
 from tests.contracts.renamed_examples import NotThePattern, RenamedExample
 from tests.contracts.test_patterns import pattern_file
 from tests.renaming import MAPPED, STORED, Renaming, marked_uses
+from tests.rotation import rotated
 
-pytestmark = [pytest.mark.spark, pytest.mark.budget(180, "every use of every pattern several times")]
+pytestmark = [pytest.mark.spark, pytest.mark.budget(110, "every use of every pattern three times")]
 
 FUZZ = settings.get_current_profile_name() == "fuzz"
 STATED = marked_uses()
@@ -62,28 +62,35 @@ def test_a_pattern_does_the_same_whatever_its_columns_are_called_and_hold(spark,
     """Under odd names, and words that SQL or the library use themselves, the rows are those of plain names.
 
     So they are if options have the names in capitals, and what is handed on is a map, which nothing can compare.
-    Elsewhere a map is refused by the name of its column, or of the measure that is of it: here in two of the columns,
-    in `make fuzz` in each.
     """
-    renaming = partial(Renaming, spark=spark, make_table=make_table, folder=tmp_path)
-    plain, expected = plainly(use, make_table, tmp_path)
-    other = renaming(use.odd, wrapped=use.handed_on, shout=True)
+    _, expected = plainly(use, make_table, tmp_path)
+    other = Renaming(use.odd, spark, make_table, tmp_path, use.handed_on, shout=True)
     assert any(expected)
     assert [other.rows(part) for part in use.use(other)] == expected
-    wrapped = sorted(plain.columns_used - other.wrapped - {*use.read_as_json}) if use.odd != MAPPED else []
-    for name in wrapped if FUZZ else {*wrapped[:1], *wrapped[-1:]}:
-        holding = renaming("", wrapped=[name])
-        with pytest.raises(PatternError, match=_named(name)):
-            [holding.rows(part) for part in use.use(holding)]
 
 
-@pytest.mark.parametrize("use", [use for use in USES if use.values[0].odd != MAPPED])
-def test_a_column_named_twice_is_refused_or_counts_once(spark, make_table, tmp_path, plainly, use):
-    """In the same case or in another: the rows are those of one, or a sentence names the column.
+TROUBLES = [
+    pytest.param(use.values[0], trouble, id=f"{use.id}-{trouble}")
+    for number, use in enumerate(USES)
+    if use.values[0].odd != MAPPED
+    for trouble in rotated(number, ["a map", "twice"])
+]
 
-    Of the first list of columns that a use names, or of the last one, and of each in `make fuzz`.
+
+@pytest.mark.parametrize(("use", "trouble"), TROUBLES)
+def test_a_map_is_refused_and_a_column_named_twice_counts_once(spark, make_table, tmp_path, plainly, use, trouble):
+    """A map by the name of its column, or of the measure that is of it; a doubled column may be refused by name, too.
+
+    Here the map is in one of the columns, and the doubled name in one of the lists of a use; in `make fuzz` in each.
     """
     plain, expected = plainly(use, make_table, tmp_path)
+    if trouble == "a map":
+        columns = sorted(plain.columns_used - {*use.handed_on, *use.read_as_json})
+        for name in columns if FUZZ else columns[:1]:
+            holding = Renaming("", spark, make_table, tmp_path, [name])
+            with pytest.raises(PatternError, match=_named(name)):
+                [holding.rows(part) for part in use.use(holding)]
+        return
     first_or_last = plain.lists if plain.lists % 2 else min(1, plain.lists)
     for place in range(1, plain.lists + 1) if FUZZ else {first_or_last} - {0}:
         doubling = Doubling(spark, make_table, tmp_path, twice=place)

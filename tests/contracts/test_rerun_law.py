@@ -22,8 +22,9 @@ from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.quality.offline_observer import PROFILE
 from tests.examples import NAMES
 from tests.faults.failpoints import POINTS, dying
+from tests.rotation import rotated
 
-pytestmark = pytest.mark.budget(90, "every write of the library dies and is run again")
+pytestmark = pytest.mark.budget(60, "every write of the library dies and is run again")
 
 WAYS_OUT = {"resnapshot=True": {"resnapshot": True}}
 """What a refusal may ask a person for, by its words: a slot that no log knows of may be somebody else's."""
@@ -98,9 +99,6 @@ def contents(space: dict[str, Any]) -> dict[str, Counter[str]]:
     return {name: Counter({*held} if name in profiles else held) for name, held in found.items()}
 
 
-each = pytest.mark.parametrize("example", [pytest.param(e, marks=e.mark, id=e.main) for e in map(Example, WRITES)])
-
-
 @pytest.mark.parametrize("example", [pytest.param(Example(pattern), id=pattern.id) for pattern in WRITES])
 def test_a_header_shows_a_write_and_then_the_rows(example):
     """The law needs a call of the pattern, and after it a statement of the rows that come out."""
@@ -110,8 +108,14 @@ def test_a_header_shows_a_write_and_then_the_rows(example):
 
 
 @pytest.mark.promise("a-write-that-died-and")
-@pytest.mark.parametrize("point", POINTS)
-@each
+@pytest.mark.parametrize(
+    ("example", "point"),
+    [
+        pytest.param(example, point, marks=example.mark, id=f"{example.main}-{point}")
+        for number, example in enumerate(map(Example, WRITES))
+        for point in rotated(number, POINTS)
+    ],
+)
 def test_a_write_that_died_and_is_run_again_gives_the_same_rows(request, example, point):
     """Right before its commit is there to be seen, or right after; then every call again changes no row of any table.
 

@@ -25,7 +25,7 @@ TABLES = (
 )
 CHANCE = {"run_id", "dead_lettered_at"}
 
-pytestmark = [pytest.mark.slow, pytest.mark.budget(120, "processes are killed at points of their work")]
+pytestmark = [pytest.mark.slow, pytest.mark.budget(80, "processes are killed at points of their work")]
 
 
 def load(world):
@@ -87,7 +87,6 @@ def killed_at(world, point, table):
 
 KILLS = (
     ("staged", "silver/visits", "old"),
-    ("before commit", "silver/visits", "old"),
     ("after commit", "silver/visits", "new"),
     ("before commit", "gold/daily_visitors", "old"),
 )

@@ -19,7 +19,7 @@ from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_a
 from tests.faults.failpoints import losing_figures
 from tests.helpers import a_run, read_back
 
-pytestmark = [pytest.mark.budget(50, "every verb loses the figures of a task"), pytest.mark.spark, pytest.mark.both]
+pytestmark = [pytest.mark.budget(50, "every verb loses the figures of a task"), pytest.mark.spark]
 
 COLUMNS = {"id": Column("BIGINT", required=True), "ms": Column("BIGINT"), "day": Column("DATE", required=True)}
 DAY = {"day": "2026-01-05"}
@@ -111,6 +111,7 @@ def undisturbed(world, spark):
     return found
 
 
+@pytest.mark.both
 @pytest.mark.promise("figures-are-of-all-rows")
 @pytest.mark.parametrize(
     ("verb", "lost"),

@@ -23,7 +23,7 @@ from deltalake import DeltaTable
 
 from dedp_assets.laptop.servers.ports import free as free_port
 from tests.faults.processes import command, living, wait_until
-from tests.platforms import DEDP, Up, platform_up
+from tests.platforms import COMMANDS, DEDP, Up, platform_up
 from tests.wheel import Wheel, built_wheel
 
 pytestmark = [pytest.mark.slow, pytest.mark.budget(330, "a platform of a wheel, with five changes of its project")]
@@ -73,18 +73,6 @@ attributes:
 RIGHT, WRONG = "d/M/yyyy", "M/d/yyyy"
 SALES = {"2026-01-05": (21, 420.0), "2026-01-06": (20, 410.0), "2026-01-07": (20, 400.0)}
 REFUSED = ("refused", "silver/trips", DAY)
-
-COMMANDS = """
-import contextlib, io, json, sys
-from dedp_assets.cli import main
-answers = []
-for words in json.loads(sys.argv[1]):
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
-        code = main(words)
-    answers.append((code, out.getvalue(), err.getvalue()))
-print(json.dumps(answers))
-"""
-"""Calls commands, and prints the exit code and both outputs of each."""
 
 
 @dataclass(frozen=True)
@@ -272,17 +260,26 @@ def test_a_new_project_goes_to_gold_and_is_green(hour):
     assert Path(where.stdout.strip()).is_relative_to(hour.wheel.site)
 
 
-def test_a_wrong_date_format_is_refused_with_reason_record_and_remedy(hour):
-    """Columns as `dedp infer` wrote them, one of them changed for the worse."""
-    hour.land("trips", DAY, TRIPS)
+def test_a_fault_of_a_declaration_is_known_to_everybody(hour):
+    """The platform goes on without the table, whose columns are as `dedp infer` wrote them, but for one."""
     draft = hour.root / "drafts" / "trips"
     draft.mkdir(parents=True)
     (draft / "defs.yaml").write_text(LANDING)
+    hour.land("trips", DAY, TRIPS)
     done = hour.dedp("infer", str(draft))
     assert done.returncode == 0, done.stdout + done.stderr
     columns = (draft / "columns.yaml").read_text()
     assert RIGHT in columns, columns
-    hour.write("trips", columns=columns.replace(RIGHT, WRONG).replace("mail: {", "mail: {classification: personal, "))
+    columns = columns.replace(RIGHT, WRONG).replace("mail: {", "mail: {classification: personal, ")
+    hour.write("trips", columns=columns, defs=LANDING.replace("event_time: picked_up", "event_time: picked_upp"))
+    hour.agree("unknown", fault="picked_upp")
+    assert "picked_upp" in hour.up.said()
+    assert hour.sales() == SALES
+
+
+def test_a_wrong_date_format_is_refused_with_reason_record_and_remedy(hour):
+    """With the fault mended, the table is there, and the one changed for the worse is the format of a time."""
+    hour.write("trips", defs=LANDING)
     heard = hour.agree("warning", [REFUSED])
     (trouble,) = [each for each in json.loads(heard["/status.json"].text)["troubles"] if each["kind"] == "refused"]
     letters = hour.dedp("letters")
@@ -313,15 +310,6 @@ def test_a_mended_declaration_is_loaded_by_itself(hour):
     found = hour.rows("silver/trips", "trip_id", "picked_up", "mail", "fare")
     assert [(int(number), *more) for number, *more in found] == rows
     assert "no dead letters" in hour.dedp("letters").stdout or "silver/trips" not in hour.dedp("letters").stdout
-
-
-def test_a_fault_of_a_declaration_is_known_to_everybody(hour):
-    """The platform goes on without the table; mended, everything is as before."""
-    hour.write("trips", defs=LANDING.replace("event_time: picked_up", "event_time: picked_upp"))
-    hour.agree("unknown", fault="picked_upp")
-    assert "picked_upp" in hour.up.said()
-    hour.write("trips", defs=LANDING)
-    hour.agree()
 
 
 def test_a_table_is_added_and_removed_while_everything_runs(hour):

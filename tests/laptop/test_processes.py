@@ -13,7 +13,6 @@ import threading
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
-from functools import partial
 from pathlib import Path
 
 import dagster as dg
@@ -34,12 +33,11 @@ from dedp_assets.laptop.servers.ports import free as free_port
 from dedp_assets.patterns.delta import Ledger
 from dedp_assets.patterns.delta.storage.coordination import table_lock
 from dedp_assets.project import project
-from tests.case_study.assets.test_locations import produce
 from tests.faults.processes import command, living, wait_until
 from tests.helpers import free_pair
 from tests.platforms import DEDP, platform_up
 
-pytestmark = pytest.mark.budget(290, "platforms of several processes, which are killed")
+pytestmark = pytest.mark.budget(250, "platforms of several processes, which are killed")
 
 DAY, VISITS = date(2026, 1, 5), 300
 SERVERS = {
@@ -261,9 +259,9 @@ def skipped_since(instance, sensor, moment):
 
 @pytest.mark.slow
 def test_two_locations_are_restarted_apart_from_each_other(platform):
-    """A run in flight in one ends well while the server of the other is killed, and each marker is one run.
+    """A run in flight in one ends well while the server of the other is killed and starts again, and is one run.
 
-    Each server keeps its process while the other one's starts again.
+    Its own server keeps its process.
     """
     ours, theirs, next_day = "code", "code_reporting", DAY + timedelta(days=1)
     for name in (ours, theirs):
@@ -276,17 +274,13 @@ def test_two_locations_are_restarted_apart_from_each_other(platform):
 
     run_while_killed(platform, deliver, f"daily_visits {next_day}", table="silver/visits", kills=theirs)
     assert platform.find(SERVERS[ours]) == server
-    server, all_hours = platform.find(SERVERS[theirs]), partial(produce, platform.home, *range(24))
-    run_while_killed(platform, all_hours, f"report_busy_pages {DAY}", table="reporting/busy_pages", kills=ours)
-    assert platform.find(SERVERS[theirs]) == server
     with dg.DagsterInstance.from_config(str(platform.home / "dagster")) as instance:
         since = Clock().now()
         for sensor in ("deliveries", "markers_finished"):
             assert wait_until(lambda name=sensor: skipped_since(instance, name, since) >= 2, seconds=600, every=1)
-        runs = {job: instance.get_runs(dg.RunsFilter(job_name=job)) for job in ("daily_visits", "report_busy_pages")}
-        mine = [run for run in runs["daily_visits"] if run.tags["dagster/partition"] == str(next_day)]
+        runs = instance.get_runs(dg.RunsFilter(job_name="daily_visits"))
+        mine = [run for run in runs if run.tags["dagster/partition"] == str(next_day)]
         assert [run.status for run in mine] == [dg.DagsterRunStatus.SUCCESS]
-        assert [run.status for run in runs["report_busy_pages"]] == [dg.DagsterRunStatus.SUCCESS]
 
 
 @pytest.mark.slow

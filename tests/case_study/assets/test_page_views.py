@@ -50,9 +50,9 @@ def visits(number, *strange, seed=0):
     ]
 
 
-def compute_hours(world, number):
-    """One run over the 24 hours of a day; the refused ones do not keep the others from being published."""
-    first, *_, last = hours(number)
+def compute_hours(world, keys):
+    """One run over hours that follow each other; the refused ones do not keep the others from being published."""
+    first, *_, last = keys
     ends = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
     return world.compute(BY_HOUR, **ends)
 
@@ -73,7 +73,7 @@ def partial(spark, tmp_path_factory):
     with world_in(tmp_path_factory.mktemp("partial")) as world:
         world.land(day(0), visits(0, *REFUSED))
         world.react()
-        ended = compute_hours(world, 0)
+        ended = compute_hours(world, hours(0))
         assert "pages_are_paths" in ended.failure
         assert [(job, key) for job, key in world.react() if "page_views" in job] == [(SO_FAR, day(0))]
         yield world

@@ -61,7 +61,6 @@ def held(world):
 
 
 @pytest.mark.promise("sessions-over-midnight-are-those")
-@pytest.mark.both
 def test_sessions_over_midnight_are_those_of_the_whole_history(world):
     """By night, a pause of exactly the gap included; late visits go on as far as they change what a day leaves open.
 

@@ -11,7 +11,6 @@ import pytest
 from dedp_assets.graph.catalogue.selections import checks_of
 from tests.case_study.assets.conftest import SILVER_AND_GOLD, day, page_views, visits_of
 
-pytestmark = pytest.mark.both
 GOLD = ("gold/daily_page_views", "gold/daily_visitors")
 
 
@@ -19,6 +18,7 @@ def events(lines):
     return [json.loads(line) for line in lines]
 
 
+@pytest.mark.both
 def test_a_landed_day_reaches_gold(week):
     """Silver holds exactly the landed visits, gold exactly their counts."""
     landed = events(visits_of(0))
@@ -30,6 +30,7 @@ def test_a_landed_day_reaches_gold(week):
     assert total["bytes"] == sum(e["bytes"] for e in landed)
 
 
+@pytest.mark.both
 def test_the_ui_shows_versions_rows_and_verdicts(week):
     """Each materialization carries what the ledger says, and every check of silver and gold has run."""
     shown = week.materialization("silver/visits", day(1))
@@ -41,6 +42,7 @@ def test_the_ui_shows_versions_rows_and_verdicts(week):
         assert week.checks(table) == dict.fromkeys(declared, True), table
 
 
+@pytest.mark.both
 def test_gold_names_the_silver_version_it_was_computed_from(week):
     """The commit of a gold date pins the silver version that changed that date last."""
     silver = week.ledger("silver/visits").changed({"event_date": day(1)}).version
@@ -48,6 +50,7 @@ def test_gold_names_the_silver_version_it_was_computed_from(week):
         assert week.last(table, event_date=day(1)).record.inputs == {"silver/visits": silver}
 
 
+@pytest.mark.both
 def test_nothing_new_means_nothing_happens(week):
     """Sensors ask for nothing, and a day that is run again by hand makes no commit."""
     before = week.versions()
@@ -56,6 +59,7 @@ def test_nothing_new_means_nothing_happens(week):
     assert week.versions() == before
 
 
+@pytest.mark.both
 def test_late_visits_rebuild_exactly_the_dates_they_belong_to(week):
     """Late records of one past date rebuild that date in silver and gold; other dates keep their very files."""
     files = {table: week.ledger(table).state().files() for table in ("silver/visits", *GOLD)}
