@@ -7,18 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from dedp_assets.graph.resources.environments import CHECKOUT
 
 FRAGMENTS = sorted((CHECKOUT / "changes").glob("+*"))
 
 
-@pytest.mark.parametrize("fragment", FRAGMENTS, ids=lambda file: file.name)
-def test_a_fragment_is_a_paragraph(fragment):
+def test_a_fragment_is_a_paragraph():
     """Without a bullet, which the changelog gives it, under a name that is found."""
-    assert re.fullmatch(r"\+[a-z0-9-]+\.change\.md", fragment.name)
-    assert re.fullmatch(r"[^-*#\s][^\n]*(\n[^-*#\s][^\n]*)*\n", fragment.read_text(encoding="utf-8"))
+    for fragment in FRAGMENTS:
+        assert re.fullmatch(r"\+[a-z0-9-]+\.change\.md", fragment.name)
+        text = fragment.read_text(encoding="utf-8")
+        assert re.fullmatch(r"[^-*#\s][^\n]*(\n[^-*#\s][^\n]*)*\n", text), fragment.name
 
 
 def test_the_changelog_is_made_of_the_fragments():

@@ -82,7 +82,6 @@ def test_a_face_imports_the_modules_that_are_asked_for_and_no_others():
     assert subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, check=False).returncode == 0
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.relative_to(ROOM).as_posix())
-def test_a_module_of_delta_stays_small(module):
+def test_a_module_of_delta_stays_small():
     """At most 300 lines."""
-    assert len(module.read_text().splitlines()) <= 300
+    assert [module for module in MODULES if len(module.read_text().splitlines()) > 300] == []
