@@ -6,6 +6,7 @@ import ast
 import importlib
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ OUTSIDE = sorted(
 )
 
 
+@cache
 def imported(path: Path) -> set[str]:
     """Modules of `delta` that a file imports, the package itself among them."""
     found: set[str] = set()

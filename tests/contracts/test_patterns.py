@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
@@ -170,11 +171,21 @@ def test_no_test_file_is_an_orphan():
         assert (chapter / name).exists() or (chapter / f"_{name}").exists() or room.is_dir(), path
 
 
+@cache
 def offered(face: str) -> dict[str, str]:
     """Name -> module of what a face offers: it imports a module when somebody asks for the name."""
     source = CHECKOUT / face.replace(".", "/") / "__init__.py"
     found = [n for block in ast.parse(source.read_text()).body if isinstance(block, ast.If) for n in block.body]
     return {alias.name: n.module for n in found if isinstance(n, ast.ImportFrom) for alias in n.names}
+
+
+@cache
+def taken(module: str) -> list[tuple[str | None, set[str]]]:
+    """What a module imports by name: from which module, and the names."""
+    path = CHECKOUT / module.replace(".", "/")
+    source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    found = [node for node in ast.walk(ast.parse(source.read_text())) if isinstance(node, ast.ImportFrom)]
+    return [(node.module, {alias.name for alias in node.names}) for node in found]
 
 
 def importers(graph: grimp.ImportGraph, module: str, faces: Sequence[str]) -> set[str]:
@@ -184,10 +195,7 @@ def importers(graph: grimp.ImportGraph, module: str, faces: Sequence[str]) -> se
         names = {name for name, where in offered(face).items() if where == module}
         found -= {face} if names else set()
         for user in graph.find_modules_that_directly_import(face) if names else ():
-            path = CHECKOUT / user.replace(".", "/")
-            source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-            taken = [n for n in ast.walk(ast.parse(source.read_text())) if isinstance(n, ast.ImportFrom)]
-            found |= {user} if any(n.module == face and names & {a.name for a in n.names} for n in taken) else set()
+            found |= {user} if any(where == face and names & those for where, those in taken(user)) else set()
     return found
 
 
