@@ -155,6 +155,11 @@ class Hour:
             "/": Voice(verdict and verdict[1], of_page(page), page),
         }
 
+    def is_green(self) -> bool:
+        """Whether the page's document says that nothing is wrong and nothing is under way."""
+        served = self.get("/status.json")
+        return (verdict_of(served), of_json(served)) == ("ok", frozenset()) and not under_way(served)
+
     def agree(self, verdict: str = "ok", troubles: Collection[Named] = (), *, fault: str = "") -> dict[str, Voice]:
         """Wait until all commands and pages name exactly these troubles, with the documented exit codes; what they say.
 
@@ -296,7 +301,7 @@ def test_a_mended_declaration_is_loaded_by_itself(hour):
     """Its rows are those of the delivered file."""
     columns = (hour.root / "my_lake/defs/trips/columns.yaml").read_text()
     hour.write("trips", columns=columns.replace(WRONG, RIGHT))
-    hour.agree()
+    assert wait_until(hour.is_green, seconds=PATIENCE, every=1), hour.up.said()
     plain = csv.DictReader(io.StringIO(TRIPS))
     rows = [
         (
@@ -318,7 +323,7 @@ def test_a_table_is_added_and_removed_while_everything_runs(hour):
     assert wait_until(lambda: hour.rows("gold/fares", "trips", "fares") == [(3, 60.75)], seconds=PATIENCE), (
         hour.up.said()
     )
-    hour.agree()
+    assert wait_until(hour.is_green, seconds=PATIENCE, every=1), hour.up.said()
     before = len(hour.up.said())
     shutil.rmtree(hour.root / "my_lake/defs/fares")
     day, orders = "2026-01-08", "order_id,ordered_at,customer,amount\n8000,2026-01-08T10:00:00Z,Ada,5.00\n"

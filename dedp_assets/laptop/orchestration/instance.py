@@ -311,11 +311,12 @@ class Platform:
         return list(self.definitions.get_repository_def().sensor_defs)
 
     def _tick(self, sensor: dg.SensorDefinition, cursors: dict[str, str | None]) -> list[dg.RunRequest]:
+        resources = self.definitions.resources or {}
         with dg.build_sensor_context(
             instance=self.instance,
             cursor=cursors.get(sensor.name),
             repository_def=self.definitions.get_repository_def(),
-            resources=self.definitions.resources or {},
+            resources={name: resources[name] for name in sensor.required_resource_keys},
         ) as context:
             data = sensor.evaluate_tick(context)
         cursors[sensor.name] = data.cursor

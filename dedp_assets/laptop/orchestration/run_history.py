@@ -112,12 +112,23 @@ class _Events(SqliteEventLogStorage):
 
     def __init__(self, base_dir: str) -> None:
         self._index, self._of_runs = _Engines(), _Engines(at_most=_OPEN_RUNS, checkpoint=True)
+        self._tables = set[str]()
         super().__init__(base_dir)
 
     def wipe(self) -> None:
         """Delete the events of all runs."""
         self._of_runs.close()
+        self._tables.clear()
         super().wipe()
+
+    def has_table(self, table_name: str) -> bool:
+        """Return whether a table is in the database for queries across runs.
+
+        Dagster asks for each event of a check, and opens a connection for each answer; here for the first one.
+        """
+        if table_name not in self._tables and super().has_table(table_name):
+            self._tables.add(table_name)
+        return table_name in self._tables
 
     def dispose(self) -> None:
         """Stop watching, and close the connections."""
