@@ -232,7 +232,7 @@ def write_log(location: Path, columns: dict[str, str], partition_by: list[str], 
             "configuration": {},
         }
         actions = [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": meta}]
-        (log / f"{0:020d}.json").write_text("".join(json.dumps(a) + "\n" for a in actions))
+        _commit(log, 0, actions)
         first = 1
     for version, commit in enumerate(commits, start=first):
         info = {"timestamp": 1767600000000 + version, "operation": commit.get("operation", "WRITE")}
@@ -252,7 +252,14 @@ def write_log(location: Path, columns: dict[str, str], partition_by: list[str], 
             }
             actions.append({"add": add})
         actions += [{"txn": {"appId": app, "version": v}} for app, v in commit.get("txn", {}).items()]
-        (log / f"{version:020d}.json").write_text("".join(json.dumps(a) + "\n" for a in actions))
+        _commit(log, version, actions)
+
+
+def _commit(log: Path, version: int, actions: list[dict[str, Any]]) -> None:
+    """A commit that is there as a whole, as others may read the log meanwhile."""
+    draft = log / f".{version}.draft"
+    draft.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    draft.replace(log / f"{version:020d}.json")
 
 
 def fill(lake: Path) -> None:

@@ -21,6 +21,8 @@ _AS_IF_ALONE = {
     "spark.default.parallelism": "2",  # as many partitions as with local[2]
     "spark.ui.retainedJobs": "10000",  # of all processes together, so that a test finds its own
     "spark.ui.retainedStages": "4000",  # a step without its stages has no cost, and 80 calls of the JVM more
+    # What ended tests broadcast, a megabyte for each join, goes after a full collection; by default two in an hour.
+    "spark.cleaner.periodicGC.interval": "3min",
 }
 
 _FOR_HOURS = (
