@@ -27,6 +27,7 @@ from tests.contracts.known_calls import Begun, Known, without_jobs
 from tests.contracts.test_patterns import PATTERNS, pattern_file, public_functions
 from tests.contracts.test_rerun_law import Example, execute
 from tests.helpers import NOW
+from tests.rotation import rotated
 
 pytestmark = [pytest.mark.spark, pytest.mark.budget(50, "every option of every public function with wrong values")]
 
@@ -144,13 +145,18 @@ def test_every_public_function_has_a_call_that_works(calls):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_wrong_value_works_or_is_refused_in_one_sentence(calls, name, request):
-    """By an error of the library that names the option, or the value; and a refused write leaves the table alone."""
+    """By an error of the library that names the option, or the value; and a refused write leaves the table alone.
+
+    One in two wrong values, and the others once the library is changed; all of them in `make fuzz`.
+    """
     right = calls.get(name) or of_example(name, request)
     call(name, right)
     written = [getattr(value, "table", value) for value in right.values()]
     tables = [table for table in written if isinstance(table, Table) and table.ledger.exists()]
     found = []
-    for option, wrong, make in changes_of(name, right):
+    for number, (option, wrong, make) in enumerate(changes_of(name, right)):
+        if not any(rotated(number, (True, False))):
+            continue
         before = [table.ledger.version() for table in tables]
         try:
             call(name, {**right, option.partition(".")[0]: make()})
