@@ -11,7 +11,7 @@ from dedp_assets.patterns.delta import store_at
 from tests.case_study.assets.conftest import day, visits_of
 from tests.case_study.assets.test_sessions import visit
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.spark
 
 LIVE, NIGHTLY = "gold/sessions_live", "gold/sessions"
 

@@ -581,7 +581,6 @@ def test_a_source_that_may_not_be_read_is_named(elsewhere, closed):
     assert [path for path in lower.iterdir() if not path.name.endswith(".lock")] == []
 
 
-@pytest.mark.both
 def test_spark_reads_a_replica_of_a_table_with_everything(make_table, spark, event_rows):
     """Deletion vectors, change data, checkpoints, constraints and Spark's own checksum files come along."""
     properties = {"delta.enableDeletionVectors": "true", "delta.enableChangeDataFeed": "true"}
