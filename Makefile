@@ -77,7 +77,7 @@ changed: $(VENV)/.ready ## tests that reach what differs from BASE (HEAD unless 
 budgets: $(VENV)/.ready ## whether a test file, or all together, took too much of a core in the last `make test`
 	@$(BIN)/python -m tests.timing
 
-fuzz: $(VENV)/.ready ## the generated tests, longer and with other seeds
+fuzz: $(VENV)/.ready ## the generated tests, longer and with other seeds; contracts by case in all ways
 	@$(BIN)/dedp setup
 	@$(BIN)/pytest -q --hypothesis-profile=fuzz $(GENERATED) $(BOTH_CORES)
 
