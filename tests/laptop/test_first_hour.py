@@ -266,7 +266,7 @@ def test_a_new_project_goes_to_gold_and_is_green(hour):
 
 
 def test_a_fault_of_a_declaration_is_known_to_everybody(hour):
-    """The platform goes on without the table, whose columns are as `dedp infer` wrote them, but for one."""
+    """The platform goes on without the new table, whose columns `dedp infer` wrote; one is changed for the worse."""
     draft = hour.root / "drafts" / "trips"
     draft.mkdir(parents=True)
     (draft / "defs.yaml").write_text(LANDING)
@@ -283,7 +283,7 @@ def test_a_fault_of_a_declaration_is_known_to_everybody(hour):
 
 
 def test_a_wrong_date_format_is_refused_with_reason_record_and_remedy(hour):
-    """With the fault mended, the table is there, and the one changed for the worse is the format of a time."""
+    """The fault is mended, and the table is loaded; the format of one column of times is still a wrong one."""
     hour.write("trips", defs=LANDING)
     heard = hour.agree("warning", [REFUSED])
     (trouble,) = [each for each in json.loads(heard["/status.json"].text)["troubles"] if each["kind"] == "refused"]

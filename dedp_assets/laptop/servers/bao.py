@@ -34,6 +34,8 @@ path "pki/issue/clients" { capabilities = ["update"] }
 """
 _MOUNT = "secret"
 _RUNS = "auth/approle/role/runs"
+_KEPT_INSIDE = "root/generate/internal"
+"""The request for an authority whose key stays in the server, below the mount."""
 _MINUTES, _DAY, _YEARS = "20m", "24h", "87600h"
 _CLIENTS = {
     "allow_any_name": True,
@@ -126,7 +128,7 @@ def _make_authority(server: VaultServer) -> None:
         server.ask("POST", f"sys/mounts/{PKI}", {"type": "pki", "config": {"max_lease_ttl": _YEARS}})
     if server.ask("GET", f"{PKI}/issuers?list=true") is None:
         stated = {"common_name": "dedp clients", "ttl": _YEARS, "key_type": "ec", "key_bits": 256}
-        server.ask("POST", f"{PKI}/root/generate/internal", stated)
+        server.ask("POST", f"{PKI}/{_KEPT_INSIDE}", stated)
     server.ask("POST", f"{PKI}/roles/clients", _CLIENTS)
 
 
