@@ -20,7 +20,7 @@ from pyspark.sql.types import LongType, StringType
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
 
-__all__ = ["MaskingKey", "by_batch", "draw", "drawn", "keyed_digest", "normalised", "pseudonym"]
+__all__ = ["MaskingKey", "by_batch", "draw", "drawn", "keyed_digest", "keyed_digests", "normalised", "pseudonym"]
 
 _BETWEEN = "\x1f"
 _BLOCK_BYTES = 64
@@ -79,7 +79,12 @@ def keyed_digest(key: MaskingKey, of: str, value: str) -> str:
         of: what the value is, such as ``email``: an equal text that is something else has another digest.
         value: the value.
     """
-    return _digests(key, f"{of}{_BETWEEN}")(value)
+    return keyed_digests(key, of)(value)
+
+
+def keyed_digests(key: MaskingKey, of: str) -> Callable[[str], str]:
+    """Return the function of :func:`keyed_digest` from a value to its digest, for many values."""
+    return _digests(key, f"{of}{_BETWEEN}")
 
 
 def _digests(key: MaskingKey, before: str) -> Callable[[str], str]:

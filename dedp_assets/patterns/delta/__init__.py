@@ -85,6 +85,7 @@ if TYPE_CHECKING:
         by_first_name,
     )
     from dedp_assets.patterns.delta.storage.store import Entry, Store, sha256_of
+    from dedp_assets.patterns.delta.suppression import SuppressionList, subjects_of
     from dedp_assets.patterns.delta.tables import Table, Target, same_run
 
 __all__ = [
@@ -122,6 +123,7 @@ __all__ = [
     "RELABELLED",
     "StagedWrite",
     "Store",
+    "SuppressionList",
     "Table",
     "TableGroup",
     "TableHandle",
@@ -185,6 +187,7 @@ __all__ = [
     "sha256_of",
     "stage_nothing",
     "store_at",
+    "subjects_of",
     "table_lock",
     "lost_files_message",
     "transaction_id",

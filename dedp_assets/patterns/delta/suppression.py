@@ -1,0 +1,143 @@
+"""Suppression list: persons whose rows are not written again after an erasure, as keyed one-way hashes.
+
+Late files, replays, backfills and older exports bring rows of a person who asked to be forgotten. The list cannot name
+the person, or it would be one more place to erase: it holds a keyed hash of each id. One file for each request lies in
+the lake, so that all platforms that write there share the list, and a request that is repeated is one request.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.types import BooleanType
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.masking import MaskingKey, keyed_digest, keyed_digests
+from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.delta.storage.store import Store
+
+__all__ = ["SuppressionList", "subjects_of"]
+
+_PROOF = "the suppression list"
+
+
+def subjects_of(spec: TableSpec) -> dict[str, list[str]]:
+    """List the SQL expressions of persons' ids in a row, by kind of person.
+
+    Example:
+        >>> from dedp_assets.patterns.core.schema import Column, TableSpec
+        >>> by = "get_json_object(raw, '$.user_id')"
+        >>> subjects_of(TableSpec("visits", {"raw": Column("STRING", subject="user", subject_by=by)}))
+        {'user': ["get_json_object(raw, '$.user_id')"]}
+    """
+    found: dict[str, list[str]] = {}
+    for name, column in spec.columns.items():
+        if column.subject:
+            found.setdefault(column.subject, []).append(column.subject_by or identifier(name))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class SuppressionList:
+    """The ids of erased persons, as keyed hashes, in a folder with one file for each request.
+
+    Attributes:
+        store: the folder.
+        key: the key of the hashes. Whoever has the key can try out ids, so it stays out of the folder.
+    """
+
+    store: Store
+    key: MaskingKey
+
+    def add(self, request: str, ids: Mapping[str, Collection[str]], *, at: datetime, because: str) -> bool:
+        """Add the persons of a request; return whether the request is new.
+
+        Args:
+            request: name of the request, such as a ticket.
+            ids: kind of person -> ids.
+            at: time of the request, with a time zone.
+            because: reason, for people; without the id.
+
+        Raises:
+            ConfigError: for an empty name or id.
+        """
+        if not request.strip() or "/" in request:
+            raise ConfigError(f"request must be a name without '/', such as a ticket, not {request!r}")
+        if any(not each.strip() for named in ids.values() for each in named):
+            raise ConfigError("ids must name persons, not be empty")
+        digests = {kind: sorted(self._digest(kind, each) for each in {*named}) for kind, named in ids.items()}
+        note = {"request": request, "at": at.isoformat(), "because": because, "key": self._proof(), "persons": digests}
+        try:
+            self.store.put_if_absent(f"{request}.json", json.dumps(note).encode())
+        except FileExistsError:
+            return False
+        return True
+
+    def lift(self, request: str) -> None:
+        """Take the persons of a request from the list, as for a person who registers again under the former id."""
+        self.store.delete(f"{request}.json")
+
+    def digests(self) -> Mapping[str, frozenset[str]]:
+        """Read the list: kind of person -> keyed hashes of ids.
+
+        Raises:
+            ConfigError: if the list was made with another key.
+        """
+        found: dict[str, set[str]] = {}
+        for name in self.store.list():
+            if not name.endswith(".json") or name.startswith("."):
+                continue
+            note: dict[str, Any] = json.loads(self.store.read(name))
+            if note["key"] != self._proof():
+                raise ConfigError(
+                    f"the key {self.key.id} must be the one of the suppression list in {self.store.uri}, not another "
+                    "one: set DEDP_MASKING_KEY to the key of the platform that made the list"
+                )
+            for kind, digests in note["persons"].items():
+                found.setdefault(kind, set()).update(digests)
+        return {kind: frozenset(digests) for kind, digests in found.items()}
+
+    def among(self, kind: str, ids: Collection[str]) -> frozenset[str]:
+        """Return the ids that are on the list."""
+        listed = self.digests().get(kind, frozenset())
+        return frozenset(each for each in ids if self._digest(kind, each) in listed)
+
+    def without(self, rows: DataFrame, kind: str, column: str) -> DataFrame:
+        """Leave out the rows of persons on the list; lazy.
+
+        Args:
+            rows: the rows.
+            kind: kind of person.
+            column: column with the id; a row with NULL is nobody's and stays.
+        """
+        listed = self.digests().get(kind)
+        return rows.filter(~self.listed(F.col(identifier(column)), kind, listed)) if listed else rows
+
+    def listed(self, ids: Column, kind: str, digests: Collection[str]) -> Column:
+        """Return whether each id's hash is among the hashes; false for NULL; lazy.
+
+        The key is closed over and in no plan.
+        """
+        among, key = frozenset(digests), self.key.of(_PROOF)
+
+        def are_listed(values: pa.Array) -> pa.Array:
+            digest = keyed_digests(key, kind)
+            return pa.array([value is not None and digest(value) in among for value in values.to_pylist()], pa.bool_())
+
+        found: Column = arrow_udf(are_listed, BooleanType())(ids.cast("string"))  # type: ignore[call-overload]
+        return found
+
+    def _digest(self, kind: str, value: str) -> str:
+        return keyed_digest(self.key.of(_PROOF), kind, value)
+
+    def _proof(self) -> str:
+        return keyed_digest(self.key.of(_PROOF), "key", "")

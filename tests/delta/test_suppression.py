@@ -1,0 +1,113 @@
+"""Suppression list: keyed hashes of erased persons, one file for each request."""
+
+from __future__ import annotations
+
+import json
+from contextlib import redirect_stdout
+from datetime import datetime, timezone
+from io import StringIO
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.masking import MaskingKey
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta import SuppressionList, store_at, subjects_of
+
+KEY = MaskingKey("home", b"32 random bytes, which these are not")
+AT = datetime(2026, 1, 5, tzinfo=timezone.utc)
+
+
+@pytest.fixture
+def listed(tmp_path):
+    return SuppressionList(store_at(tmp_path / "_suppressed"), KEY)
+
+
+def test_a_request_that_is_repeated_is_one_request(listed):
+    """The second call finds the file of the first, and changes nothing."""
+    assert listed.add("T-1", {"user": ["ada"]}, at=AT, because="asked")
+    assert not listed.add("T-1", {"user": ["bob"]}, at=AT, because="asked")
+    assert listed.among("user", ["ada", "bob"]) == {"ada"}
+
+
+def test_an_id_of_another_kind_is_another_person(listed):
+    """A device may have the id of a user."""
+    listed.add("T-1", {"user": ["7"]}, at=AT, because="asked")
+    assert listed.among("device", ["7"]) == frozenset()
+
+
+def test_the_folder_holds_no_id(listed, tmp_path):
+    """Neither in the clear nor as a plain hash, and no key."""
+    listed.add("T-1", {"user": ["ada@example.com"]}, at=AT, because="asked")
+    (file,) = (tmp_path / "_suppressed").glob("*.json")
+    content = file.read_bytes()
+    assert b"ada" not in content
+    assert KEY.secret not in content
+    assert len(json.loads(content)["persons"]["user"][0]) == 64
+
+
+def test_a_list_of_another_key_is_refused(listed):
+    """Otherwise every person on it would be written again, and nobody would see it."""
+    listed.add("T-1", {"user": ["ada"]}, at=AT, because="asked")
+    with pytest.raises(ConfigError, match="the key other must be the one of the suppression list"):
+        SuppressionList(listed.store, MaskingKey("other", b"32 other bytes, which are not random")).digests()
+
+
+@pytest.mark.parametrize(("request_", "ids"), [("", ["ada"]), ("a/b", ["ada"]), ("T-1", [" "])])
+def test_a_request_without_a_name_or_an_id_is_refused(listed, request_, ids):
+    """Nothing is written."""
+    with pytest.raises(ConfigError, match="must"):
+        listed.add(request_, {"user": ids}, at=AT, because="asked")
+    assert listed.digests() == {}
+
+
+def test_a_lifted_request_suppresses_nobody(listed):
+    """A person may come back under the former id."""
+    listed.add("T-1", {"user": ["ada"]}, at=AT, because="asked")
+    listed.lift("T-1")
+    assert listed.among("user", ["ada"]) == frozenset()
+
+
+@given(st.dictionaries(st.sampled_from(["T-1", "T-2", "T-3"]), st.sets(st.text(min_size=1).filter(str.strip))))
+def test_the_list_holds_the_ids_of_its_requests(tmp_path_factory, requests):
+    """And no other ones, whatever their letters."""
+    listed = SuppressionList(store_at(tmp_path_factory.mktemp("list")), KEY)
+    for request, ids in requests.items():
+        listed.add(request, {"user": ids}, at=AT, because="asked")
+    expected = set().union(*requests.values())
+    assert listed.among("user", [*expected, "nobody else"]) == expected - ({"nobody else"} - expected)
+
+
+def test_the_subjects_of_a_table_are_expressions_by_kind():
+    """Of a column with the id the column, in the spelling of SQL, of another one its expression."""
+    spec = TableSpec(
+        "visits",
+        {
+            "user id": Column("STRING", subject="user"),
+            "raw": Column("STRING", subject="user", subject_by="raw:user"),
+            "page": Column("STRING"),
+        },
+    )
+    assert subjects_of(spec) == {"user": ["`user id`", "raw:user"]}
+
+
+def test_an_expression_without_a_kind_is_refused():
+    """Nobody knows whose ids the ids are."""
+    with pytest.raises(ConfigError, match='subject must be the kind of person, such as "user", not empty'):
+        Column("STRING", subject_by="raw:user")
+
+
+def test_rows_of_a_listed_person_are_left_out(listed, spark):
+    """NULL is nobody, and stays."""
+    rows = spark.createDataFrame([(1, "ada"), (2, "bob"), (3, None)], "id INT, who STRING")
+    assert listed.without(rows, "user", "who") is rows
+    listed.add("T-1", {"user": ["ada"]}, at=AT, because="asked")
+    left = listed.without(rows, "user", "who")
+    assert sorted(row.id for row in left.collect()) == [2, 3]
+    shown = StringIO()
+    with redirect_stdout(shown):
+        left.explain(extended=True)
+    assert "ada" not in shown.getvalue()
+    assert KEY.secret.hex() not in shown.getvalue()
