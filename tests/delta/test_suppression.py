@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import json
 from contextlib import redirect_stdout
+from dataclasses import replace
 from datetime import datetime, timezone
+from functools import reduce
 from io import StringIO
+from operator import xor
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.masking import MaskingKey
+from dedp_assets.patterns.core.names import OUTCOME
+from dedp_assets.patterns.core.results import RowCounts, Split
+from dedp_assets.patterns.core.rows import RowsRead, joined_digest, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import SuppressionList, store_at, subjects_of
+from dedp_assets.patterns.delta import Insert, Merge, SuppressionList, Table, Update, store_at, subjects_of
+from tests.helpers import a_run, read_back
 
 KEY = MaskingKey("home", b"32 random bytes, which these are not")
 AT = datetime(2026, 1, 5, tzinfo=timezone.utc)
+USERS_TEXT = "id INT, who STRING, day STRING"
+MOVED = Merge(["id"], [Update({"day": "s.day"})])
 
 
 @pytest.fixture
@@ -111,3 +121,77 @@ def test_rows_of_a_listed_person_are_left_out(listed, spark):
         left.explain(extended=True)
     assert "ada" not in shown.getvalue()
     assert KEY.secret.hex() not in shown.getvalue()
+
+
+USERS = TableSpec(
+    "silver/users",
+    {"id": Column("INT"), "who": Column("STRING", subject="user"), "day": Column("STRING")},
+    partition_by=("day",),
+)
+
+
+@pytest.fixture
+def users(tmp_path, spark, listed):
+    """A table that leaves out ada and 7."""
+    table = Table(USERS, tmp_path / "silver" / "users", spark)
+    table.suppression = listed
+    listed.add("T-1", {"user": ["ada", "7"]}, at=AT, because="asked")
+    return table
+
+
+def rows_of(table):
+    return [tuple(row.values()) for row in read_back(table)]
+
+
+def test_a_write_leaves_out_erased_persons_and_accounts_for_them(users, spark):
+    """By count and by identity, with and without a tally, as filtered rows."""
+    landed = spark.createDataFrame([(1, "ada", "mon"), (2, "bob", "mon"), (3, None, "mon")], USERS_TEXT)
+    counted, seen = tally(landed, identity=["id"])
+    audits = [Audit(name="sum", of="ids", sql="sum(id)", fail_above=5)]
+    for rows, read in ((landed, RowsRead()), (counted, RowsRead(tally=seen))):
+        done = users.stage(rows, partition={"day": "mon"}, provenance=a_run(), audits=audits, rows_read=read).publish()
+        assert rows_of(users) == [(2, "bob", "mon"), (3, None, "mon")]
+        assert done.rows == RowCounts(read=3, written=2, filtered=1)
+        assert done.figures["erased"] == 1
+
+
+def test_a_part_of_a_split_leaves_out_erased_persons(users, spark):
+    """Whatever the outcome of their rows."""
+    flagged = spark.createDataFrame(
+        [(1, "ada", "mon", "valid"), (2, "bob", "mon", "valid"), (3, "7", "mon", "dead"), (4, "cy", "mon", "dead")],
+        f"{USERS_TEXT}, {OUTCOME} STRING",
+    )
+    split = Split(flagged, {"valid": ("id", "who", "day"), "dead": ("id", "who", "day")}, identity=("id",))
+    done = users.stage(split, partition={"day": "mon"}, provenance=a_run(), also=["dead"]).publish()
+    assert rows_of(users) == [(2, "bob", "mon")]
+    assert done.rows == RowCounts(read=4, written=1, dead=1, filtered=2)
+
+
+def test_a_merge_leaves_out_erased_persons(users, spark):
+    """Also one whose source has no column of persons, which then names none."""
+    source = spark.createDataFrame([(1, "ada", "mon"), (2, "bob", "mon")], USERS_TEXT)
+    users.merge(source, Merge(["id"], [Update(), Insert()]), provenance=a_run())
+    assert rows_of(users) == [(2, "bob", "mon")]
+    users.merge(spark.createDataFrame([(2, "tue")], "id INT, day STRING"), MOVED, provenance=a_run())
+    assert rows_of(users) == [(2, "bob", "tue")]
+
+
+def test_an_expression_that_cannot_be_computed_is_refused(users, spark):
+    """Before a row is written: otherwise the person would come back."""
+    wrong = replace(USERS.columns["who"], subject_by="nobody.there")
+    users.spec = replace(USERS, columns={**USERS.columns, "who": wrong})
+    landed = spark.createDataFrame([(1, "ada", "mon")], USERS_TEXT)
+    with pytest.raises(ConfigError, match="silver/users: subject_by must be SQL over the table's columns, not nobody"):
+        users.stage(landed, partition={"day": "mon"}, provenance=a_run())
+
+
+@given(st.lists(st.tuples(st.integers(), st.integers()), max_size=9))
+def test_digests_of_disjoint_sets_add_up(numbers):
+    """By the model of the SQL aggregate: XOR, and the sum of the lower halves."""
+    hashes = [number % (1 << 64) - (1 << 63) for number, _ in numbers]
+
+    def of(some):
+        return f"{reduce(xor, some, 0)}.{sum(each & 0xFFFFFFFF for each in some)}" if some else ""
+
+    left, right = hashes[::2], hashes[1::2]
+    assert joined_digest(of(left), of(right)) == of(hashes)

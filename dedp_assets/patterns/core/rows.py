@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import xor
 from typing import Any, TypeAlias
 
 from pyspark.sql import DataFrame
@@ -24,6 +26,7 @@ from dedp_assets.patterns.core.types.partitions import quoted
 __all__ = [
     "DROPPED",
     "Decoded",
+    "ERASED",
     "Measures",
     "READ_IDENTITY",
     "RowsRead",
@@ -32,6 +35,7 @@ __all__ = [
     "counted",
     "digest",
     "evaluated_once",
+    "joined_digest",
     "quoted",
     "row_hash",
     "rows_digest",
@@ -44,6 +48,8 @@ READ_IDENTITY = f"{RESERVED}read_identity"
 """Figure of a tally: an order-free digest of the identities read, without those of dropped parts."""
 DROPPED = f"{RESERVED}dropped_"
 """What begins the figures of a tally that count the rows of a split's parts that it dropped."""
+ERASED = "erased"
+"""Figure: the number of rows of erased persons that a write leaves out."""
 
 
 class Decoded(str):
@@ -125,6 +131,16 @@ def digest(row: str, *, where: str = "true") -> str:
     """
     counted = row if where == "true" else f"if({where}, {row}, 0L)"
     return f"concat_ws('.', bit_xor({counted}), sum({counted} & 4294967295L))"
+
+
+def joined_digest(*digests: str) -> str:
+    """Return the digest of rows in several sets, none of them in two, from the sets' digests.
+
+    Args:
+        digests: results of :func:`digest`; empty for a set without rows.
+    """
+    parts = [tuple(map(int, each.split("."))) for each in digests if each]
+    return f"{reduce(xor, (x for x, _ in parts), 0)}.{sum(s for _, s in parts)}" if parts else ""
 
 
 def count_where(predicate: str) -> str:
@@ -304,12 +320,14 @@ class RowsRead:
         figures: numbers known from elsewhere, for audits to judge or to divide by (``read`` among them).
         represented: figure that says how many of the rows read the written ones stand for (aggregates).
         findings: verdicts on the input, reached before anything was computed.
+        erased: counts the rows of erased persons, which a write leaves out.
     """
 
     tally: Tally | None = None
     figures: Mapping[str, Any] = field(default_factory=dict)
     represented: str = ""
     findings: tuple[Finding, ...] = ()
+    erased: Tally | None = field(default=None, repr=False)
 
     def along(self, rows: object, audits: Iterable[Audit]) -> RowsRead:
         """Merge the tally into the write's observation, if ``rows`` is the frame returned by :func:`tally`.
@@ -317,7 +335,7 @@ class RowsRead:
         An audit's own aggregate would see the rows that a tally drops, too; then each has a pass of its own.
         """
         tally = self.tally
-        if tally is None or rows is not tally.handed:
+        if tally is None or rows is not tally.handed or self.erased:
             return self
         if tally.kept and any(audit.sees_all for audit in audits):
             return self

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError
 from dedp_assets.patterns.core.leaving import require_open_partitions
 from dedp_assets.patterns.core.names import NAMED_ROWS
+from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.running.disks import writing_to
 from dedp_assets.patterns.core.running.opening import note_opened
 from dedp_assets.patterns.core.schema import TableSpec
@@ -35,6 +36,7 @@ from dedp_assets.patterns.delta.snapshots.tiers import placed
 from dedp_assets.patterns.delta.storage.coordination import require_lock, turn
 from dedp_assets.patterns.delta.storage.locations import Located, Location, require_vacant
 from dedp_assets.patterns.delta.storage.store import require
+from dedp_assets.patterns.delta.suppression import SuppressionList
 
 __all__ = ["TableHandle"]
 
@@ -56,6 +58,8 @@ class TableHandle(Located):
         self._session = session
         self.on_rows: Callable[[Callable[[], DataFrame]], None] | None = None
         """Callback with a function that returns the staged or merged rows; the callback starts no Spark job."""
+        self.suppression: SuppressionList | None = None
+        """Erased persons, whose rows are left out of every write."""
         self.named_in_plans = True
         """Whether rows that are read have the table's name in query plans, which costs an analysis."""
 
@@ -131,6 +135,10 @@ class TableHandle(Located):
         if self.on_rows and whole:
             self.on_rows(lambda: rows)
         return rows
+
+    def without_erased(self, source: DataFrame) -> DataFrame:
+        """Leave out the rows of erased persons from the source of a merge, which has some of the columns; lazy."""
+        return self.suppression.leave_out(self.spec, Split.of(source), ())[0].rows if self.suppression else source
 
     def _spelled(self, state: TableState, partition: Mapping[str, object]) -> dict[str, str | None]:
         """Spell a partition as the log does, NULL values included."""

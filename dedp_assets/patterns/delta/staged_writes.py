@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
@@ -79,8 +80,8 @@ def stage_write(  # noqa: PLR0913 - of a verb of the table
     if table.on_rows:
         given = split
         table.on_rows(lambda: given[keep] if given.outcome else given.rows)
-    rows_read = rows_read.along(rows, audits)
-    tally = rows_read.tally
+    split, rows_read = _without_erased(table, split, rows_read)
+    tally = (rows_read := rows_read.along(rows, audits)).tally
     split = Split.of(tally.rows) if tally and tally.along else split
     parts = Parts.of(split, keep, content_columns(table.spec, state), rows_read)
     same = repeated(table.spec, parts.chosen)
@@ -95,6 +96,15 @@ def stage_write(  # noqa: PLR0913 - of a verb of the table
     if judged.refused:
         raise refusal(table, owned, judged, stage, stage.read(), split)
     return StagedWrite.of(table, stage, judged, owned, provenance, append=append, meter=meter, state=state)
+
+
+def _without_erased(table: TableHandle, split: Split, rows_read: RowsRead) -> tuple[Split, RowsRead]:
+    """Leave out the rows of erased persons, and count them for the row accounting."""
+    if table.suppression is None:
+        return split, rows_read
+    tallied = rows_read.tally.identity if rows_read.tally and not rows_read.represented else ()
+    split, erased = table.suppression.leave_out(table.spec, split, split.identity or tallied)
+    return split, replace(rows_read, erased=erased)
 
 
 def publish_nothing(

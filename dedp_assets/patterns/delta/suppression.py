@@ -8,30 +8,41 @@ the lake, so that all platforms that write there share the list, and a request t
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BooleanType
 
+from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.masking import MaskingKey, keyed_digest, keyed_digests
-from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.measuring.observing import Watch
+from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.results import Split
+from dedp_assets.patterns.core.rows import ERASED, READ_IDENTITY, Tally, count_where, digest, row_hash
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.storage.store import Store
 
 __all__ = ["SuppressionList", "subjects_of"]
 
-_PROOF = "the suppression list"
+_PROOF, _MARK = "the suppression list", f"{RESERVED}erased"
 
 
-def subjects_of(spec: TableSpec) -> dict[str, list[str]]:
+def subjects_of(spec: TableSpec, among: Collection[str] | None = None) -> dict[str, list[str]]:
     """List the SQL expressions of persons' ids in a row, by kind of person.
+
+    Args:
+        spec: declaration of a table.
+        among: columns that the rows have; all of them, if ``None``.
 
     Example:
         >>> from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -40,8 +51,9 @@ def subjects_of(spec: TableSpec) -> dict[str, list[str]]:
         {'user': ["get_json_object(raw, '$.user_id')"]}
     """
     found: dict[str, list[str]] = {}
+    held = {name.lower() for name in (spec.columns if among is None else among)}
     for name, column in spec.columns.items():
-        if column.subject:
+        if column.subject and name.lower() in held:
             found.setdefault(column.subject, []).append(column.subject_by or identifier(name))
     return found
 
@@ -52,11 +64,12 @@ class SuppressionList:
 
     Attributes:
         store: the folder.
-        key: the key of the hashes. Whoever has the key can try out ids, so it stays out of the folder.
+        key: the key of the hashes, or a function that gives the key once somebody is on the list. Whoever has the key
+            can try out ids, so it stays out of the folder.
     """
 
     store: Store
-    key: MaskingKey
+    key: MaskingKey | Callable[[], MaskingKey]
 
     def add(self, request: str, ids: Mapping[str, Collection[str]], *, at: datetime, because: str) -> bool:
         """Add the persons of a request; return whether the request is new.
@@ -99,8 +112,8 @@ class SuppressionList:
             note: dict[str, Any] = json.loads(self.store.read(name))
             if note["key"] != self._proof():
                 raise ConfigError(
-                    f"the key {self.key.id} must be the one of the suppression list in {self.store.uri}, not another "
-                    "one: set DEDP_MASKING_KEY to the key of the platform that made the list"
+                    f"the key {self._key().id} must be the one of the suppression list in {self.store.uri}, not a "
+                    "foreign one: set DEDP_MASKING_KEY to the key of the platform that made the list"
                 )
             for kind, digests in note["persons"].items():
                 found.setdefault(kind, set()).update(digests)
@@ -110,6 +123,10 @@ class SuppressionList:
         """Return the ids that are on the list."""
         listed = self.digests().get(kind, frozenset())
         return frozenset(each for each in ids if self._digest(kind, each) in listed)
+
+    def hashed(self, kind: str, ids: Collection[str]) -> frozenset[str]:
+        """Return the keyed hashes of ids, as they stand on the list."""
+        return frozenset(self._digest(kind, each) for each in ids)
 
     def without(self, rows: DataFrame, kind: str, column: str) -> DataFrame:
         """Leave out the rows of persons on the list; lazy.
@@ -122,12 +139,43 @@ class SuppressionList:
         listed = self.digests().get(kind)
         return rows.filter(~self.listed(F.col(identifier(column)), kind, listed)) if listed else rows
 
+    def leave_out(self, spec: TableSpec, split: Split, identity: Sequence[str]) -> tuple[Split, Tally | None]:
+        """Leave out the rows of persons on the list, and count the rows that are left out; lazy.
+
+        Args:
+            spec: declaration of the table, with the columns that name persons.
+            split: rows that go into the table, or into others along with the table's.
+            identity: columns that identify one row, for the row accounting.
+
+        Returns:
+            The rows, and the count of the others; the split itself without a count, if nobody is on the list.
+
+        Raises:
+            ConfigError: for an expression of ids that cannot be computed of the rows.
+        """
+        found = subjects_of(spec, split.rows.columns)
+        listed = self.digests() if found else {}
+        ids = [(kind, sql) for kind, expressions in found.items() for sql in expressions if listed.get(kind)]
+        if not ids:
+            return split, None
+        try:
+            marks = [self.listed(F.expr(sql), kind, listed[kind]) for kind, sql in ids]
+            marked = split.rows.withColumn(_MARK, reduce(or_, marks))
+        except AnalysisException as error:
+            named = ", ".join(sql for _, sql in ids)
+            raise ConfigError(f"{spec.name}: subject_by must be SQL over the table's columns, not {named}") from error
+        hashed = row_hash(fields_of(split.rows, identity)) if identity else "0L"
+        measures = {ERASED: count_where(_MARK), READ_IDENTITY: digest(hashed, where=_MARK)}
+        counted = Tally(tuple(identity), marked, {**measures}, Watch(measures))
+        kept = counted.watch.on(marked).filter(f"NOT {_MARK}").select(*map(identifier, split.rows.columns))
+        return replace(split, rows=kept), counted
+
     def listed(self, ids: Column, kind: str, digests: Collection[str]) -> Column:
         """Return whether each id's hash is among the hashes; false for NULL; lazy.
 
         The key is closed over and in no plan.
         """
-        among, key = frozenset(digests), self.key.of(_PROOF)
+        among, key = frozenset(digests), self._key().of(_PROOF)
 
         def are_listed(values: pa.Array) -> pa.Array:
             digest = keyed_digests(key, kind)
@@ -136,8 +184,11 @@ class SuppressionList:
         found: Column = arrow_udf(are_listed, BooleanType())(ids.cast("string"))  # type: ignore[call-overload]
         return found
 
+    def _key(self) -> MaskingKey:
+        return self.key() if callable(self.key) else self.key
+
     def _digest(self, kind: str, value: str) -> str:
-        return keyed_digest(self.key.of(_PROOF), kind, value)
+        return keyed_digest(self._key().of(_PROOF), kind, value)
 
     def _proof(self) -> str:
-        return keyed_digest(self.key.of(_PROOF), "key", "")
+        return keyed_digest(self._key().of(_PROOF), "key", "")

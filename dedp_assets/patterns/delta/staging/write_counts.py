@@ -14,7 +14,7 @@ from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, reserved
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split
-from dedp_assets.patterns.core.rows import DROPPED, READ_IDENTITY, RowsRead, quoted, row_hash
+from dedp_assets.patterns.core.rows import DROPPED, ERASED, READ_IDENTITY, RowsRead, joined_digest, quoted, row_hash
 from dedp_assets.patterns.delta.staging.metrics import Account, RowMetrics
 from dedp_assets.patterns.delta.staging.row_accounting import ACCOUNTED, COUNTED
 
@@ -110,10 +110,14 @@ class Parts:
     def _account(self, measured: RowMetrics, tallied: Mapping[str, Any]) -> Account:
         known = {name: tallied[name] for name in self._tallied if name in tallied} | dict(self.rows_read.figures)
         dropped = {n.removeprefix(DROPPED): rows for n, rows in tallied.items() if n.startswith(DROPPED)}
-        figures = {"read": measured.rows, "written": measured.kept, **measured.audited, **known}
-        counts = self._counts(measured, figures, dropped)
+        erased = self.rows_read.erased.figures() if self.rows_read.erased else {}
+        left_out = {ERASED: erased[ERASED]} if erased else {}
+        read = measured.rows + left_out.get(ERASED, 0)
+        figures = {"read": read, "written": measured.kept, **measured.audited, **left_out, **known}
+        counts = self._counts(measured, figures, {**dropped, **left_out})
         compared = READ_IDENTITY in tallied and measured.identity is not None
-        same = not compared or (tallied[READ_IDENTITY] or "") == measured.identity
+        met = joined_digest(measured.identity or "", erased.get(READ_IDENTITY) or "") if erased else measured.identity
+        same = not compared or (tallied[READ_IDENTITY] or "") == met
         note = "" if same else "other records came out than went in"
         return Account(
             counts,
