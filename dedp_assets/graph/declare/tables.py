@@ -57,6 +57,8 @@ __all__ = ["LakeTable", "lake_table"]
 P = ParamSpec("P")
 Patterns = Sequence[Callable[..., Any]]
 NOTHING: Mapping[TableSpec, Patterns] = MappingProxyType({})
+_OF_PERSONS = ("classification", "purpose", "subject", "subject_by")
+"""Options of columns by which no value of a row is computed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +141,7 @@ class LakeTable(Generic[P]):
         """Digest of the declared columns and gates, by which rows are refused."""
         audits = [[type(audit).__name__, as_plain(audit)] for audit in self.gates.audits]
         return digest_of(
-            as_plain(self.tables, without=["comment", "classification", "purpose"]), audits, sorted(self.gates.blocking)
+            as_plain(self.tables, without=["comment", *_OF_PERSONS]), audits, sorted(self.gates.blocking)
         )
 
     @property

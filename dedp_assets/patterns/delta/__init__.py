@@ -61,8 +61,9 @@ if TYPE_CHECKING:
         lost_files,
         lost_files_message,
     )
+    from dedp_assets.patterns.delta.snapshots.places import FILE
     from dedp_assets.patterns.delta.snapshots.pruning import Bounds, candidates, is_ordered
-    from dedp_assets.patterns.delta.snapshots.reading import lies_outside, missing_files, predicate
+    from dedp_assets.patterns.delta.snapshots.reading import lies_outside, missing_files, predicate, read_files
     from dedp_assets.patterns.delta.staged_writes import stage_nothing
     from dedp_assets.patterns.delta.staging.guards import require_untouched, without_statistics
     from dedp_assets.patterns.delta.staging.staged_write import StagedWrite
@@ -100,6 +101,7 @@ __all__ = [
     "Decision",
     "Delete",
     "Entry",
+    "FILE",
     "FilePath",
     "FileStats",
     "Files",
@@ -171,6 +173,7 @@ __all__ = [
     "predicate",
     "publish_together",
     "read_actions",
+    "read_files",
     "repeated_keys",
     "require_buckets",
     "require_lasting",

@@ -4,8 +4,8 @@ Problem: a person's rows lie in many tables under several ids, in old versions a
     backfills bring the person back.
 Solution: tables declare which columns name persons. From the ids of a request all ids of the person are found; the
     person goes on the suppression list; the rows of each table are deleted in one commit, and its past is purged.
-Consequences: an erased table has no time travel to before. Ids stand in no commit, plan or error, so nobody reads in the
-    log who is gone. Tables without a declared person are computed again from erased ones, and purged then.
+Consequences: an erased table has no time travel to before. Ids stand in no commit, plan or error, so nobody reads in
+    the log who is gone. Tables without a declared person are computed again from erased ones, and purged then.
 Choose instead: the Encryptor's key of a person, if values are encrypted; the Vertical Partitioner, if events may stay.
 """
 
@@ -17,6 +17,7 @@ from datetime import datetime
 from functools import reduce
 from operator import or_
 from typing import Any, Literal
+from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -26,12 +27,21 @@ from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.options import require_types, typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
-from dedp_assets.patterns.delta import LegalHold, SuppressionList, Table, holds, shown_holds, subjects_of
+from dedp_assets.patterns.delta import (
+    FILE,
+    LegalHold,
+    SuppressionList,
+    Table,
+    holds,
+    read_files,
+    shown_holds,
+    subjects_of,
+)
 from dedp_assets.patterns.delta.maintenance import purge_history
 
 __all__ = ["erase_person", "find_person", "ids_of", "Erasure"]
 
-_NOTE, _KIND, _ID = "erasure", f"{RESERVED}kind", f"{RESERVED}id"
+_NOTE, _ID = "erasure", f"{RESERVED}id"
 _FEW, _MOST_IDS = 25, 1000
 
 
@@ -89,7 +99,7 @@ def ids_of(tables: Sequence[Table], erasure: Erasure, suppressed: SuppressionLis
     kinds = sorted({kind for each in tables for kind in subjects_of(each.spec)})
     if unknown := sorted({*erasure.ids} - {*kinds}):
         raise ConfigError(
-            f"ids must be of a kind that a table declares by Column(subject=...), {', '.join(kinds) or 'and none does'}, "
+            f"ids must be of a kind that a table declares by Column(subject=...) ({', '.join(kinds) or 'none does'}), "
             f"not {', '.join(unknown)}"
         )
     found = {kind: {*named} for kind, named in erasure.ids.items()}
@@ -158,9 +168,11 @@ def erase_person(
         >>> from dedp_assets.patterns.core.masking import MaskingKey
         >>> from dedp_assets.patterns.core.schema import Column, TableSpec
         >>> from dedp_assets.patterns.delta import store_at
-        >>> visits = table(TableSpec("silver/visits", {"id": Column("INT"), "user": Column("STRING", subject="user")}))
+        >>> columns = {"id": Column("INT"), "user": Column("STRING", subject="user")}
+        >>> visits = table(TableSpec("silver/visits", columns))
         >>> _ = visits.overwrite(frame("id INT, user STRING", (1, "ada"), (2, "bob")), provenance=run)
-        >>> gone = SuppressionList(store_at(tempfile.mkdtemp()), MaskingKey("home", b"32 random bytes, which these are not"))
+        >>> key = MaskingKey("home", b"32 random bytes, which these are not")
+        >>> gone = SuppressionList(store_at(tempfile.mkdtemp()), key)
         >>> asked = Erasure(request="T-17", ids={"user": ["ada"]}, at=datetime(2026, 1, 5, tzinfo=timezone.utc))
         >>> erase_person([visits], asked, gone, run).figures["erased"], rows(visits)
         (1, [(2, 'bob')])
@@ -218,12 +230,12 @@ def _found(table: Table, ids: Mapping[str, Collection[str]], suppressed: Suppres
     """Find the rows of persons in a table, by one pass."""
     where = _where(table, ids, suppressed)
     state = table.ledger.state()
-    sizes = {file["path"].rpartition("/")[2]: file["size_bytes"] for file, _ in state.keyed_files()}
+    sizes = {_name(unquote(file["path"])): file["size_bytes"] for file, _ in state.keyed_files()}
     names = [f"{RESERVED}p{number}" for number, _ in enumerate(state.partition_columns)]
     keys = [F.col(f"`{c}`").cast("string").alias(n) for c, n in zip(state.partition_columns, names, strict=True)]
-    rows = table.read().withColumn(_ID, F.coalesce(where, F.expr("false")))
-    by_file = rows.withColumn(_KIND, F.element_at(F.split(F.col("_metadata.file_path"), "/"), -1))
-    counted = by_file.groupBy(_KIND, *keys).agg(F.expr("count(1)"), F.expr(f"count_if({_ID})")).collect()
+    rows = read_files(table.session, table.store, state, state.keyed_files(), named=True)
+    marked = rows.withColumn(_ID, F.coalesce(where, F.expr("false")))
+    counted = marked.groupBy(FILE, *keys).agg(F.expr("count(1)"), F.expr(f"count_if({_ID})")).collect()
     held = [row for row in counted if row[-1]]
     keyed = {tuple(row[1:-2]) for row in held}
     partitions = [dict(zip(state.partition_columns, key, strict=True)) for key in sorted(keyed, key=str)]
@@ -231,9 +243,13 @@ def _found(table: Table, ids: Mapping[str, Collection[str]], suppressed: Suppres
     met = tuple(hold for hold in standing if any(map(hold.meets, partitions)))
     free = tuple(each for each in partitions if not any(hold.meets(each) for hold in met)) if met else None
     count, every = sum(row[-1] for row in held), sum(row[-2] for row in counted)
-    size = sum(sizes.get(row[0], 0) for row in held)
+    size = sum(sizes.get(_name(unquote(row[0])), 0) for row in held)
     about = f"rows of {sum(map(len, ids.values()))} ids of persons"
     return _Found(table, where, about, count, every, len(held), size, met, free)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _faults(found: _Found, erasure: Erasure) -> Iterator[str]:
@@ -245,7 +261,7 @@ def _faults(found: _Found, erasure: Erasure) -> Iterator[str]:
             f"{erasure.most:.0%}): check the ids, or state a larger share by most"
         )
     if found.met and erasure.held == "refuse":
-        yield f"{found.table.name} is {shown_holds(found.met)}: have the hold released, or leave its rows by held='leave'"
+        yield f"{found.table.name} is {shown_holds(found.met)}: have the hold released, or state held='leave'"
 
 
 def _erased(found: _Found, run: Provenance, *, purge: bool) -> Iterator[WriteResult]:
