@@ -118,6 +118,10 @@ from dedp_assets.patterns.governance.data_contract import judge_change as judge_
 from dedp_assets.patterns.governance.data_contract import request_change as request_change
 from dedp_assets.patterns.governance.differential_privacy_sketch import judge_budget as judge_budget
 from dedp_assets.patterns.governance.differential_privacy_sketch import release_counts as release_counts
+from dedp_assets.patterns.governance.gdpr_erase import Erasure as Erasure
+from dedp_assets.patterns.governance.gdpr_erase import erase_person as erase_person
+from dedp_assets.patterns.governance.gdpr_erase import find_person as find_person
+from dedp_assets.patterns.governance.gdpr_erase import ids_of as ids_of
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition as overwrite_partition
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import freeze_units as freeze_units
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import load_unit as load_unit

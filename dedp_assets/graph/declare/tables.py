@@ -140,9 +140,7 @@ class LakeTable(Generic[P]):
     def declaration(self) -> str:
         """Digest of the declared columns and gates, by which rows are refused."""
         audits = [[type(audit).__name__, as_plain(audit)] for audit in self.gates.audits]
-        return digest_of(
-            as_plain(self.tables, without=["comment", *_OF_PERSONS]), audits, sorted(self.gates.blocking)
-        )
+        return digest_of(as_plain(self.tables, without=["comment", *_OF_PERSONS]), audits, sorted(self.gates.blocking))
 
     @property
     def code(self) -> str:

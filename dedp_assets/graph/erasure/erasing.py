@@ -7,7 +7,7 @@ looked through until it was computed again. What the platform cannot erase stand
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -18,10 +18,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.functions import arrow_udf
 
+from dedp_assets.graph.declare import LakeTable
 from dedp_assets.graph.erasure.cases import DEADLINE, Case, Cases, Place
 from dedp_assets.graph.erasure.files import Redacted, files_below, redact_files, redact_store
 from dedp_assets.graph.erasure.spellings import LEAST, Spellings
+from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.systems.secrets import Secrets
 from dedp_assets.patterns.core.errors import ConfigError, PatternError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import Provenance
@@ -62,6 +65,35 @@ class Eraser:
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     key_ring: Callable[[], KeyRing] | None = None
     token_vault: Callable[[], TokenVault] | None = None
+
+    @classmethod
+    def of(cls, chosen: Settings, lake: Lake, declared: Sequence[LakeTable[...]], secrets: Secrets) -> Eraser:
+        """Open the places of the platform of the settings.
+
+        Args:
+            chosen: the settings.
+            lake: the tables.
+            declared: the declared tables of all code locations.
+            secrets: keys and tokens.
+        """
+        specs = {spec.name: spec for table in declared for spec in table.tables}
+        by_others = {
+            source.name: f"{source.owner} deletes the person there; rows that still come are not written"
+            for table in declared
+            for source in table.reads.sources
+            if subjects_of(table.spec) and not source.name.startswith("landing/")
+        }
+        ring, vault = chosen.home / "keys/columns.ring", chosen.home / "keys/tokens.vault"
+        return cls(
+            lake,
+            {name: lake.table(spec) for name, spec in specs.items() if lake.ledger(name).exists()},
+            chosen.home,
+            chosen.landing_zone,
+            Cases(chosen.home / "erasures", chosen.home / "keys"),
+            by_others,
+            key_ring=(lambda: secrets.key_ring("dedp erase")) if ring.exists() else None,
+            token_vault=(lambda: secrets.token_vault("dedp erase")) if vault.exists() else None,
+        )
 
     def plan(self, erasure: Erasure) -> Case:
         """Find the persons in every place, without a change, and keep the plan as a case.

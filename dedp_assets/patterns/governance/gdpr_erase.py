@@ -77,8 +77,6 @@ class Erasure:
             raise ConfigError(
                 "ids must name at least one person of each kind, such as {'user': ['u-17']}, not be empty"
             )
-        if self.at.tzinfo is None:
-            raise ConfigError(f"at must be a time with a time zone, not {self.at}")
         if not 0 < self.most <= 1:
             raise ConfigError(f"most must be a share above 0 and up to 1, not {self.most}")
 
