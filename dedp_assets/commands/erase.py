@@ -7,11 +7,12 @@ A request begins with a plan, `--subject user=u-17 --because GDPR-17`, and is ca
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from dedp_assets.commands._arguments import add_json
 from dedp_assets.commands._output import Grid, console, print_json, say
+from dedp_assets.commands._subjects import add_subject, ids_in
 from dedp_assets.commands._tables import require_home
 from dedp_assets.graph.erasure.cases import Case
 from dedp_assets.graph.erasure.erasing import Eraser
@@ -28,19 +29,11 @@ __all__ = ["arguments", "computes", "run"]
 
 NEEDS = "dagster"
 BESIDE = True
-_KIND = "user"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the person, the request, the approval, and the bounds."""
-    parser.add_argument(
-        "--subject",
-        action="append",
-        default=[],
-        metavar="KIND=ID",
-        help=f"person, e.g. user=u-17; kind {_KIND} if left out",
-    )
-    parser.add_argument("--because", default="", metavar="TICKET", help="name of the request, e.g. GDPR-17")
+    add_subject(parser)
     parser.add_argument("--by", default="", metavar="NAME", help="who approves the plan; the erasure starts")
     parser.add_argument(
         "--most", type=float, default=0.1, help="share of a table's rows that the person may have (0.1)"
@@ -73,7 +66,7 @@ def run(settings: Settings, chosen: argparse.Namespace) -> int:
     now = Clock().now()
     if chosen.subject:
         asked = Erasure(
-            request=chosen.because, ids=_ids(chosen.subject), at=now, because=chosen.because, most=chosen.most
+            request=chosen.because, ids=ids_in(chosen.subject), at=now, because=chosen.because, most=chosen.most
         )
         known = eraser.cases.knows(chosen.because) and eraser.cases.case(chosen.because).approved_by
         case = eraser.cases.case(chosen.because) if known else eraser.plan(asked)
@@ -87,15 +80,6 @@ def run(settings: Settings, chosen: argparse.Namespace) -> int:
     if case.ended and not eraser.cases.is_genuine(case):
         raise ConfigError(f"the report of {case.request} must be as this home signed it, and was changed since")
     return _shown(case, as_json=chosen.json)
-
-
-def _ids(stated: Sequence[str]) -> Mapping[str, Sequence[str]]:
-    """Read ``kind=id``, or an id alone."""
-    found: dict[str, list[str]] = {}
-    for each in stated:
-        kind, equal, value = each.partition("=")
-        found.setdefault(kind if equal else _KIND, []).append(value if equal else each)
-    return found
 
 
 def _shown(case: Case, *, as_json: bool) -> int:

@@ -122,6 +122,7 @@ from dedp_assets.patterns.governance.gdpr_erase import Erasure as Erasure
 from dedp_assets.patterns.governance.gdpr_erase import erase_person as erase_person
 from dedp_assets.patterns.governance.gdpr_erase import find_person as find_person
 from dedp_assets.patterns.governance.gdpr_erase import ids_of as ids_of
+from dedp_assets.patterns.governance.gdpr_erase import rows_of as rows_of
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition as overwrite_partition
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import freeze_units as freeze_units
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import load_unit as load_unit

@@ -166,11 +166,19 @@ class Cases:
             return False
         return True
 
-    def _file(self, request: str) -> Path:
+    def require_name(self, request: str) -> None:
+        """Refuse a name that no file can have.
+
+        Raises:
+            ConfigError: with an example.
+        """
         if not _NAME.fullmatch(request):
             raise ConfigError(
                 f"request must be up to 64 letters, digits, '.', '_' and '-', such as GDPR-17, not {request!r}"
             )
+
+    def _file(self, request: str) -> Path:
+        self.require_name(request)
         return self.folder / f"{request}.json"
 
     def _sealed(self, request: str) -> Path:

@@ -7,6 +7,7 @@ looked through until it was computed again. What the platform cannot erase stand
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -39,6 +40,7 @@ __all__ = ["Eraser"]
 _OWN = ("cache", "erasures", "keys")
 """Folders of the home without rows of anybody: jars, the cases themselves, wrapped keys."""
 _SERVERS = ("postgres", "kafka", "bao", "s3", "registry")
+_PATHS = re.compile(r"\$(?:\.\w+)*\.(\w+)")
 _TEXTS = (T.StringType, T.BinaryType, T.ArrayType, T.MapType, T.StructType)
 
 
@@ -103,7 +105,7 @@ class Eraser:
         """
         if self.cases.knows(erasure.request) and self.cases.case(erasure.request).approved_by:
             raise ConfigError(f"{erasure.request} was approved: dedp erase {erasure.request} goes on with it")
-        tables = self._with_persons()
+        tables = self.with_persons()
         ids = ids_of(tables, erasure, self.lake.suppression())
         found = find_person(tables, replace(erasure, ids=ids), self.lake.suppression())
         places = [
@@ -160,7 +162,8 @@ class Eraser:
         return case if case.open else self.cases.end(case, now=now)
 
     def _erased(self, erasure: Erasure, run: Provenance, now: datetime) -> Iterator[Place]:
-        tables, spellings = self._with_persons(), Spellings([each for named in erasure.ids.values() for each in named])
+        tables = self.with_persons()
+        spellings = Spellings([each for named in erasure.ids.values() for each in named], _fields(tables, erasure.ids))
         due = (erasure.at + DEADLINE).date().isoformat()
         done = erase_person(tables, erasure, self.lake.suppression(), run, purge=False)
         for table in tables:
@@ -217,12 +220,23 @@ class Eraser:
         if self.landing:
             yield _place("landing zone", redact_store(store_at(self.landing), spellings, by_line=True))
 
-    def _with_persons(self) -> list[Table]:
+    def with_persons(self) -> list[Table]:
         """List the tables of the lake that declare persons."""
         return [table for table in map(self._opened, self.lake.names()) if subjects_of(table.spec)]
 
     def _opened(self, name: str) -> Table:
         return self.tables.get(name) or self.lake.stored(name)
+
+
+def _fields(tables: Sequence[Table], ids: Mapping[str, Sequence[str]]) -> dict[str, set[str]]:
+    """Return name of a field of records -> ids, by the tables' columns and the paths in their expressions."""
+    found: dict[str, set[str]] = {}
+    for table in tables:
+        for name, column in table.spec.columns.items():
+            if column.subject in ids:
+                for each in _PATHS.findall(column.subject_by) if column.subject_by else [name]:
+                    found.setdefault(each, set()).update(ids[column.subject])
+    return found
 
 
 def _planned(figures: Mapping[str, object]) -> str:

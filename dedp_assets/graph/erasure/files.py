@@ -137,19 +137,22 @@ def redacted(content: bytes, spellings: Spellings, *, by_line: bool = False) -> 
     with suppress(OSError, EOFError):
         content = gzip.decompress(content) if packed else content
     found = spellings.found(content)
-    if not found or content.startswith(_BINARY):
+    if content.startswith(_BINARY):
         return found, None
     if by_line:
         content, found = spellings.without_lines(content)
-    else:
+    elif found:
         content = spellings.without(content)
+    if not found:
+        return 0, None
     return found, gzip.compress(content) if packed else content
 
 
 def _redacted_rows(content: bytes, spellings: Spellings) -> tuple[int, bytes | None]:
     """Leave out the rows of a Parquet file with an id in a value."""
     rows = pq.read_table(pa.BufferReader(content))
-    kept = [number for number, row in enumerate(_texts(rows)) if not spellings.found(row)]
+    records = zip(_texts(rows), rows.to_pylist(), strict=True)
+    kept = [n for n, (text, row) in enumerate(records) if not (spellings.found(text) or spellings.names(row))]
     if len(kept) == rows.num_rows:
         return 0, None
     sink = pa.BufferOutputStream()
@@ -191,7 +194,7 @@ def _redact_database(file: Path, spellings: Spellings) -> int:
     return places
 
 
-def _without(value: object, spellings: Spellings) -> object:
+def _without(value: object, spellings: Spellings) -> str | bytes | None:
     """Return a value without ids; ``None`` for a value that holds none."""
     content = value.encode() if isinstance(value, str) else value
     if not isinstance(content, bytes) or not spellings.found(content):

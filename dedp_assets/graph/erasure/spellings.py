@@ -6,7 +6,7 @@ import html
 import json
 import re
 from base64 import b64encode
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from urllib.parse import quote, quote_plus
@@ -25,9 +25,11 @@ class Spellings:
 
     Attributes:
         ids: the ids of all kinds.
+        fields: name of a field of records -> the ids that it may hold: there an id of any length is found.
     """
 
     ids: Collection[str] = field(repr=False)
+    fields: Mapping[str, Collection[str]] = field(default_factory=dict, repr=False)
 
     @property
     def looked_for(self) -> list[str]:
@@ -59,8 +61,26 @@ class Spellings:
     def without_lines(self, content: bytes) -> tuple[bytes, int]:
         """Return the lines of a text without an id, byte for byte, and the number of the others."""
         lines = content.splitlines(keepends=True)
-        kept = [line for line in lines if not self.found(line)]
+        kept = [line for line in lines if not (self.found(line) or self._is_of(line))]
         return b"".join(kept), len(lines) - len(kept)
+
+    def _is_of(self, line: bytes) -> bool:
+        """Return whether a line is a record of JSON with an id in one of the named fields."""
+        if not self.fields or not line.lstrip().startswith(b"{"):
+            return False
+        try:
+            return self.names(json.loads(line))
+        except ValueError:
+            return False
+
+    def names(self, value: object) -> bool:
+        """Return whether a record has an id in one of the named fields, at any depth."""
+        if isinstance(value, Mapping):
+            return any(
+                (name in self.fields and str(each) in self.fields[name]) or self.names(each)
+                for name, each in value.items()
+            )
+        return isinstance(value, list) and any(map(self.names, value))
 
     def _patterns(self) -> Iterator[re.Pattern[bytes]]:
         yield from filter(None, (self._words, self._within))

@@ -39,7 +39,7 @@ from dedp_assets.patterns.delta import (
 )
 from dedp_assets.patterns.delta.maintenance import purge_history
 
-__all__ = ["erase_person", "find_person", "ids_of", "Erasure"]
+__all__ = ["erase_person", "find_person", "ids_of", "rows_of", "Erasure"]
 
 _NOTE, _ID = "erasure", f"{RESERVED}id"
 _FEW, _MOST_IDS = 25, 1000
@@ -111,6 +111,13 @@ def ids_of(tables: Sequence[Table], erasure: Erasure, suppressed: SuppressionLis
             raise ContractError(f"the ids of {erasure.request} lead to more than {_MOST_IDS} ids of {', '.join(many)}")
         if before == {kind: len(named) for kind, named in found.items()}:
             return {kind: sorted(named) for kind, named in found.items()}
+
+
+def rows_of(
+    table: Table, ids: Mapping[str, Collection[str]], suppressed: SuppressionList, *, version: int | None = None
+) -> DataFrame:
+    """Read the rows of persons in a table; lazy."""
+    return table.read(version=version).filter(_where(table, ids, suppressed))
 
 
 @typed
@@ -276,6 +283,7 @@ def _erased(found: _Found, run: Provenance, *, purge: bool) -> Iterator[WriteRes
 
 def _where(table: Table, ids: Mapping[str, Collection[str]], suppressed: SuppressionList) -> Column:
     """Return the predicate of the persons' rows; the ids are closed over as keyed hashes."""
+    table.session.version  # noqa: B018 - a column is made in a session
     marks = [
         suppressed.listed(F.expr(sql), kind, suppressed.hashed(kind, ids[kind]))
         for kind, expressions in subjects_of(table.spec).items()
@@ -289,7 +297,7 @@ def _ids_beside(
     table: Table, ids: Mapping[str, Collection[str]], suppressed: SuppressionList
 ) -> Iterator[tuple[str, str]]:
     """Read the ids of other kinds in the rows of persons."""
-    rows: DataFrame = table.read().filter(_where(table, ids, suppressed))
+    rows = rows_of(table, ids, suppressed)
     pairs = ", ".join(
         f"struct('{kind}' AS kind, CAST({sql} AS STRING) AS id)"
         for kind, expressions in subjects_of(table.spec).items()
