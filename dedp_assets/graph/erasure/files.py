@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dedp_assets.graph.erasure.spellings import Spellings
+from dedp_assets.patterns.connectors.landing.deliveries import stated_sizes
 from dedp_assets.patterns.connectors.secrets.key_files import replace_private
 from dedp_assets.patterns.delta import Store, is_link
 
@@ -21,6 +23,7 @@ __all__ = ["Redacted", "files_below", "redact", "redact_files", "redact_store"]
 _SQLITE, _GZIP = b"SQLite format 3\0", b"\x1f\x8b"
 _PARQUET, _BINARY = b"PAR1", (b"Obj\x01", b"PK\x03\x04")
 _TABLE = "_delta_log"
+_LARGEST_MANIFEST = 4 << 20
 _WAIT_SECONDS = 30.0
 
 
@@ -85,13 +88,31 @@ def redact_store(store: Store, spellings: Spellings, *, by_line: bool = False) -
     done, places, left = 0, 0, list[Path]()
     for path in _paths(store, ""):
         with suppress(FileNotFoundError):
-            found, content = redacted(store.read(path), spellings, by_line=by_line)
+            former = store.read(path)
+            found, content = redacted(former, spellings, by_line=by_line)
             if content is not None:
+                _restate(store, path, len(former), len(content))
                 store.put(path, content)
                 done, places = done + 1, places + found
             elif found:
                 left.append(Path(path))
     return Redacted(done, places, tuple(left))
+
+
+def _restate(store: Store, path: str, former: int, now: int) -> None:
+    """Write the size of a changed file into the manifest of its delivery, if there is one.
+
+    Before the file: after a crash the delivery is refused, and the next erasure finds the id in the file again.
+    """
+    folder, _, name = path.rpartition("/")
+    for entry in store.files(folder, deep=False):
+        if entry.size_bytes > _LARGEST_MANIFEST or not (content := store.read(entry.path)).lstrip().startswith(b"{"):
+            continue
+        stated, flaw = stated_sizes(content)
+        if stated and not flaw and stated.get(name) == former:
+            document = json.loads(content.decode("utf-8-sig"))
+            document["files"][name] = now
+            store.put(entry.path, json.dumps(document).encode())
 
 
 def _paths(store: Store, folder: str) -> Iterator[str]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import json
 import sqlite3
 from contextlib import closing
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from dedp_assets.graph.erasure.files import files_below, redact, redact_files, redact_store
 from dedp_assets.graph.erasure.spellings import Spellings
+from dedp_assets.patterns.connectors.landing.deliveries import delivery_at
 from dedp_assets.patterns.delta import store_at
 from tests.canaries import Canary, Search, texts_in
 
@@ -55,6 +58,33 @@ def test_records_in_landed_files_go_as_a_whole(tmp_path):
     found = redact_store(store_at(tmp_path), GONE, by_line=True)
     assert found.places == 2
     assert file.read_text() == "\n".join(lines[2:]) + "\n"
+
+
+def test_a_manifest_states_the_size_of_a_changed_file(tmp_path):
+    """Also after a crash between the two; another delivery's manifest stays."""
+    folder = tmp_path / "day"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text(f'{{"id": 1, "m": "{ADA}"}}\n{{"id": 2}}\n')
+    (folder / "b.jsonl").write_text('{"id": 3}\n')
+    sizes = {name: (folder / name).stat().st_size for name in ("a.jsonl", "b.jsonl")}
+    (folder / "_SUCCESS").write_text(json.dumps({"files": sizes, "by": "them"}))
+    store, died = store_at(tmp_path), []
+
+    class Dying(type(store)):
+        def put(self, path, content):
+            if path == "day/a.jsonl" and not died:
+                died.append(path)
+                raise SystemExit
+            super().put(path, content)
+
+    with pytest.raises(SystemExit):
+        redact_store(Dying(str(tmp_path)), GONE, by_line=True)
+    redact_store(store, GONE, by_line=True)
+    assert died
+    now = {name: (folder / name).stat().st_size for name in sizes}
+    assert json.loads((folder / "_SUCCESS").read_text()) == {"files": now, "by": "them"}
+    assert now["a.jsonl"] < sizes["a.jsonl"]
+    assert delivery_at(folder).refusal() == ""
 
 
 def test_rows_of_parquet_go_as_a_whole(tmp_path):
