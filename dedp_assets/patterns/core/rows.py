@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from operator import xor
 from typing import Any, TypeAlias
 
 from pyspark.sql import DataFrame
@@ -35,7 +33,6 @@ __all__ = [
     "counted",
     "digest",
     "evaluated_once",
-    "joined_digest",
     "quoted",
     "row_hash",
     "rows_digest",
@@ -131,16 +128,6 @@ def digest(row: str, *, where: str = "true") -> str:
     """
     counted = row if where == "true" else f"if({where}, {row}, 0L)"
     return f"concat_ws('.', bit_xor({counted}), sum({counted} & 4294967295L))"
-
-
-def joined_digest(*digests: str) -> str:
-    """Return the digest of rows in several sets, none of them in two, from the sets' digests.
-
-    Args:
-        digests: results of :func:`digest`; empty for a set without rows.
-    """
-    parts = [tuple(map(int, each.split("."))) for each in digests if each]
-    return f"{reduce(xor, (x for x, _ in parts), 0)}.{sum(s for _, s in parts)}" if parts else ""
 
 
 def count_where(predicate: str) -> str:
@@ -320,14 +307,12 @@ class RowsRead:
         figures: numbers known from elsewhere, for audits to judge or to divide by (``read`` among them).
         represented: figure that says how many of the rows read the written ones stand for (aggregates).
         findings: verdicts on the input, reached before anything was computed.
-        erased: counts the rows of erased persons, which a write leaves out.
     """
 
     tally: Tally | None = None
     figures: Mapping[str, Any] = field(default_factory=dict)
     represented: str = ""
     findings: tuple[Finding, ...] = ()
-    erased: Tally | None = field(default=None, repr=False)
 
     def along(self, rows: object, audits: Iterable[Audit]) -> RowsRead:
         """Merge the tally into the write's observation, if ``rows`` is the frame returned by :func:`tally`.
@@ -335,7 +320,7 @@ class RowsRead:
         An audit's own aggregate would see the rows that a tally drops, too; then each has a pass of its own.
         """
         tally = self.tally
-        if tally is None or rows is not tally.handed or self.erased:
+        if tally is None or rows is not tally.handed:
             return self
         if tally.kept and any(audit.sees_all for audit in audits):
             return self

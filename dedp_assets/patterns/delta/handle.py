@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError
 from dedp_assets.patterns.core.leaving import require_open_partitions
 from dedp_assets.patterns.core.names import NAMED_ROWS
-from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.running.disks import writing_to
 from dedp_assets.patterns.core.running.opening import note_opened
 from dedp_assets.patterns.core.schema import TableSpec
@@ -138,7 +137,7 @@ class TableHandle(Located):
 
     def without_erased(self, source: DataFrame) -> DataFrame:
         """Leave out the rows of erased persons from the source of a merge, which has some of the columns; lazy."""
-        return self.suppression.leave_out(self.spec, Split.of(source), ())[0].rows if self.suppression else source
+        return self.suppression.left_out(source, self.spec) if self.suppression else source
 
     def _spelled(self, state: TableState, partition: Mapping[str, object]) -> dict[str, str | None]:
         """Spell a partition as the log does, NULL values included."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
@@ -32,6 +31,7 @@ from dedp_assets.patterns.delta.staging.stage_files import stage_rows
 from dedp_assets.patterns.delta.staging.staged_write import StagedWrite
 from dedp_assets.patterns.delta.staging.stages import empty_stage
 from dedp_assets.patterns.delta.staging.write_counts import Parts
+from dedp_assets.patterns.delta.suppression import MARK
 
 __all__ = ["publish_nothing", "stage_nothing", "stage_write"]
 
@@ -80,13 +80,15 @@ def stage_write(  # noqa: PLR0913 - of a verb of the table
     if table.on_rows:
         given = split
         table.on_rows(lambda: given[keep] if given.outcome else given.rows)
-    split, rows_read = _without_erased(table, split, rows_read)
-    tally = (rows_read := rows_read.along(rows, audits)).tally
+    split, present = table.suppression.apart(split, table.spec) if table.suppression else (split, "")
+    # Rows of erased persons are told apart in the pass over all: a tally is then taken where the rows are read.
+    tally = (rows_read := rows_read if present else rows_read.along(rows, audits)).tally
     split = Split.of(tally.rows) if tally and tally.along else split
-    parts = Parts.of(split, keep, content_columns(table.spec, state), rows_read)
+    parts = Parts.of(split, keep, content_columns(table.spec, state), rows_read, present)
     same = repeated(table.spec, parts.chosen)
     accounting = Accounting.of(table.name, parts, state, owned, audits, repeated=REPEATED if same else "")
-    measuring = Measuring(accounting.measures(), accounting.asked(), accounting.landed(), {**parts.hashes, **same})
+    aside, measures = (MARK,) if present else (), accounting.measures()
+    measuring = Measuring(measures, accounting.asked(), accounting.landed(), {**parts.hashes, **same}, aside, present)
     with meter.jobs(split.rows.sparkSession):
         stage = stage_rows(
             split, layout_of(table, state, owned), measuring=measuring.along(tally), keep=keep, also=also
@@ -96,15 +98,6 @@ def stage_write(  # noqa: PLR0913 - of a verb of the table
     if judged.refused:
         raise refusal(table, owned, judged, stage, stage.read(), split)
     return StagedWrite.of(table, stage, judged, owned, provenance, append=append, meter=meter, state=state)
-
-
-def _without_erased(table: TableHandle, split: Split, rows_read: RowsRead) -> tuple[Split, RowsRead]:
-    """Leave out the rows of erased persons, and count them for the row accounting."""
-    if table.suppression is None:
-        return split, rows_read
-    tallied = rows_read.tally.identity if rows_read.tally and not rows_read.represented else ()
-    split, erased = table.suppression.leave_out(table.spec, split, split.identity or tallied)
-    return split, replace(rows_read, erased=erased)
 
 
 def publish_nothing(

@@ -8,7 +8,7 @@ the lake, so that all platforms that write there share the list, and a request t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
@@ -22,19 +22,19 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BooleanType
 
-from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.masking import MaskingKey, keyed_digest, keyed_digests
-from dedp_assets.patterns.core.measuring.observing import Watch
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.rows import ERASED, READ_IDENTITY, Tally, count_where, digest, row_hash
+from dedp_assets.patterns.core.rows import ERASED
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.storage.store import Store
 
-__all__ = ["SuppressionList", "subjects_of"]
+__all__ = ["MARK", "SuppressionList", "subjects_of"]
 
-_PROOF, _MARK = "the suppression list", f"{RESERVED}erased"
+MARK = f"{RESERVED}erased"
+"""Column that tells the rows of erased persons from others."""
+_PROOF = "the suppression list"
 
 
 def subjects_of(spec: TableSpec, among: Collection[str] | None = None) -> dict[str, list[str]]:
@@ -139,36 +139,46 @@ class SuppressionList:
         listed = self.digests().get(kind)
         return rows.filter(~self.listed(F.col(identifier(column)), kind, listed)) if listed else rows
 
-    def leave_out(self, spec: TableSpec, split: Split, identity: Sequence[str]) -> tuple[Split, Tally | None]:
-        """Leave out the rows of persons on the list, and count the rows that are left out; lazy.
+    def left_out(self, source: DataFrame, spec: TableSpec) -> DataFrame:
+        """Leave out the rows of persons on the list from the source of a merge, which has some of the columns; lazy."""
+        mark = self._mark(source, spec)
+        return source if mark is None else source.filter(~mark)
+
+    def apart(self, split: Split, spec: TableSpec) -> tuple[Split, str]:
+        """Tell the rows of persons on the list from the others; lazy.
 
         Args:
-            spec: declaration of the table, with the columns that name persons.
             split: rows that go into the table, or into others along with the table's.
-            identity: columns that identify one row, for the row accounting.
+            spec: declaration of the table, with the columns that name persons.
 
         Returns:
-            The rows, and the count of the others; the split itself without a count, if nobody is on the list.
+            The rows, with an outcome of their own for those of the persons; of plain rows with a further column, and
+            the SQL predicate of the rows to write. The split itself, and no predicate, if nobody is on the list.
 
         Raises:
             ConfigError: for an expression of ids that cannot be computed of the rows.
         """
-        found = subjects_of(spec, split.rows.columns)
+        mark = self._mark(split.rows, spec)
+        if mark is None:
+            return split, ""
+        if not split.outcome:
+            return replace(split, rows=split.rows.withColumn(MARK, mark)), f"NOT {MARK}"
+        outcome = F.when(mark, F.lit(ERASED)).otherwise(F.col(identifier(split.outcome)))
+        return replace(split, rows=split.rows.withColumn(split.outcome, outcome), parts={**split.parts, ERASED: ()}), ""
+
+    def _mark(self, rows: DataFrame, spec: TableSpec) -> Column | None:
+        """Return whether each row is of a person on the list; ``None`` if nobody is, or no column names persons."""
+        found = subjects_of(spec, rows.columns)
         listed = self.digests() if found else {}
         ids = [(kind, sql) for kind, expressions in found.items() for sql in expressions if listed.get(kind)]
-        if not ids:
-            return split, None
         try:
             marks = [self.listed(F.expr(sql), kind, listed[kind]) for kind, sql in ids]
-            marked = split.rows.withColumn(_MARK, reduce(or_, marks))
+            if marks:
+                rows.select(*marks).columns  # noqa: B018 - analyses the expressions
         except AnalysisException as error:
             named = ", ".join(sql for _, sql in ids)
             raise ConfigError(f"{spec.name}: subject_by must be SQL over the table's columns, not {named}") from error
-        hashed = row_hash(fields_of(split.rows, identity)) if identity else "0L"
-        measures = {ERASED: count_where(_MARK), READ_IDENTITY: digest(hashed, where=_MARK)}
-        counted = Tally(tuple(identity), marked, {**measures}, Watch(measures))
-        kept = counted.watch.on(marked).filter(f"NOT {_MARK}").select(*map(identifier, split.rows.columns))
-        return replace(split, rows=kept), counted
+        return reduce(or_, marks) if marks else None
 
     def listed(self, ids: Column, kind: str, digests: Collection[str]) -> Column:
         """Return whether each id's hash is among the hashes; false for NULL; lazy.
