@@ -87,8 +87,14 @@ def stage_write(  # noqa: PLR0913 - of a verb of the table
     parts = Parts.of(split, keep, content_columns(table.spec, state), rows_read, present)
     same = repeated(table.spec, parts.chosen)
     accounting = Accounting.of(table.name, parts, state, owned, audits, repeated=REPEATED if same else "")
-    aside, measures = (MARK,) if present else (), accounting.measures()
-    measuring = Measuring(measures, accounting.asked(), accounting.landed(), {**parts.hashes, **same}, aside, present)
+    measuring = Measuring(
+        accounting.measures(),
+        accounting.asked(),
+        accounting.landed(),
+        {**parts.hashes, **same},
+        aside=(MARK,) if present else (),
+        where=present,
+    )
     with meter.jobs(split.rows.sparkSession):
         stage = stage_rows(
             split, layout_of(table, state, owned), measuring=measuring.along(tally), keep=keep, also=also
