@@ -21,15 +21,17 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from dedp_assets.graph.declare import LakeTable
 from dedp_assets.graph.erasure.cases import DEADLINE, Case, Cases, Place
-from dedp_assets.graph.erasure.files import Redacted, files_below, redact_files, redact_store
+from dedp_assets.graph.erasure.files import Redacted, copies_with_ids, files_below, redact_files, redact_store
+from dedp_assets.graph.erasure.history import redact_history
 from dedp_assets.graph.erasure.spellings import LEAST, Spellings
 from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.systems.postgres import history_url
 from dedp_assets.graph.systems.secrets import Secrets
 from dedp_assets.patterns.core.errors import ConfigError, PatternError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import Provenance
-from dedp_assets.patterns.delta import Table, holds, shown_holds, store_at, subjects_of
+from dedp_assets.patterns.delta import Store, Table, holds, shown_holds, store_at, subjects_of
 from dedp_assets.patterns.delta.maintenance import purge_history
 from dedp_assets.patterns.governance.gdpr_erase import Erasure, erase_person, find_person, ids_of
 from dedp_assets.patterns.security.encryptor import KeyRing
@@ -37,6 +39,7 @@ from dedp_assets.patterns.security.pseudo_anonymizer import TokenVault
 
 __all__ = ["Eraser"]
 
+_CHECKPOINTS = "_checkpoints"
 _OWN = ("cache", "erasures", "keys")
 """Folders of the home without rows of anybody: jars, the cases themselves, wrapped keys."""
 _SERVERS = ("postgres", "kafka", "bao", "s3", "registry")
@@ -55,6 +58,7 @@ class Eraser:
         landing: location of the landing zone; empty without one.
         cases: the requests.
         elsewhere: systems that the platform reads from and does not own -> what their owner has to do.
+        history: URL of the run history's database; empty for files of the home.
         key_ring: opens the keys of encrypted columns.
         token_vault: opens the tokens.
     """
@@ -65,6 +69,7 @@ class Eraser:
     landing: str
     cases: Cases
     elsewhere: Mapping[str, str] = field(default_factory=dict)
+    history: str = field(default="", repr=False)
     key_ring: Callable[[], KeyRing] | None = None
     token_vault: Callable[[], TokenVault] | None = None
 
@@ -93,6 +98,7 @@ class Eraser:
             chosen.landing_zone,
             Cases(chosen.home / "erasures", chosen.home / "keys"),
             by_others,
+            history=history_url(chosen),
             key_ring=(lambda: secrets.key_ring("dedp erase")) if ring.exists() else None,
             token_vault=(lambda: secrets.token_vault("dedp erase")) if vault.exists() else None,
         )
@@ -174,6 +180,7 @@ class Eraser:
                 yield self._derived(self._opened(name), spellings, run, now, due)
         yield from self._keys(erasure, now)
         yield from self._beside(spellings)
+        yield from self._copied(spellings, due)
         yield from (Place(name, "elsewhere", state="owed", note=owed) for name, owed in self.elsewhere.items())
         if short := sum(len(each) < LEAST for named_ids in erasure.ids.values() for each in named_ids):
             note = f"{short} ids of fewer than {LEAST} letters were looked for in declared columns only"
@@ -220,6 +227,18 @@ class Eraser:
         if self.landing:
             yield _place("landing zone", redact_store(store_at(self.landing), spellings, by_line=True))
 
+    def _copied(self, spellings: Spellings, due: str) -> Iterator[Place]:
+        """Look through what is written again by others: copies of tables, states of queries, the run history."""
+        root = store_at(self.lake.root)
+        for path, rows in copies_with_ids(root, self.lake.names(), spellings).items():
+            yield Place(path, "copy", rows, "open", "holds ids until the table is copied again", due)
+        states = [name for name in root.list(_CHECKPOINTS) if _has_state(root.within(f"{_CHECKPOINTS}/{name}"))]
+        for name in states:
+            note = "packed state of a query, which forgets by its watermark: start the query anew to be certain"
+            yield Place(f"{_CHECKPOINTS}/{name}", "state", state="owed", note=note)
+        if self.history and (places := redact_history(self.history, spellings)):
+            yield Place("run history", "database", places, "erased", "redacted, and its tables are written again")
+
     def with_persons(self) -> list[Table]:
         """List the tables of the lake that declare persons."""
         return [table for table in map(self._opened, self.lake.names()) if subjects_of(table.spec)]
@@ -237,6 +256,10 @@ def _fields(tables: Sequence[Table], ids: Mapping[str, Sequence[str]]) -> dict[s
                 for each in _PATHS.findall(column.subject_by) if column.subject_by else [name]:
                     found.setdefault(each, set()).update(ids[column.subject])
     return found
+
+
+def _has_state(checkpoint: Store) -> bool:
+    return any("/state/" in f"/{entry.path}" for entry in checkpoint.files())
 
 
 def _planned(figures: Mapping[str, object]) -> str:

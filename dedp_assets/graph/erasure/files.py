@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from dedp_assets.patterns.connectors.landing.deliveries import stated_sizes
 from dedp_assets.patterns.connectors.secrets.key_files import replace_private
 from dedp_assets.patterns.delta import Store, is_link
 
-__all__ = ["Redacted", "files_below", "redact", "redact_files", "redact_store"]
+__all__ = ["Redacted", "copies_with_ids", "files_below", "redact", "redact_files", "redact_store"]
 
 _SQLITE, _GZIP = b"SQLite format 3\0", b"\x1f\x8b"
 _PARQUET, _BINARY = b"PAR1", (b"Obj\x01", b"PK\x03\x04")
@@ -97,6 +97,35 @@ def redact_store(store: Store, spellings: Spellings, *, by_line: bool = False) -
             elif found:
                 left.append(Path(path))
     return Redacted(done, places, tuple(left))
+
+
+def copies_with_ids(store: Store, tables: Collection[str], spellings: Spellings) -> dict[str, int]:
+    """Count the rows with an id in Delta tables that are none of the lake's, such as replicas, by path.
+
+    Args:
+        store: the lake.
+        tables: names of the lake's tables.
+        spellings: the ids.
+    """
+    found = dict[str, int]()
+    for path in _copies(store, "", frozenset(tables)):
+        copy = store.within(path)
+        files = [each.path for each in copy.files() if each.path.endswith((".parquet", ".json", ".crc"))]
+        rows = sum(redacted(copy.read(each), spellings)[0] for each in files)
+        if rows:
+            found[path] = rows
+    return found
+
+
+def _copies(store: Store, folder: str, tables: Collection[str]) -> Iterator[str]:
+    names = [] if folder in tables or (folder and is_link(store.within(folder))) else store.list(folder)
+    if _TABLE in names:
+        yield folder
+        return
+    here = {entry.path.rpartition("/")[2] for entry in store.files(folder, deep=False)} if names else set()
+    for name in names:
+        if name not in here:
+            yield from _copies(store, f"{folder}/{name}" if folder else name, tables)
 
 
 def _restate(store: Store, path: str, former: int, now: int) -> None:
