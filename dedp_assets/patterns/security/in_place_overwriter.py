@@ -19,7 +19,6 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.connectors.encoding.filtered_files import filter_folder, search_folder
 from dedp_assets.patterns.connectors.encoding.formats import Csv, JsonLines, Parquet
 from dedp_assets.patterns.connectors.landing.editions import next_content
 from dedp_assets.patterns.core.columns import COMPARED, require_columns
@@ -30,6 +29,7 @@ from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
 from dedp_assets.patterns.core.running.backoff import Backoff
 from dedp_assets.patterns.delta import Delete, Merge, Table, Target, as_folder, store_at
 from dedp_assets.patterns.delta.maintenance import PURGED, purge_history, require_purgeable, safe_hours
+from dedp_assets.patterns.security._removal_files import filter_folder, search_folder
 from dedp_assets.patterns.security._removal_requests import Removal, Removals
 
 __all__ = ["remove_rows", "purge_removed", "overwrite_files", "Removal"]
@@ -52,7 +52,7 @@ def remove_rows(
     allow_unsafe: bool = False,
     deadline_days: int = _DEADLINE_DAYS,
 ) -> WriteResult:
-    """Delete the rows of a batch of persons from a table, in one commit, and purge the table once that is safe.
+    """Delete the rows of a batch of persons from a table in one commit, and purge a safe time later.
 
     Ids are in a frame that the table is joined with, and so in no predicate and no commit. Files without a row of the
     persons stay as they are, and so do rows without a key.
@@ -78,7 +78,7 @@ def remove_rows(
         Conflict: if other writers change the same rows and do not yield.
 
     Example:
-        >>> visits = table("visits", "user STRING, page STRING", ("ada", "/a"), ("bob", "/b"), (None, "/c"))
+        >>> visits = table("visits", "user STRING, page STRING", ("ada", "/a"), ("bob", "/b"), ("", "/c"))
         >>> result = remove_rows(
         ...     [Removal(request="R-1", id="ada"), Removal(request="R-2", id="eve")],
         ...     visits.target(run),
@@ -91,7 +91,7 @@ def remove_rows(
         >>> result.figures["requests"]
         {'R-1': 'removed 1 rows', 'R-2': 'nothing found'}
         >>> rows(visits)
-        [('bob', '/b'), (None, '/c')]
+        [('', '/c'), ('bob', '/b')]
     """
     batch, into = Removals(requests, most), into.by("security.in_place_overwriter")
     table = into.table

@@ -15,13 +15,15 @@ from deltalake import DeltaTable, write_deltalake
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady, PatternError, TransactionReused
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Insert, Ledger, Merge, Table, Update, milestones
+from dedp_assets.patterns.delta import Insert, Ledger, Merge, Table, Update, folder_at, milestones, verify_table
 from dedp_assets.patterns.delta.log.redacted import REDACTED, RedactedHistory, redacted
 from dedp_assets.patterns.delta.maintenance import hold_partition, purge_history, put_milestone, remove_unneeded
 from dedp_assets.patterns.delta.staging.stages import new_stage
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
+from dedp_assets.patterns.ingestion._replica_contents import table_contents
+from dedp_assets.patterns.ingestion._replica_files import copy_replica
 from tests.canaries import Canary, Search, people, texts_in
-from tests.helpers import a_record, a_run, read_back, refusal, rows_at, write_log
+from tests.helpers import a_record, a_run, fill, read_back, refusal, rows_at, write_log
 
 pytestmark = pytest.mark.budget(40, "a purge killed at each of its writes, and tables of every kind that Spark writes")
 
@@ -92,6 +94,7 @@ def test_data_and_log_of_the_past_go(plain):
     assert read_back(plain) == before
     assert [row["id"] for row in before] == [0, 0, 1, 1, 2, 2, 4, 4, 5, 5]
     assert json.loads((log / "_last_checkpoint").read_text())["version"] == 3
+    assert verify_table(plain.ledger).sound
     again = purge(plain)
     assert (again.applied, again.reason) == (False, "nothing to purge: version 4 is all that there is")
 
@@ -266,6 +269,17 @@ def test_a_second_purge_keeps_the_history_of_the_first(tmp_path):
     assert [c.version for c in table.ledger.newest_first()] == [10, 9, 8, 7, 6]
     told = [(glimpse.version, glimpse.forgotten) for glimpse in table.ledger.glimpses()]
     assert told == [(6, True), *((version, False) for version in range(6, 11))]
+
+
+def test_a_replica_of_a_purged_table_knows_as_much(tmp_path):
+    """The redacted history is a file of the table like any other."""
+    table = logged(tmp_path, changed(DAYS[0], 1), changed(DAYS[1], 2))
+    fill(tmp_path)
+    purge(table)
+    contents = table_contents(table.ledger, table.ledger.version())
+    copy_replica(contents, folder_at(tmp_path / "replica"), name="replica", provenance=RUN)
+    assert Ledger(tmp_path / "replica").changes() == table.ledger.changes()
+    assert [c.version for c in Ledger(tmp_path / "replica").newest_first()] == [4, 3, 2, 1, 0]
 
 
 def write_log_after(table, commit):

@@ -124,7 +124,7 @@ class FolderContent:
 
 @contextmanager
 def next_content(target: LocalStore) -> Iterator[FolderContent]:
-    """Make new content of a plain folder, which has the content once the block ends ready and without an error.
+    """Make new content of a plain folder, shown once the block ends ready and without an error.
 
     Two renames: the former content moves away, the new one moves in. A process that dies between the two leaves a
     folder beside ``target`` from which the next call completes the exchange.
@@ -135,7 +135,7 @@ def next_content(target: LocalStore) -> Iterator[FolderContent]:
     """
     with replacing(target):
         work = target.above().within(f".{target.name}.content")
-        _settle(target, work)
+        _complete(target, work)
         if target.above().shown(target.name) is not None or not Path(target.address).is_dir():
             raise ConfigError(f"{target.address} must be a folder of its own, no link and no edition of another one")
         before = _listed(target)
@@ -151,11 +151,11 @@ def next_content(target: LocalStore) -> Iterator[FolderContent]:
         if made.ready:
             _move(work, _NEXT, work, _READY)
             _move(target.above(), target.name, work, _FORMER)
-        _settle(target, work)
+        _complete(target, work)
 
 
-def _settle(target: LocalStore, work: LocalStore) -> None:
-    """Complete an exchange that has begun, or take it back if somebody wrote meanwhile; remove what is left of it."""
+def _complete(target: LocalStore, work: LocalStore) -> None:
+    """Complete an exchange of another call, or take the exchange back if somebody wrote meanwhile."""
     if {_READY, _FORMER} <= {*work.list()} and not _is_exchanged(target, work):
         for entry in target.files():
             Path(work.address, _FORMER, entry.path).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Records of persons in files: a search of a folder, and copies of its files without these records.
+"""Records of persons in files: search of a folder, and copies of files without these records.
 
 Text is filtered by lines, and never written from what was read out of it: every other record keeps its bytes. Rows of
 Parquet files keep order, schema and row groups.
@@ -45,7 +45,7 @@ Format = JsonLines | Csv | Parquet
 
 
 class _Piece(NamedTuple):
-    """Bytes of a record, with the id in the record; of a record that cannot be read, or lines beside records."""
+    """Bytes of a record with the id, of an unreadable record, or of lines beside records."""
 
     raw: bytes
     id: str | None = None
@@ -103,7 +103,7 @@ def search_folder(folder: LocalStore, ids: AbstractSet[str], key: str, form: For
 
 
 def filter_folder(folder: LocalStore, into: LocalStore, seen: FolderSearch, ids: AbstractSet[str]) -> tuple[int, int]:
-    """Fill a folder with files without records of persons; return the numbers of rewritten files and removed records.
+    """Fill a folder with files without records of persons; count rewritten files and removed records.
 
     Raises:
         ContractError: if a copy does not hold exactly the other records.
@@ -200,7 +200,7 @@ def _add(sha: hashlib._Hash, rows: pa.Table) -> None:
 
 
 def _pieces(path: Path, key: str, form: JsonLines | Csv) -> Iterator[_Piece]:
-    """Yield the records of a text file, and the lines beside them.
+    """Yield the records of a text file, and the lines beside records.
 
     Raises:
         ContractError: for a file that is damaged, in a compression that is not read, or without the column.
