@@ -11,6 +11,7 @@ Choose instead: Vertical Partitioner for a new design, so that a person is one r
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +28,8 @@ from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
 from dedp_assets.patterns.core.running.backoff import Backoff
-from dedp_assets.patterns.delta import Delete, Merge, Table, Target, as_folder, store_at
+from dedp_assets.patterns.core.running.demands import demanding
+from dedp_assets.patterns.delta import Delete, Merge, Table, Target, folder_at
 from dedp_assets.patterns.delta.maintenance import PURGED, purge_history, require_purgeable, safe_hours
 from dedp_assets.patterns.security._removal_files import filter_folder, search_folder
 from dedp_assets.patterns.security._removal_requests import Removal, Removals
@@ -40,6 +42,7 @@ _AGAIN = Backoff(attempts=5)
 """Attempts against others who write to the folder."""
 
 
+@demanding(replaces="table")
 @typed
 def remove_rows(
     requests: Sequence[Removal],
@@ -108,8 +111,12 @@ def remove_rows(
         "requests": batch.statuses(found, allowed, rows),
         "rows_removed": int(result.figures.get("deleted", 0)),
     }
+    removed, meant = figures["rows_removed"], sum(found[each] for each in allowed)
+    note = "" if removed == meant else "other writers changed rows of the persons meanwhile: run the batch again"
+    counts = {"counted": meant, "removed": removed}
+    as_counted = Finding("as_many_rows_as_counted", passed=not note, severity="warn", figures=counts, note=note)
     in_time = Finding("purge_is_within_the_deadline", passed=due <= deadline, severity="warn", figures=times)
-    result = replace(result, figures=figures, findings=(*result.findings, in_time))
+    result = replace(result, figures=figures, findings=(*result.findings, as_counted, in_time))
     if hours or _pending(table) is None:
         return result
     purged = purge_history(table, provenance=_plain_run(into, {}), now=now)
@@ -122,6 +129,7 @@ def remove_rows(
     )
 
 
+@demanding(replaces="table")
 @typed
 def purge_removed(into: Target, *, now: datetime) -> WriteResult:
     """Purge a table whose removed rows have been kept for the retention; see :func:`remove_rows`.
@@ -206,7 +214,7 @@ def _deleted(into: Target, key: str, ids: frozenset[str], note: Mapping[str, Any
 @typed
 def overwrite_files(
     requests: Sequence[Removal],
-    folder: str,
+    folder: str | os.PathLike[str],
     *,
     key: str,
     form: JsonLines | Csv | Parquet = JsonLines(),  # noqa: B008 - frozen
@@ -234,7 +242,7 @@ def overwrite_files(
         ContractError: if the batch matches too many records, or a file cannot be read as the format.
         Conflict: if files came or changed meanwhile, or another process keeps the folder.
     """
-    batch, target = Removals(requests, most), as_folder(store_at(folder))
+    batch, target = Removals(requests, most), folder_at(folder)
 
     for last in _AGAIN.tries():
         try:

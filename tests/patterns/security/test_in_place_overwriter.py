@@ -27,6 +27,7 @@ from dedp_assets.patterns.delta.maintenance import hold_partition, purge
 from dedp_assets.patterns.security import in_place_overwriter
 from dedp_assets.patterns.security.in_place_overwriter import Removal, overwrite_files, purge_removed, remove_rows
 from tests.canaries import Search, people, texts_in
+from tests.contracts.known_calls import known_calls
 from tests.helpers import a_run, read_back, rows_at
 
 pytestmark = [
@@ -284,6 +285,22 @@ def _plan(frame):
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
+
+
+@known_calls
+def calls_that_work(known):
+    (known.folder / "events").mkdir()
+    (known.folder / "events" / "a.json").write_text(line("ada", 1) + line("bob", 2))
+    return {
+        "purge_removed": {"into": known.table("removed", "user STRING, n INT").target(known.run), "now": NOW},
+        "overwrite_files": {
+            "requests": asked("ada"),
+            "folder": known.folder / "events",
+            "key": "user",
+            "form": JsonLines(),
+            "most": 0.5,
+        },
+    }
 
 
 def snapshot(folder):
