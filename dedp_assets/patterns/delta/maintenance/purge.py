@@ -1,4 +1,4 @@
-"""Purge: no byte of a table's past is left, neither of deleted rows nor of what the log said of them.
+"""Purge: removal of a table's past, of deleted rows as of the log's words about deleted rows.
 
 A deletion takes rows out of the newest version only. Older files, change data, deletion vectors and drafts hold them
 still, and the log holds their bounds, predicates and notes. A purge leaves the newest version: its files, a checkpoint,
@@ -34,7 +34,7 @@ from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.maintenance.compaction import can_exchange, files_to_purge, rewrite
 from dedp_assets.patterns.delta.maintenance.vacuum import claimed_stages, log_hours, unneeded
 from dedp_assets.patterns.delta.snapshots.definition import require_open
-from dedp_assets.patterns.delta.storage.coordination import table_lock
+from dedp_assets.patterns.delta.storage.coordination import require_lock, table_lock
 from dedp_assets.patterns.delta.storage.store import Entry, Hold, Store, delta_table
 from dedp_assets.patterns.delta.tables import Table
 
@@ -58,7 +58,7 @@ class _Removable:
     log: tuple[Entry, ...]
 
     def __bool__(self) -> bool:
-        """Return whether there are any."""
+        """Return whether files are named."""
         return bool(self.data or self.log)
 
     @property
@@ -142,6 +142,7 @@ def require_purgeable(table: Table, give_up: Collection[str] = ()) -> TableState
     """
     state, kept = table.ledger.state(), milestones(table.ledger)
     require_open(table.name, state)
+    require_lock(table.store)
     if standing := holds(table.ledger):
         raise ContractError(
             f"{table.name} is {shown_holds(standing)}: nothing was purged, have the hold released first"
@@ -200,7 +201,7 @@ def _past_entries(log: Store, version: int) -> Iterable[Entry]:
 
 
 def _cut_log(table: Table, state: TableState, found: _Removable, now: datetime, held: Hold) -> int:
-    """Write checkpoint and redacted history, and remove the log before; return the number of redacted commits."""
+    """Replace the log before a version by a checkpoint and redacted commits; return their number."""
     if not found.log and table.ledger.files.last_checkpoint().get("version") == state.version:
         return len(table.ledger.files.past.history().commits)
     _write_checkpoint(table, state)
@@ -214,7 +215,7 @@ def _cut_log(table: Table, state: TableState, found: _Removable, now: datetime, 
 
 
 def _write_checkpoint(table: Table, state: TableState) -> None:
-    """Write a checkpoint of a version, and compare it with the state.
+    """Write a checkpoint of a version, and compare the files with the state.
 
     Raises:
         ContractError: if there is no such checkpoint then.
@@ -246,7 +247,7 @@ def _forget_removals(log: Store, name: str, stated: Mapping[str, Any]) -> None:
 
 
 def _history(ledger: Ledger, state: TableState, oldest: datetime) -> RedactedHistory:
-    """Redact the commits before a version; those before an instant are summed up by partition."""
+    """Redact the commits before a version, and sum up commits before an instant by partition."""
     metadata = ledger.actions("metaData", until=state.version)[-1]
     past, first = ledger.files.past.history(), ledger.files.tells_from()
     known = past.before if first == past.first else {}
