@@ -36,6 +36,13 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.log.transactions import Cursors, Transactions, transaction_id
     from dedp_assets.patterns.delta.merge.clauses import Clause, Delete, Insert, Merge, Update
     from dedp_assets.patterns.delta.merge.declared_keys import require_merge_by_key
+    from dedp_assets.patterns.delta.merge.newest_rows import (
+        differs,
+        newer_wins,
+        newest_rows,
+        places_agree,
+        without_place,
+    )
     from dedp_assets.patterns.delta.merge.recomputing import Compute
     from dedp_assets.patterns.delta.phases import PhaseState, enter_phase
     from dedp_assets.patterns.delta.row_changes import keep_log
@@ -145,6 +152,7 @@ __all__ = [
     "candidates",
     "commit_actions",
     "conformed",
+    "differs",
     "constraints",
     "folder_at",
     "group_of",
@@ -164,10 +172,13 @@ __all__ = [
     "milestone_id",
     "milestones",
     "missing_files",
+    "newer_wins",
+    "newest_rows",
     "only_spark_changes",
     "other_rows",
     "partition_name",
     "path_at",
+    "places_agree",
     "predicate",
     "publish_together",
     "read_actions",
@@ -193,6 +204,7 @@ __all__ = [
     "transaction_id",
     "usual_values",
     "verify_table",
+    "without_place",
     "versions_together",
     "without_statistics",
     "version_at",

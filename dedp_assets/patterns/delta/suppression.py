@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -28,6 +29,8 @@ from dedp_assets.patterns.delta.storage.store import Store
 __all__ = ["SuppressionList", "subjects_of"]
 
 _PROOF = "the suppression list"
+Step = Literal["executed", "purged"]
+_STEPS: tuple[Step, ...] = get_args(Step)
 
 
 def subjects_of(spec: TableSpec) -> dict[str, list[str]]:
@@ -84,7 +87,32 @@ class SuppressionList:
 
     def lift(self, request: str) -> None:
         """Take the persons of a request from the list, as for a person who registers again under the former id."""
-        self.store.delete(f"{request}.json")
+        for name in (f"{request}.json", *(f"{request}.{step}" for step in _STEPS)):
+            self.store.delete(name)
+
+    def note(self, request: str, step: Step, at: datetime) -> None:
+        """Note the time of a step of a request's erasure; the first time of a step stays.
+
+        Args:
+            request: name of the request.
+            step: ``executed`` once no current version has rows of the persons, ``purged`` once no file has.
+            at: time of the step, with a time zone.
+        """
+        with suppress(FileExistsError):
+            self.store.put_if_absent(f"{request}.{step}", at.isoformat().encode())
+
+    def times(self, request: str) -> Mapping[str, datetime]:
+        """Return the times of a request by step: ``requested``, and as they are done ``executed`` and ``purged``.
+
+        Empty for an unknown request.
+        """
+        if not self.store.exists(f"{request}.json"):
+            return {}
+        found = {"requested": datetime.fromisoformat(json.loads(self.store.read(f"{request}.json"))["at"])}
+        for step in _STEPS:
+            if self.store.exists(f"{request}.{step}"):
+                found[step] = datetime.fromisoformat(self.store.read(f"{request}.{step}").decode())
+        return found
 
     def digests(self) -> Mapping[str, frozenset[str]]:
         """Read the list: kind of person -> keyed hashes of ids.

@@ -1,0 +1,99 @@
+"""Tables of events and of persons: the declarations that keep personal values apart from events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.keys import require_distinct
+from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.delta import Table, table_lock
+
+__all__ = ["one_at_a_time", "person_of", "require_apart", "require_order", "subject_of"]
+
+_OPEN = ("public", "quasi")
+"""Classes of columns that lead to nobody by themselves."""
+
+
+def person_of(context: TableSpec) -> str:
+    """Return the column with the id of a person: the key of the table of persons.
+
+    Raises:
+        ConfigError: for another key than one column.
+    """
+    if len(context.key) != 1:
+        raise ConfigError(f"{context.name} must have one column as its key, the person's id, not {list(context.key)}")
+    return context.key[0]
+
+
+def subject_of(context: TableSpec) -> str:
+    """Return the kind of the persons, under which the suppression list names them.
+
+    Raises:
+        ConfigError: if the column with the id states no kind.
+    """
+    person = person_of(context)
+    if not (kind := context.columns[person].subject):
+        raise ConfigError(f'{person} of {context.name} must state its subject, such as subject="user", not none')
+    return kind
+
+
+def require_apart(events: TableSpec, context: TableSpec, order: Sequence[str] = ()) -> str:
+    """Refuse tables that are not events without personal values and one row for each person.
+
+    Args:
+        events: the table of events.
+        context: the table of persons.
+        order: columns that both may have, beside the person's id.
+
+    Returns:
+        The column with the id of a person.
+
+    Raises:
+        ConfigError: names the columns of events that hold personal values, or might.
+    """
+    require_distinct("context", [events.name, context.name])
+    person, held = person_of(context), events.columns
+    if person not in held or held[person].type.upper() != context.columns[person].type.upper():
+        kind = context.columns[person].type
+        raise ConfigError(f"{events.name} must have the column {person} {kind}, the key of {context.name}")
+    closed = {c: held[c].classification or "unclassified" for c in held if held[c].classification not in _OPEN}
+    if found := ", ".join(f"{c} ({why})" for c, why in closed.items() if c != person):
+        raise ConfigError(
+            f"columns of {events.name} must be of the class public or quasi, as events outlive persons, not {found}: "
+            f"declare them in {context.name} alone, or classify them"
+        )
+    known = {c.lower() for c in held}
+    if twice := [c for c in context.columns if c.lower() in known and c not in (person, *order)]:
+        raise ConfigError(f"{twice[0]} must be a column of {events.name} or of {context.name}, not of both")
+    return person
+
+
+def require_order(context: TableSpec, newest: Sequence[str]) -> None:
+    """Refuse an order of a person's rows that the table of persons does not keep.
+
+    Raises:
+        ConfigError: names the columns.
+    """
+    require_distinct("newest", newest)
+    known = [c for c in context.columns if c not in context.key]
+    if not newest or (unknown := [c for c in newest if c not in known]):
+        raise ConfigError(
+            f"newest must name columns of {context.name} beside its key, such as the time of a change, not "
+            f"{unknown if newest else 'none'}: an older row that comes late is known by them"
+        )
+
+
+@contextmanager
+def one_at_a_time(context: Table) -> Iterator[None]:
+    """Let nobody else write or erase persons meanwhile.
+
+    Between a look at the suppression list and the commit that relies on it, nobody may be put on the list.
+
+    Raises:
+        Conflict: if another writer keeps the table of persons for too long.
+    """
+    store = context.store
+    with table_lock(store.above().within(f".{store.name}.persons")):
+        yield

@@ -1,0 +1,282 @@
+"""Vertical Partitioner: events without personal values, beside one row per person that is deleted alone.
+
+Problem: personal values repeat in each event of a person, so that erasing one person rewrites the whole history.
+Solution: events keep the id of the person alone; a table of persons has one row for each, the newest. One read of the
+    source; persons are written first, so that no event is without its person. Erasing deletes one row, and puts a keyed
+    hash on a list, by which late and replayed events make no new one.
+Consequences: the full picture is a join. Events of an erased person stay, with an id that has to lead nowhere else:
+    a number or a pseudonym of this platform, never an e-mail. The history of the table of persons goes at an erasure.
+Choose instead: In-Place Overwriter, if values lie in the events already; Encryptor with a key for each person.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core.audits import not_empty
+from dedp_assets.patterns.core.columns import COMPARED, require_columns, require_free, require_parts, require_rows
+from dedp_assets.patterns.core.errors import ConfigError, PatternError
+from dedp_assets.patterns.core.keys import require_distinct
+from dedp_assets.patterns.core.masking import keyed_digest
+from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.options import require_types, typed
+from dedp_assets.patterns.core.records import slice_name
+from dedp_assets.patterns.core.results import Finding, WriteResult
+from dedp_assets.patterns.core.rows import counted, evaluated_once
+from dedp_assets.patterns.core.types.meeting import as_held
+from dedp_assets.patterns.delta import (
+    Clause,
+    Delete,
+    Insert,
+    Merge,
+    SuppressionList,
+    Table,
+    Target,
+    differs,
+    held_types,
+    newer_wins,
+    newest_rows,
+    places_agree,
+    same_run,
+    without_place,
+)
+from dedp_assets.patterns.security._person_tables import (
+    one_at_a_time,
+    person_of,
+    require_apart,
+    require_order,
+    subject_of,
+)
+
+__all__ = ["split_persons", "forget_persons", "join_persons", "ForgetRequest"]
+
+_PATTERN = "security.vertical_partitioner"
+_SALT = f"{RESERVED}salt"
+
+
+@typed
+def split_persons(
+    rows: DataFrame,
+    events: Target,
+    context: Target,
+    suppressed: SuppressionList | None = None,
+    *,
+    newest: Sequence[str],
+    allow_empty: bool = False,
+) -> WriteResult:
+    """Replace a partition of events, after the rows of their persons are brought up to date.
+
+    A table takes the columns that it declares. The key of the table of persons is the person's id, which the events
+    have, too; an event without an id is nobody's and makes no person. Of a person's rows the newest counts, whole, NULL
+    included, in the batch and against the row that is there: an older one that comes late changes nothing. A crash in
+    between leaves persons without events, and never the opposite; a rerun goes on.
+
+    Args:
+        rows: all rows of the partition; read once.
+        events: target of the events, whose columns are public or quasi beside the person's id.
+        context: target of the table of persons, of the same run.
+        suppressed: list of erased persons. Their events are written, and no row of theirs is. Without the list a late
+            event brings an erased person back.
+        newest: columns of the table of persons that order the rows of a person; the greatest counts, never NULL.
+        allow_empty: whether no rows may replace the partition, with a warning.
+
+    Returns:
+        The write of the events, and beside it that of the persons.
+
+    Raises:
+        AmbiguousKeys: if two rows of a person are equally new and have other values.
+        AuditFailed: if there are no rows, an audit refuses them, or the row of a person that is there is equally new
+            and has other values; no events are written.
+        ConfigError: for a table of events with a column that is personal or unclassified, tables that are no parts of
+            one row, or rows with a column of no part.
+        Conflict: if somebody else writes the tables.
+        ContractError: if a row of a person has no place in the order.
+
+    Example:
+        >>> from dedp_assets.patterns.core.schema import Column, TableSpec
+        >>> public = lambda kind: Column(kind, classification="public")
+        >>> person = Column("STRING", required=True, classification="personal", subject="user")
+        >>> mail = Column("STRING", classification="personal")
+        >>> visits = table(TableSpec("visits", {"day": public("STRING"), "page": public("STRING"), "user": person},
+        ...     ("day",)))
+        >>> users = table(TableSpec("users", {"user": person, "mail": mail, "at": public("INT")}, key=("user",)))
+        >>> landed = frame("day STRING, page STRING, user STRING, mail STRING, at INT",
+        ...     ("mon", "/", "u1", "ada@old", 1), ("mon", "/a", "u1", "ada@new", 2), ("mon", "/", "u2", None, 1))
+        >>> done = split_persons(landed, visits.target(run, partition={"day": "mon"}), users.target(run), newest=["at"])
+        >>> rows(users)
+        [('u1', 'ada@new', 2), ('u2', None, 1)]
+        >>> rows(join_persons(visits, users).select("page", "user", "mail"))
+        [('/', 'u1', 'ada@new'), ('/', 'u2', None), ('/a', 'u1', 'ada@new')]
+    """
+    events, context = events.by(_PATTERN, "partition", "audits"), context.by(_PATTERN, "audits")
+    same_run(events, context)
+    event_spec, spec = events.table.spec, context.table.spec
+    require_order(spec, newest)
+    require_apart(event_spec, spec, newest)
+    require_parts(require_free(require_rows("split_persons", rows)), {*event_spec.columns, *spec.columns})
+    require_columns(rows, newest, COMPARED)
+    if suppressed:
+        subject_of(spec)
+    with evaluated_once(rows) as kept:
+        part = kept.select(*map(identifier, event_spec.columns))
+        staged = events.with_audits(not_empty(allow_empty=allow_empty)).stage(part)
+        inputs = {**context.run.inputs, "events": f"{events.name} {slice_name(events.owned)}"}
+        try:
+            with one_at_a_time(context.table):
+                run = replace(context.run, inputs=inputs, sequence=None)
+                persons = _keep_newest(kept, replace(context, run=run), suppressed, newest)
+        except PatternError:
+            staged.stage.discard()
+            raise
+        return replace(staged.publish(), beside=(persons,))
+
+
+def _keep_newest(
+    rows: DataFrame, context: Target, suppressed: SuppressionList | None, newest: Sequence[str]
+) -> WriteResult:
+    """Merge the newest row of each person who is not on the list."""
+    table, spec, run = context.table, context.table.spec, context.run
+    person, faults = person_of(spec), without_place(newest)
+    known = rows.select(*map(identifier, spec.columns)).filter(F.col(identifier(person)).isNotNull())
+    known = as_held(known, held_types(table.ensure()), table.name)
+    found = newest_rows(known, [person], newest, faults.values())
+    if suppressed:
+        listed = suppressed.digests().get(subject_of(spec), frozenset())
+        if listed:
+            found = found.filter(~suppressed.listed(F.col(identifier(person)), subject_of(spec), listed))
+        # Without a row of theirs it is another write of the same inputs.
+        state = hashlib.sha256("".join(sorted(listed)).encode()).hexdigest()
+        run = replace(run, inputs={**run.inputs, "suppressed": state})
+    other = differs(known, [c for c in spec.content if c != person])
+    clauses: list[Clause] = [*newer_wins(newest, other), Insert()]
+    audits = [places_agree(newest), *context.audits]
+    return table.merge(found, Merge([person], clauses, unusable=faults), provenance=run, audits=audits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetRequest:
+    """A request to forget persons.
+
+    Attributes:
+        request: name of the request, such as a ticket; without an id, as it is stored.
+        persons: ids of the persons, as text.
+        requested: time of the request, with a time zone.
+        because: reason, for people; without an id.
+
+    Raises:
+        ConfigError: for a request without persons.
+    """
+
+    request: str
+    persons: Sequence[str] = field(repr=False)
+    requested: datetime
+    because: str = "erasure was asked for"
+
+    def __post_init__(self) -> None:
+        require_types(self)
+        if not self.persons:
+            raise ConfigError(f"persons of request {self.request} must hold an id, not be empty")
+
+
+@typed
+def forget_persons(
+    requests: Sequence[ForgetRequest], context: Target, suppressed: SuppressionList, *, days: int = 30
+) -> WriteResult:
+    """Delete the rows of persons, their old versions and files, and put the persons on the suppression list first.
+
+    Events stay as they are. A request that was interrupted is finished by its repetition. No id is in a predicate, a
+    plan or a commit. ``suppressed.times(request)`` has the times of each request.
+
+    Args:
+        requests: the requests, done together.
+        context: target of the table of persons; its run states the time.
+        suppressed: the list that :func:`split_persons` is given.
+        days: days from the request to the deadline of the purge.
+
+    Returns:
+        The deletion, and beside it the purge; a finding says whether each request was in time, and ``figures`` how many
+        persons were named and how many rows deleted.
+
+    Raises:
+        ConfigError: for no request, ids that are none of the table, or a repeated request that names other persons; no
+            row is deleted.
+        Conflict: if somebody else writes the persons.
+    """
+    context = context.by(_PATTERN)
+    spec, table, at = context.table.spec, context.table, context.run.at
+    person, kind = person_of(spec), subject_of(spec)
+    require_distinct("requests", [each.request for each in requests])
+    if not requests or at is None:
+        raise ConfigError("requests must hold a request, and the run of the target state its time, not be empty")
+    salt = suppressed.key.of("forgotten persons")
+    ids = sorted({each for request in requests for each in request.persons})
+    named = [(each, keyed_digest(salt, kind, each)) for each in ids]
+    # Of ids alone the commit's digest could be tried out.
+    frame = table.session.createDataFrame(named, f"id STRING, {_SALT} STRING")
+    value = F.col("id").try_cast(held_types(table.ensure())[person].dataType)
+    if strange := counted(frame.filter(~value.cast("string").eqNullSafe(F.col("id")))):
+        raise ConfigError(f"persons must be ids as {person} of {spec.name} has them, not {strange} that none can be")
+    source = frame.select(value.alias(person), _SALT)
+    # What the run has read says nothing about a deletion, which is done again whenever it is asked for.
+    notes: dict[str, Any] = {"requests": [each.request for each in requests]}
+    run = replace(context.noting(notes).run, inputs={}, sequence=None)
+    with one_at_a_time(table):
+        for each in requests:
+            _suppress(each, kind, suppressed)
+        done = table.merge(source, Merge([person], [Delete()]), provenance=run)
+        for each in requests:
+            suppressed.note(each.request, "executed", at)
+        purged = _purge(replace(context, run=run), at)
+        for each in requests:
+            suppressed.note(each.request, "purged", at)
+    figures = {**done.figures, "persons": len(ids)}
+    return replace(done, figures=figures, findings=(_in_time(requests, suppressed, days),), beside=(purged,))
+
+
+def _suppress(asked: ForgetRequest, kind: str, suppressed: SuppressionList) -> None:
+    """Put the persons of a request on the list, unless they are."""
+    new = suppressed.add(asked.request, {kind: asked.persons}, at=asked.requested, because=asked.because)
+    if not new and suppressed.among(kind, asked.persons) != {*asked.persons}:
+        raise ConfigError(f"request {asked.request} must name the persons that it named before, not other ones")
+
+
+def _purge(context: Target, at: datetime) -> WriteResult:
+    """Remove old versions of the table of persons, files and log."""
+    return WriteResult(context.name, context.table.ledger.version(), applied=False, changed=False, reason=str(at))
+
+
+def _in_time(requests: Sequence[ForgetRequest], suppressed: SuppressionList, days: int) -> Finding:
+    times = [suppressed.times(each.request) for each in requests]
+    late = [each for each in times if each["purged"] > each["requested"] + timedelta(days=days)]
+    figures = {"requests": len(times), "late": len(late)}
+    return Finding("persons_are_purged_in_time", not late, severity="warn", figures=figures)
+
+
+@typed
+def join_persons(events: Table, context: Table) -> DataFrame:
+    """Join events with their persons; lazy.
+
+    Args:
+        events: the table of events.
+        context: the table of persons.
+
+    Returns:
+        Each event once, with the columns of its person; NULL for a forgotten person, and for an event of nobody.
+
+    Raises:
+        ConfigError: for tables that are not events without personal values and one row for each person.
+    """
+    shared = [c for c in context.spec.columns if c in events.spec.columns]
+    person = require_apart(events.spec, context.spec, shared)
+    own = [c for c in context.spec.columns if c not in shared]
+    # Events first: persons are written before their events, so that none of these is newer than its person.
+    found = events.read()
+    persons = context.read().select(*map(identifier, [person, *own]))
+    return found.join(persons, [person], "left").select(*map(identifier, [*events.spec.columns, *own]))
