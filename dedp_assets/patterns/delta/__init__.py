@@ -92,7 +92,7 @@ if TYPE_CHECKING:
         by_first_name,
     )
     from dedp_assets.patterns.delta.storage.store import Entry, Store, sha256_of
-    from dedp_assets.patterns.delta.suppression import SuppressionList, subjects_of
+    from dedp_assets.patterns.delta.suppression import SuppressionList, settled, subjects_of
     from dedp_assets.patterns.delta.tables import Table, Target, same_run
 
 __all__ = [
@@ -195,6 +195,7 @@ __all__ = [
     "same_run",
     "same_write",
     "serves",
+    "settled",
     "sha256_of",
     "stage_nothing",
     "store_at",

@@ -8,8 +8,8 @@ the lake, so that all platforms that write there share the list, and a request t
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, get_args
@@ -24,13 +24,31 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.masking import MaskingKey, keyed_digest, keyed_digests
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.delta.storage.coordination import table_lock
 from dedp_assets.patterns.delta.storage.store import Store
 
-__all__ = ["SuppressionList", "subjects_of"]
+__all__ = ["SuppressionList", "settled", "subjects_of"]
 
 _PROOF = "the suppression list"
 Step = Literal["executed", "purged"]
 _STEPS: tuple[Step, ...] = get_args(Step)
+
+
+@contextmanager
+def settled(store: Store) -> Iterator[None]:
+    """Let nobody else write the persons in a table, or erase some, for the time of a block.
+
+    A writer looks at the list and commits rows of persons who are not on it; who erases puts persons on the list and
+    deletes their rows. One of them in the middle of the other would leave rows of an erased person.
+
+    Args:
+        store: the table's.
+
+    Raises:
+        Conflict: if another one keeps the table for too long.
+    """
+    with table_lock(store.above().within(f".{store.name}.persons")):
+        yield
 
 
 def subjects_of(spec: TableSpec) -> dict[str, list[str]]:
@@ -62,7 +80,7 @@ class SuppressionList:
     key: MaskingKey
 
     def add(self, request: str, ids: Mapping[str, Collection[str]], *, at: datetime, because: str) -> bool:
-        """Add the persons of a request; return whether the request is new.
+        """Add the persons of a request; return whether the request is new, and not a repeated one.
 
         Args:
             request: name of the request, such as a ticket.
@@ -71,7 +89,7 @@ class SuppressionList:
             because: reason, for people; without the id.
 
         Raises:
-            ConfigError: for an empty name or id.
+            ConfigError: for an empty name or id, or a known request that named other persons.
         """
         if not request.strip() or "/" in request:
             raise ConfigError(f"request must be a name without '/', such as a ticket, not {request!r}")
@@ -82,6 +100,8 @@ class SuppressionList:
         try:
             self.store.put_if_absent(f"{request}.json", json.dumps(note).encode())
         except FileExistsError:
+            if json.loads(self.store.read(f"{request}.json"))["persons"] != digests:
+                raise ConfigError(f"request {request} must name the persons that it named before, not others") from None
             return False
         return True
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta import Table, table_lock
 
-__all__ = ["one_at_a_time", "person_of", "require_apart", "require_order", "subject_of"]
+__all__ = ["person_of", "require_apart", "require_order", "subject_of"]
 
 _OPEN = ("public", "quasi")
 """Classes of columns that lead to nobody by themselves."""
@@ -83,17 +81,3 @@ def require_order(context: TableSpec, newest: Sequence[str]) -> None:
             f"newest must name columns of {context.name} beside its key, such as the time of a change, not "
             f"{unknown if newest else 'none'}: an older row that comes late is known by them"
         )
-
-
-@contextmanager
-def one_at_a_time(context: Table) -> Iterator[None]:
-    """Let nobody else write or erase persons meanwhile.
-
-    Between a look at the suppression list and the commit that relies on it, nobody may be put on the list.
-
-    Raises:
-        Conflict: if another writer keeps the table of persons for too long.
-    """
-    store = context.store
-    with table_lock(store.above().within(f".{store.name}.persons")):
-        yield

@@ -12,7 +12,7 @@ Choose instead: In-Place Overwriter, if values lie in the events already; Encryp
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -45,15 +45,10 @@ from dedp_assets.patterns.delta import (
     newest_rows,
     places_agree,
     same_run,
+    settled,
     without_place,
 )
-from dedp_assets.patterns.security._person_tables import (
-    one_at_a_time,
-    person_of,
-    require_apart,
-    require_order,
-    subject_of,
-)
+from dedp_assets.patterns.security._person_tables import person_of, require_apart, require_order, subject_of
 
 __all__ = ["split_persons", "forget_persons", "join_persons", "ForgetRequest"]
 
@@ -129,13 +124,20 @@ def split_persons(
         staged = events.with_audits(not_empty(allow_empty=allow_empty)).stage(part)
         inputs = {**context.run.inputs, "events": f"{events.name} {slice_name(events.owned)}"}
         try:
-            with one_at_a_time(context.table):
-                run = replace(context.run, inputs=inputs, sequence=None)
-                persons = _keep_newest(kept, replace(context, run=run), suppressed, newest)
+            with settled(context.table.store):
+                persons = _keep_newest(kept, _of_persons(context, inputs), suppressed, newest)
         except PatternError:
             staged.stage.discard()
             raise
         return replace(staged.publish(), beside=(persons,))
+
+
+def _of_persons(context: Target, inputs: Mapping[str, Any]) -> Target:
+    """Return the target of a change of persons, for which neither upstream versions nor starts of runs say the order.
+
+    Places in the order of a person's rows do, so that runs of other partitions, and of the past, are in nobody's way.
+    """
+    return replace(context, run=replace(context.run, inputs=inputs, sequence=None, at=None))
 
 
 def _keep_newest(
@@ -225,26 +227,18 @@ def forget_persons(
         raise ConfigError(f"persons must be ids as {person} of {spec.name} has them, not {strange} that none can be")
     source = frame.select(value.alias(person), _SALT)
     # What the run has read says nothing about a deletion, which is done again whenever it is asked for.
-    notes: dict[str, Any] = {"requests": [each.request for each in requests]}
-    run = replace(context.noting(notes).run, inputs={}, sequence=None)
-    with one_at_a_time(table):
+    into = _of_persons(context.noting({"requests": [each.request for each in requests]}), {})
+    with settled(table.store):
         for each in requests:
-            _suppress(each, kind, suppressed)
-        done = table.merge(source, Merge([person], [Delete()]), provenance=run)
+            suppressed.add(each.request, {kind: each.persons}, at=each.requested, because=each.because)
+        done = table.merge(source, Merge([person], [Delete()]), provenance=into.run)
         for each in requests:
             suppressed.note(each.request, "executed", at)
-        purged = _purge(replace(context, run=run), at)
+        purged = _purge(into, at)
         for each in requests:
             suppressed.note(each.request, "purged", at)
     figures = {**done.figures, "persons": len(ids)}
     return replace(done, figures=figures, findings=(_in_time(requests, suppressed, days),), beside=(purged,))
-
-
-def _suppress(asked: ForgetRequest, kind: str, suppressed: SuppressionList) -> None:
-    """Put the persons of a request on the list, unless they are."""
-    new = suppressed.add(asked.request, {kind: asked.persons}, at=asked.requested, because=asked.because)
-    if not new and suppressed.among(kind, asked.persons) != {*asked.persons}:
-        raise ConfigError(f"request {asked.request} must name the persons that it named before, not other ones")
 
 
 def _purge(context: Target, at: datetime) -> WriteResult:
