@@ -27,12 +27,12 @@ class Outgoing:
     Attributes:
         id: the same one each time the record is sent, so that a sink can know it again.
         key: the entity whose records keep their order.
-        value: JSON.
+        value: JSON; ``None`` says that the entity is gone, which in a compacted topic erases its records (a tombstone).
     """
 
     id: str
     key: str
-    value: str
+    value: str | None
 
 
 Outcome: TypeAlias = Literal["accepted", "present", "failed", "refused"]
@@ -128,7 +128,7 @@ def refusal(record: Outgoing, contract: RecordSchema | None) -> Answer | None:
 
     The answer has every reason. A producer asks before a record is sent: what the table would refuse leaves nothing.
     """
-    faults = record_faults(record.value, contract) if contract else ()
+    faults = record_faults(record.value, contract) if contract and record.value is not None else ()
     return Answer("refused", reason=f"{contract.table}: {'; '.join(faults)}") if contract and faults else None
 
 

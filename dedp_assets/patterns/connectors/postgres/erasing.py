@@ -1,0 +1,127 @@
+"""Erasure of rows from a table of a PostgreSQL, and from the files of its server.
+
+A deleted row stays in the table's file until that is written anew, its values in the planner's statistics, and both in
+the write-ahead log for as long as that is kept or its files are used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dedp_assets.patterns.connectors.postgres.errors import naming_write_errors
+from dedp_assets.patterns.connectors.postgres.keyed_write import writing
+from dedp_assets.patterns.connectors.postgres.sessions import schema_and_table, table_identifier
+from dedp_assets.patterns.core.errors import ConfigError, NotReady
+from dedp_assets.patterns.core.extras import optional
+
+if TYPE_CHECKING:
+    import psycopg
+    from psycopg import sql
+else:
+    psycopg, sql = optional("psycopg"), optional("psycopg.sql")
+
+__all__ = ["ErasableTable"]
+
+
+@dataclass(frozen=True, slots=True)
+class ErasableTable:
+    """A table of persons in a PostgreSQL, whose rows can be erased.
+
+    The planner keeps no statistics of the key and of the personal columns (:meth:`leave_out_statistics`): in them,
+    values would outlive their rows.
+
+    Attributes:
+        table: ``schema.table``.
+        key: column with the person's id.
+        personal: columns with personal values.
+        connect: opens a connection; takes further libpq settings as keywords.
+    """
+
+    table: str
+    key: str
+    personal: Sequence[str]
+    connect: Callable[..., psycopg.Connection[Any]] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """The table."""
+        return self.table
+
+    def leave_out_statistics(self) -> None:
+        """Let the planner keep no statistics of the key and of the personal columns, from now on.
+
+        Raises:
+            ConfigError: for a column that is not there, or a user who does not own the table.
+        """
+        with self._open() as connection:
+            for column in (self.key, *self.personal):
+                statement = sql.SQL("ALTER TABLE {} ALTER COLUMN {} SET STATISTICS 0")
+                connection.execute(statement.format(table_identifier(self.table), sql.Identifier(column)))
+
+    def erase(self, ids: Collection[str]) -> None:
+        """Delete the rows of persons; an unknown id is nobody's. No id is in a statement.
+
+        Raises:
+            ConfigError: if statistics of the columns are kept.
+            ContractError: if the key cannot be one of the ids.
+            NotReady: if the server does not answer.
+        """
+        with self._open() as connection:
+            self._require_no_statistics(connection)
+            table, key = table_identifier(self.table), sql.Identifier(self.key)
+            named = "CREATE TEMPORARY TABLE dedp_erased AS SELECT {} AS id FROM {} WITH NO DATA"
+            connection.execute(sql.SQL(named).format(key, table))
+            with connection.cursor().copy("COPY dedp_erased FROM STDIN") as into:
+                for each in ids:
+                    into.write_row([each])
+            connection.execute(sql.SQL("DELETE FROM {} USING dedp_erased WHERE {} = id").format(table, key))
+
+    def purge(self, ids: Collection[str]) -> None:  # noqa: ARG002 - as of each copy
+        """Write the table's files anew, and the write-ahead log over; the table is locked meanwhile.
+
+        What backups, and replicas that are behind, hold stays there.
+
+        Raises:
+            ConfigError: if the user may do neither.
+            NotReady: if the reader of a replication slot is behind, for which the server keeps the log.
+        """
+        with self._open() as connection:
+            connection.execute(sql.SQL("VACUUM (FULL) {}").format(table_identifier(self.table)))
+            newest = connection.execute("SELECT pg_current_wal_insert_lsn()").fetchall()[0][0]
+            behind = "SELECT slot_name FROM pg_replication_slots WHERE restart_lsn < %s ORDER BY 1"
+            if slots := [name for (name,) in connection.execute(behind, [newest])]:
+                raise NotReady(
+                    f"{self.table}: the server keeps its log for the replication slots {', '.join(slots)}, and erased "
+                    "rows with it: let their readers go on, or drop the slots, and repeat the request"
+                )
+            # Files of the log that are done with are used again: each is written over, and none has old rows then.
+            connection.execute("CHECKPOINT")
+            (files,) = connection.execute("SELECT count(*) FROM pg_ls_waldir()").fetchall()[0]
+            for _ in range(files + 1):
+                connection.execute("SELECT pg_logical_emit_message(false, 'dedp', '')")
+                connection.execute("SELECT pg_switch_wal()")
+            connection.execute("CHECKPOINT")
+
+    def _require_no_statistics(self, connection: psycopg.Connection[Any]) -> None:
+        # Also of a column that none are taken of any more: those that were taken stay.
+        kept = (
+            "SELECT attname FROM pg_stats WHERE schemaname = %(schema)s AND tablename = %(table)s UNION "
+            "SELECT attname FROM pg_attribute JOIN pg_class t ON t.oid = attrelid JOIN pg_namespace n "
+            "ON n.oid = relnamespace WHERE nspname = %(schema)s AND relname = %(table)s AND attnum > 0 "
+            "AND attstattarget IS DISTINCT FROM 0"
+        )
+        schema, table = schema_and_table(self.table)
+        known = {name for (name,) in connection.execute(kept, {"schema": schema, "table": table})}
+        if found := [column for column in (self.key, *self.personal) if column in known]:
+            raise ConfigError(
+                f"{self.table} must have no statistics of {', '.join(found)}, which would hold erased values: make it "
+                "anew and call leave_out_statistics before rows are written"
+            )
+
+    @contextmanager
+    def _open(self) -> Iterator[psycopg.Connection[Any]]:
+        with writing(self.connect) as connection, naming_write_errors(self.table):
+            yield connection
