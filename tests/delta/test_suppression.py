@@ -40,9 +40,9 @@ def test_a_request_has_the_first_time_of_each_step(listed):
     listed.add("T-1", {"user": ["ada"]}, at=AT, because="asked")
     assert listed.times("T-1") == {"requested": AT}
     later = AT.replace(day=6)
-    listed.note("T-1", "executed", later)
-    listed.note("T-1", "executed", AT.replace(day=7))
-    listed.note("T-1", "purged", AT.replace(day=8))
+    listed.note(["T-1"], "executed", later)
+    listed.note(["T-1"], "executed", AT.replace(day=7))
+    listed.note(["T-1"], "purged", AT.replace(day=8))
     assert listed.times("T-1") == {"requested": AT, "executed": later, "purged": AT.replace(day=8)}
     assert listed.among("user", ["ada"]) == {"ada"}
     listed.lift("T-1")

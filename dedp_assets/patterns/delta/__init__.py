@@ -92,7 +92,7 @@ if TYPE_CHECKING:
         by_first_name,
     )
     from dedp_assets.patterns.delta.storage.store import Entry, Store, sha256_of
-    from dedp_assets.patterns.delta.suppression import SuppressionList, settled, subjects_of
+    from dedp_assets.patterns.delta.suppression import ErasureRequest, SuppressionList, settled, subjects_of
     from dedp_assets.patterns.delta.tables import Table, Target, same_run
 
 __all__ = [
@@ -107,6 +107,7 @@ __all__ = [
     "Decision",
     "Delete",
     "Entry",
+    "ErasureRequest",
     "FilePath",
     "FileStats",
     "Files",

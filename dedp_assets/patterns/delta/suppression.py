@@ -8,9 +8,9 @@ the lake, so that all platforms that write there share the list, and a request t
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, get_args
 
@@ -23,15 +23,42 @@ from pyspark.sql.types import BooleanType
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.masking import MaskingKey, keyed_digest, keyed_digests
 from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.storage.coordination import table_lock
 from dedp_assets.patterns.delta.storage.store import Store
 
-__all__ = ["SuppressionList", "settled", "subjects_of"]
+__all__ = ["ErasureRequest", "SuppressionList", "settled", "subjects_of"]
 
 _PROOF = "the suppression list"
 Step = Literal["executed", "purged"]
+"""Step of an erasure after its request."""
 _STEPS: tuple[Step, ...] = get_args(Step)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasureRequest:
+    """A request to erase persons.
+
+    Attributes:
+        request: name of the request, such as a ticket; without an id, as it is stored.
+        persons: ids of the persons, as text.
+        requested: time of the request, with a time zone.
+        because: reason, for people; without an id.
+
+    Raises:
+        ConfigError: for a request without persons.
+    """
+
+    request: str
+    persons: Sequence[str] = field(repr=False)
+    requested: datetime
+    because: str = "erasure was asked for"
+
+    def __post_init__(self) -> None:
+        require_types(self)
+        if not self.persons:
+            raise ConfigError(f"persons of request {self.request} must hold an id, not be empty")
 
 
 @contextmanager
@@ -110,16 +137,17 @@ class SuppressionList:
         for name in (f"{request}.json", *(f"{request}.{step}" for step in _STEPS)):
             self.store.delete(name)
 
-    def note(self, request: str, step: Step, at: datetime) -> None:
-        """Note the time of a step of a request's erasure; the first time of a step stays.
+    def note(self, requests: Collection[str], step: Step, at: datetime) -> None:
+        """Note the time of a step of requests; the first time of a step stays.
 
         Args:
-            request: name of the request.
+            requests: names of the requests.
             step: ``executed`` once no current version has rows of the persons, ``purged`` once no file has.
             at: time of the step, with a time zone.
         """
-        with suppress(FileExistsError):
-            self.store.put_if_absent(f"{request}.{step}", at.isoformat().encode())
+        for request in requests:
+            with suppress(FileExistsError):
+                self.store.put_if_absent(f"{request}.{step}", at.isoformat().encode())
 
     def times(self, request: str) -> Mapping[str, datetime]:
         """Return the times of a request by step: ``requested``, and as they are done ``executed`` and ``purged``.

@@ -13,20 +13,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from dedp_assets.patterns.connectors.delivery.sinks import ErasableCopy
 from dedp_assets.patterns.core.audits import not_empty
 from dedp_assets.patterns.core.columns import COMPARED, require_columns, require_free, require_parts, require_rows
 from dedp_assets.patterns.core.errors import ConfigError, PatternError
 from dedp_assets.patterns.core.keys import require_distinct
-from dedp_assets.patterns.core.masking import keyed_digest
+from dedp_assets.patterns.core.masking import MaskingKey, keyed_digest
 from dedp_assets.patterns.core.names import RESERVED, identifier
-from dedp_assets.patterns.core.options import require_types, typed
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.rows import counted, evaluated_once
@@ -34,6 +35,7 @@ from dedp_assets.patterns.core.types.meeting import as_held
 from dedp_assets.patterns.delta import (
     Clause,
     Delete,
+    ErasureRequest,
     Insert,
     Merge,
     SuppressionList,
@@ -48,9 +50,10 @@ from dedp_assets.patterns.delta import (
     settled,
     without_place,
 )
+from dedp_assets.patterns.delta.maintenance import purge_history, require_purgeable
 from dedp_assets.patterns.security._person_tables import person_of, require_apart, require_order, subject_of
 
-__all__ = ["split_persons", "forget_persons", "join_persons", "ForgetRequest"]
+__all__ = ["split_persons", "forget_persons", "join_persons", "ErasureRequest"]
 
 _PATTERN = "security.vertical_partitioner"
 _SALT = f"{RESERVED}salt"
@@ -162,44 +165,27 @@ def _keep_newest(
     return table.merge(found, Merge([person], clauses, unusable=faults), provenance=run, audits=audits)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForgetRequest:
-    """A request to forget persons.
-
-    Attributes:
-        request: name of the request, such as a ticket; without an id, as it is stored.
-        persons: ids of the persons, as text.
-        requested: time of the request, with a time zone.
-        because: reason, for people; without an id.
-
-    Raises:
-        ConfigError: for a request without persons.
-    """
-
-    request: str
-    persons: Sequence[str] = field(repr=False)
-    requested: datetime
-    because: str = "erasure was asked for"
-
-    def __post_init__(self) -> None:
-        require_types(self)
-        if not self.persons:
-            raise ConfigError(f"persons of request {self.request} must hold an id, not be empty")
-
-
 @typed
 def forget_persons(
-    requests: Sequence[ForgetRequest], context: Target, suppressed: SuppressionList, *, days: int = 30
+    requests: Sequence[ErasureRequest],
+    context: Target,
+    suppressed: SuppressionList,
+    copies: Sequence[ErasableCopy] = (),
+    *,
+    give_up: Sequence[str] = (),
+    days: int = 30,
 ) -> WriteResult:
-    """Delete the rows of persons, their old versions and files, and put the persons on the suppression list first.
+    """Delete the rows of persons, with their old versions and files, after the persons are put on the suppression list.
 
-    Events stay as they are. A request that was interrupted is finished by its repetition. No id is in a predicate, a
-    plan or a commit. ``suppressed.times(request)`` has the times of each request.
+    Events stay as they are. An interrupted request is finished by its repetition. No id is in a predicate, a plan or a
+    commit. ``suppressed.times(request)`` has the times of each request.
 
     Args:
         requests: the requests, done together.
         context: target of the table of persons; its run states the time.
         suppressed: the list that :func:`split_persons` is given.
+        copies: copies of the table of persons elsewhere, which follow the table.
+        give_up: milestones of the table that may be lost with its old versions.
         days: days from the request to the deadline of the purge.
 
     Returns:
@@ -207,50 +193,50 @@ def forget_persons(
         persons were named and how many rows deleted.
 
     Raises:
-        ConfigError: for no request, ids that are none of the table, or a repeated request that names other persons; no
-            row is deleted.
+        ConfigError: for no request, ids that are none of the table, a repeated request that names other persons, or a
+            milestone; no row is deleted.
         Conflict: if somebody else writes the persons.
+        ContractError: if the table is on legal hold; no row is deleted.
+        NotReady: while a write to the table runs, or if a copy needs more time; the purge is still to be done.
     """
     context = context.by(_PATTERN)
     spec, table, at = context.table.spec, context.table, context.run.at
-    person, kind = person_of(spec), subject_of(spec)
-    require_distinct("requests", [each.request for each in requests])
+    kind = subject_of(spec)
+    require_distinct("requests", names := [each.request for each in requests])
     if not requests or at is None:
         raise ConfigError("requests must hold a request, and the run of the target state its time, not be empty")
-    salt = suppressed.key.of("forgotten persons")
+    table.ensure()
+    require_purgeable(table, give_up)
     ids = sorted({each for request in requests for each in request.persons})
-    named = [(each, keyed_digest(salt, kind, each)) for each in ids]
-    # Of ids alone the commit's digest could be tried out.
-    frame = table.session.createDataFrame(named, f"id STRING, {_SALT} STRING")
-    value = F.col("id").try_cast(held_types(table.ensure())[person].dataType)
-    if strange := counted(frame.filter(~value.cast("string").eqNullSafe(F.col("id")))):
-        raise ConfigError(f"persons must be ids as {person} of {spec.name} has them, not {strange} that none can be")
-    source = frame.select(value.alias(person), _SALT)
+    source = _named(table, ids, suppressed.key.of("forgotten persons"))
     # What the run has read says nothing about a deletion, which is done again whenever it is asked for.
-    into = _of_persons(context.noting({"requests": [each.request for each in requests]}), {})
+    run = _of_persons(context.noting({"requests": names}), {}).run
     with settled(table.store):
         for each in requests:
             suppressed.add(each.request, {kind: each.persons}, at=each.requested, because=each.because)
-        done = table.merge(source, Merge([person], [Delete()]), provenance=into.run)
-        for each in requests:
-            suppressed.note(each.request, "executed", at)
-        purged = _purge(into, at)
-        for each in requests:
-            suppressed.note(each.request, "purged", at)
-    figures = {**done.figures, "persons": len(ids)}
-    return replace(done, figures=figures, findings=(_in_time(requests, suppressed, days),), beside=(purged,))
+        done = table.merge(source, Merge(spec.key, [Delete()]), provenance=run)
+        for copy in copies:
+            copy.erase(ids)
+        suppressed.note(names, "executed", at)
+        purged = purge_history(table, provenance=run, now=at, give_up=give_up)
+    for copy in copies:
+        copy.purge(ids)
+    suppressed.note(names, "purged", at)
+    late = [each for each in requests if suppressed.times(each.request)["purged"] > each.requested + timedelta(days)]
+    figures = {"requests": len(requests), "late": len(late)}
+    in_time = Finding("persons_are_purged_in_time", not late, severity="warn", figures=figures)
+    return replace(done, figures={**done.figures, "persons": len(ids)}, findings=(in_time,), beside=(purged,))
 
 
-def _purge(context: Target, at: datetime) -> WriteResult:
-    """Remove old versions of the table of persons, files and log."""
-    return WriteResult(context.name, context.table.ledger.version(), applied=False, changed=False, reason=str(at))
-
-
-def _in_time(requests: Sequence[ForgetRequest], suppressed: SuppressionList, days: int) -> Finding:
-    times = [suppressed.times(each.request) for each in requests]
-    late = [each for each in times if each["purged"] > each["requested"] + timedelta(days=days)]
-    figures = {"requests": len(times), "late": len(late)}
-    return Finding("persons_are_purged_in_time", not late, severity="warn", figures=figures)
+def _named(table: Table, ids: Sequence[str], salt: MaskingKey) -> DataFrame:
+    """Return a row for each id, as the table has it; of ids alone, the commit's digest could be tried out."""
+    person, kind = person_of(table.spec), subject_of(table.spec)
+    rows = [(each, keyed_digest(salt, kind, each)) for each in ids]
+    found = table.session.createDataFrame(rows, f"id STRING, {_SALT} STRING")
+    value = F.col("id").try_cast(held_types(table.ledger.state())[person].dataType)
+    if strange := counted(found.filter(~value.cast("string").eqNullSafe(F.col("id")))):
+        raise ConfigError(f"persons must be ids as {person} of {table.name} has them, not {strange} that none can be")
+    return found.select(value.alias(person), _SALT)
 
 
 @typed

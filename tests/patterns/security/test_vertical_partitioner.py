@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.core.errors import AmbiguousKeys, AuditFailed, ConfigError, ContractError
+from dedp_assets.patterns.core.errors import AmbiguousKeys, AuditFailed, ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.masking import MaskingKey
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import SuppressionList, Table, store_at
+from dedp_assets.patterns.delta.maintenance import put_milestone
 from dedp_assets.patterns.security.vertical_partitioner import (
-    ForgetRequest,
+    ErasureRequest,
     forget_persons,
     join_persons,
     split_persons,
@@ -71,7 +74,7 @@ def split(spark, tables, rows, day="mon", *, name="", suppressed=None, **more):
 
 
 def forget(tables, suppressed, *persons, request="T-1", requested=NOW, at=NOW, **more):
-    asked = ForgetRequest(request=request, persons=persons, requested=requested)
+    asked = ErasureRequest(request=request, persons=persons, requested=requested)
     return forget_persons([asked], tables[1].target(a_run("forget", run_id=request, at=at)), suppressed, **more)
 
 
@@ -213,10 +216,91 @@ def test_a_request_has_its_times_and_a_deadline(spark, tables, suppressed):
     assert persons_of(tables) == {}
 
 
+@dataclass
+class Copy:
+    """A copy elsewhere, which notes what it is asked for; of a purge it is not done with at first."""
+
+    suppressed: SuppressionList
+    asked: list = field(default_factory=list)
+    patient: bool = False
+    name = "the copy"
+
+    def erase(self, ids):
+        self.asked.append(("erase", ids, {*self.suppressed.times("T-1")}))
+
+    def purge(self, ids):
+        self.asked.append(("purge", ids, {*self.suppressed.times("T-1")}))
+        if not self.patient:
+            self.patient = True
+            raise NotReady("the copy needs more time")
+
+
+def test_no_byte_of_a_forgotten_person_is_left(spark, tables, suppressed, tmp_path):
+    """Acceptance 4: not in a data file, the log or the list; no older version is readable, and the rerun ends a purge.
+
+    Copies are asked in turn, and the request is purged once the last one is.
+    """
+    gone = [canary.value.decode() for canary in CANARIES[:3]]
+    rows = [click("mon", 1, gone[0], gone[1], gone[2]), click("mon", 2, "b", "stays@b")]
+    split(spark, tables, [click("sun", 0, "c")], "sun")
+    split(spark, tables, rows, suppressed=suppressed)
+    events, context = tables
+    before, copy = context.ledger.version(), Copy(suppressed)
+    search = Search(CANARIES[:3])
+
+    def found(table):
+        return {place for place, text in texts_in(Path(str(table.location))) if search.found(text)}
+
+    assert found(context)
+    with pytest.raises(NotReady, match="needs more time"):
+        forget(tables, suppressed, gone[0], copies=[copy])
+    assert {*suppressed.times("T-1")} == {"requested", "executed"}
+    forget(tables, suppressed, gone[0], copies=[copy], at=NOW + timedelta(hours=1))
+    assert suppressed.times("T-1") == {"requested": NOW, "executed": NOW, "purged": NOW + timedelta(hours=1)}
+    steps = [(step, ids, {*times} - {"requested"}) for step, ids, times in copy.asked]
+    assert steps[:2] == [("erase", [gone[0]], set()), ("purge", [gone[0]], {"executed"})]
+    assert found(context) == set()
+    assert not [place for place, text in texts_in(tmp_path / "_suppressed") if search.found(text)]
+    assert {*persons_of(tables)} == {"b", "c"}
+    for version in range(before + 1):
+        with pytest.raises(DeltaError):
+            DeltaTable(str(context.location), version=version)
+    # Of an event that is nobody's, the id alone is left: it has to be one that leads nowhere else.
+    assert {place.rpartition("|")[2] for place in found(events)} <= {"user_id", "statistics"}
+    assert joined(tables)[(*rows[0][:4], None, None, None)] == 1
+
+
+def test_a_table_on_hold_forgets_nobody(spark, tables, suppressed):
+    """A milestone keeps old versions unless it is given up; nothing is deleted, and nobody is on the list."""
+    split(spark, tables, [click("mon", 1, "a")], suppressed=suppressed)
+    put_milestone(tables[1], tables[1].ledger.state(), "audit 2026", None, a_run())
+    with pytest.raises(ConfigError, match="audit 2026"):
+        forget(tables, suppressed, "a")
+    assert (suppressed.digests(), {*persons_of(tables)}) == ({}, {"a"})
+    forget(tables, suppressed, "a", give_up=["audit 2026"])
+    assert persons_of(tables) == {}
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_request_that_dies_is_finished_by_its_repetition(spark, tables, suppressed, point):
+    """Nobody comes back meanwhile: whoever is deleted, or about to be, is on the list."""
+    rows = [click("mon", 1, "a"), click("mon", 2, "b")]
+    split(spark, tables, rows, suppressed=suppressed)
+    with dying(point, below="/users/") as failpoint, pytest.raises(RuntimeError, match="killed"):
+        forget(tables, suppressed, "a")
+    assert failpoint.reached
+    assert suppressed.among("user", ["a", "b"]) == {"a"}
+    split(spark, tables, rows, name="replay", suppressed=suppressed)
+    assert {*persons_of(tables)} <= {"a", "b"}
+    forget(tables, suppressed, "a")
+    assert {*persons_of(tables)} == {"b"}
+    assert {*suppressed.times("T-1")} == {"requested", "executed", "purged"}
+
+
 def test_requests_that_cannot_be_are_refused_and_no_id_is_shown(spark, tables, make_table, suppressed):
     """Before a row is deleted: no request, no time, a blank id, other persons under the name, ids of another type."""
     split(spark, tables, [click("mon", 1, "canary-id")])
-    asked = ForgetRequest(request="T-1", persons=["canary-id"], requested=NOW)
+    asked = ErasureRequest(request="T-1", persons=["canary-id"], requested=NOW)
     target = tables[1].target(a_run("forget"))
     untimed = tables[1].target("run without a time")
     other = make_table(
@@ -241,7 +325,7 @@ def test_requests_that_cannot_be_are_refused_and_no_id_is_shown(spark, tables, m
     assert {*persons_of(tables)} == {"canary-id"}
     assert "canary" not in repr(asked)
     with pytest.raises(ConfigError, match="must hold an id"):
-        ForgetRequest(request="T-1", persons=[], requested=NOW)
+        ErasureRequest(request="T-1", persons=[], requested=NOW)
 
 
 def test_tables_that_are_no_parts_are_refused(spark, make_table, suppressed):
@@ -333,13 +417,13 @@ def calls_that_work(known):
     rows = known.frame("day STRING, person STRING, at INT", ("mon", "a", 1))
     into, context = events.target(known.run, partition={"day": "mon"}), persons.target(known.run)
     suppressed = SuppressionList(store_at(known.folder / "_suppressed"), KEY)
-    asked = ForgetRequest(request="T-1", persons=["a"], requested=NOW)
+    asked = ErasureRequest(request="T-1", persons=["a"], requested=NOW)
     return {
         "split_persons": {
             "rows": rows, "events": into, "context": context, "suppressed": suppressed, "newest": ["at"],
             "allow_empty": False,
         },
-        "forget_persons": {"requests": [asked], "context": context, "suppressed": suppressed, "days": 30},
+        "forget_persons": {"requests": [asked], "context": context, "suppressed": suppressed, "copies": [], "give_up": [], "days": 30},
         "join_persons": {"events": events, "context": persons},
     }  # fmt: skip
 
@@ -373,5 +457,5 @@ def a_person_is_forgotten_at_once(world):
     persons_in(world)
     split_in(world, "base", "mon", (0, "a", 1), (1, "b", 1))
     yield lambda w: split_in(w, "1", "tue", (1, "a", 3), (2, "b", 2))
-    asked = ForgetRequest(request="T-1", persons=["a"], requested=NOW)
+    asked = ErasureRequest(request="T-1", persons=["a"], requested=NOW)
     yield lambda w: forget_persons([asked], w.into("persons", "2"), listed_in(w)) and "done"

@@ -99,7 +99,7 @@ class CompactedTopic:
         """Return whether a record with a value is before a tombstone of its key."""
         asking = {"group.id": "dedp erasure", "enable.auto.commit": False, "enable.partition.eof": True}
         with closing(confluent_kafka.Consumer({**self.sink.client, **asking})) as consumer:
-            unread, valued = {*self._partitions()}, set[bytes]()
+            unread, valued = {*self._partitions()}, set[bytes | None]()
             begin = confluent_kafka.OFFSET_BEGINNING
             consumer.assign([confluent_kafka.TopicPartition(self.topic, p, begin) for p in unread])
             while unread:

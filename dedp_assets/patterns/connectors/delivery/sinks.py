@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, Protocol, TypeAlias, TypeVar, get_args
@@ -12,7 +12,7 @@ from dedp_assets.patterns.connectors.web.parts import calling, is_text, sentence
 from dedp_assets.patterns.core.parsing.json_schemas import RecordSchema, record_faults
 from dedp_assets.patterns.core.running.backoff import Backoff
 
-__all__ = ["OTHERS", "Answer", "Outgoing", "Sink", "contract_of", "in_requests", "refusal", "send"]
+__all__ = ["OTHERS", "Answer", "ErasableCopy", "Outgoing", "Sink", "contract_of", "in_requests", "refusal", "send"]
 
 T = TypeVar("T")
 
@@ -81,6 +81,31 @@ class Sink(Protocol):
         Raises:
             TimeoutError: if nobody knows what became of the request; so does ``ConnectionError``.
             NotReady: if the sink takes nothing now.
+        """
+
+
+class ErasableCopy(Protocol):
+    """A copy of persons' rows outside of Delta, from which persons can be erased.
+
+    Both steps may be repeated: an id that is not there changes nothing.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name of the copy in errors."""
+
+    def erase(self, ids: Collection[str]) -> None:
+        """Delete the newest state of persons for readers.
+
+        Raises:
+            NotReady: if the system does not answer.
+        """
+
+    def purge(self, ids: Collection[str]) -> None:
+        """Remove from files what :meth:`erase` deleted.
+
+        Raises:
+            NotReady: if the system needs more time.
         """
 
 

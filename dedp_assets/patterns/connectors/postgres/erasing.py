@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dedp_assets.patterns.connectors.postgres.errors import naming_write_errors
 from dedp_assets.patterns.connectors.postgres.keyed_write import writing
 from dedp_assets.patterns.connectors.postgres.sessions import schema_and_table, table_identifier
-from dedp_assets.patterns.core.errors import ConfigError, NotReady
+from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.extras import optional
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ __all__ = ["ErasableTable"]
 class ErasableTable:
     """A table of persons in a PostgreSQL, whose rows can be erased.
 
-    The planner keeps no statistics of the key and of the personal columns (:meth:`leave_out_statistics`): in them,
-    values would outlive their rows.
+    From the first erasure on the planner keeps no statistics of the key and of the personal columns: in them, values
+    outlive their rows. The user owns the table, and is a superuser, as statistics and log are the server's.
 
     Attributes:
         table: ``schema.table``.
@@ -50,28 +50,19 @@ class ErasableTable:
         """The table."""
         return self.table
 
-    def leave_out_statistics(self) -> None:
-        """Let the planner keep no statistics of the key and of the personal columns, from now on.
-
-        Raises:
-            ConfigError: for a column that is not there, or a user who does not own the table.
-        """
-        with self._open() as connection:
-            for column in (self.key, *self.personal):
-                statement = sql.SQL("ALTER TABLE {} ALTER COLUMN {} SET STATISTICS 0")
-                connection.execute(statement.format(table_identifier(self.table), sql.Identifier(column)))
-
     def erase(self, ids: Collection[str]) -> None:
         """Delete the rows of persons; an unknown id is nobody's. No id is in a statement.
 
         Raises:
-            ConfigError: if statistics of the columns are kept.
+            ConfigError: for a table or columns that are not there, or a user without the rights.
             ContractError: if the key cannot be one of the ids.
             NotReady: if the server does not answer.
         """
         with self._open() as connection:
-            self._require_no_statistics(connection)
             table, key = table_identifier(self.table), sql.Identifier(self.key)
+            for column in (self.key, *self.personal):
+                unmeasured = sql.SQL("ALTER TABLE {} ALTER COLUMN {} SET STATISTICS 0")
+                connection.execute(unmeasured.format(table, sql.Identifier(column)))
             named = "CREATE TEMPORARY TABLE dedp_erased AS SELECT {} AS id FROM {} WITH NO DATA"
             connection.execute(sql.SQL(named).format(key, table))
             with connection.cursor().copy("COPY dedp_erased FROM STDIN") as into:
@@ -80,7 +71,7 @@ class ErasableTable:
             connection.execute(sql.SQL("DELETE FROM {} USING dedp_erased WHERE {} = id").format(table, key))
 
     def purge(self, ids: Collection[str]) -> None:  # noqa: ARG002 - as of each copy
-        """Write the table's files anew, and the write-ahead log over; the table is locked meanwhile.
+        """Write the files of table and statistics anew, and the write-ahead log over; the table is locked meanwhile.
 
         What backups, and replicas that are behind, hold stays there.
 
@@ -90,6 +81,15 @@ class ErasableTable:
         """
         with self._open() as connection:
             connection.execute(sql.SQL("VACUUM (FULL) {}").format(table_identifier(self.table)))
+            # Statistics of before stay, as none are taken any more.
+            schema, table = schema_and_table(self.table)
+            taken = (
+                "DELETE FROM pg_statistic USING pg_attribute a, pg_class t, pg_namespace n WHERE starelid = a.attrelid "
+                "AND staattnum = a.attnum AND t.oid = a.attrelid AND n.oid = t.relnamespace AND n.nspname = %s "
+                "AND t.relname = %s AND a.attname = ANY(%s)"
+            )
+            connection.execute(taken, [schema, table, [self.key, *self.personal]])
+            connection.execute("VACUUM (FULL) pg_statistic")
             newest = connection.execute("SELECT pg_current_wal_insert_lsn()").fetchall()[0][0]
             behind = "SELECT slot_name FROM pg_replication_slots WHERE restart_lsn < %s ORDER BY 1"
             if slots := [name for (name,) in connection.execute(behind, [newest])]:
@@ -104,22 +104,6 @@ class ErasableTable:
                 connection.execute("SELECT pg_logical_emit_message(false, 'dedp', '')")
                 connection.execute("SELECT pg_switch_wal()")
             connection.execute("CHECKPOINT")
-
-    def _require_no_statistics(self, connection: psycopg.Connection[Any]) -> None:
-        # Also of a column that none are taken of any more: those that were taken stay.
-        kept = (
-            "SELECT attname FROM pg_stats WHERE schemaname = %(schema)s AND tablename = %(table)s UNION "
-            "SELECT attname FROM pg_attribute JOIN pg_class t ON t.oid = attrelid JOIN pg_namespace n "
-            "ON n.oid = relnamespace WHERE nspname = %(schema)s AND relname = %(table)s AND attnum > 0 "
-            "AND attstattarget IS DISTINCT FROM 0"
-        )
-        schema, table = schema_and_table(self.table)
-        known = {name for (name,) in connection.execute(kept, {"schema": schema, "table": table})}
-        if found := [column for column in (self.key, *self.personal) if column in known]:
-            raise ConfigError(
-                f"{self.table} must have no statistics of {', '.join(found)}, which would hold erased values: make it "
-                "anew and call leave_out_statistics before rows are written"
-            )
 
     @contextmanager
     def _open(self) -> Iterator[psycopg.Connection[Any]]:
