@@ -238,7 +238,7 @@ class CommitRecord:
 
     @property
     def content_digest(self) -> str:
-        """The fingerprint, or a digest of a fingerprint that is a text, which may have values in it."""
+        """The fingerprint, or a digest of a fingerprint with words, among which may be values of rows."""
         if _DIGEST.fullmatch(self.fingerprint) or self.fingerprint.startswith(_SHA):
             return self.fingerprint
         return _SHA + hashlib.sha256(self.fingerprint.encode()).hexdigest()

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.log.holds import LegalHold, apart_from_held, holds, shown_holds
     from dedp_assets.patterns.delta.log.ledger import Ledger
     from dedp_assets.patterns.delta.log.moments import milestone_id, milestones, require_lasting, version_at
+    from dedp_assets.patterns.delta.log.parsing import MAINTENANCE
     from dedp_assets.patterns.delta.log.partition_values import Partition, partition_name
     from dedp_assets.patterns.delta.log.table_state import Files, FileStats, KeyedFile, TableState
     from dedp_assets.patterns.delta.log.transactions import Cursors, Transactions, transaction_id
@@ -117,6 +118,7 @@ __all__ = [
     "KeyedFile",
     "Layout",
     "Ledger",
+    "MAINTENANCE",
     "LegalHold",
     "LogFold",
     "LocalStore",

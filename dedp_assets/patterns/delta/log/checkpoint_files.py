@@ -1,4 +1,4 @@
-"""Checkpoints of a table's log: the last one, its files, and actions in them."""
+"""Checkpoints of a table's log: the last checkpoint, with files and actions."""
 
 from __future__ import annotations
 

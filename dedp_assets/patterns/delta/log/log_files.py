@@ -117,7 +117,7 @@ class LogFiles(Located, CheckpointFiles):
         return since if since < 0 or self.holds(since) or any(v > since for v in self.versions()) else -1
 
     def raw(self, version: int) -> bytes:
-        """Read the bytes of a commit, of a purged one what was kept."""
+        """Read the bytes of a commit, or the redacted bytes of a purged commit."""
         try:
             return self._log.read(f"{version:020d}.json")
         except FileNotFoundError:
@@ -260,7 +260,7 @@ class LogFiles(Located, CheckpointFiles):
         return self._log.exists(f"{version:020d}.json")
 
     def tells_from(self) -> int:
-        """Return the oldest version of which the commit is known, purged ones included; 0 without a table."""
+        """Return the version of the oldest known commit, a purged one or not; 0 without a table."""
         first = min(self.versions(), default=0)
         known = self.past.history().between(-1, first) if first else ()
         return next((version for version, *_ in known), first)

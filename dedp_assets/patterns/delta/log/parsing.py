@@ -14,7 +14,15 @@ from dedp_assets.patterns.delta.log.commit_info import NOTHING, Commit, Glimpse,
 from dedp_assets.patterns.delta.log.partition_values import JSON, Naming, Partition, named_all
 from dedp_assets.patterns.delta.log.vectors import vector_file
 
-__all__ = ["actions_of", "changed_partitions", "pairs_of", "parse_commit", "parse_glimpse", "transactions_in"]
+__all__ = [
+    "MAINTENANCE",
+    "actions_of",
+    "changed_partitions",
+    "pairs_of",
+    "parse_commit",
+    "parse_glimpse",
+    "transactions_in",
+]
 
 
 _NO_FILE = re.compile(rb'[{] *"(?:commitInfo|txn|protocol|metaData|domainMetadata)" *:.*[}]')
@@ -26,10 +34,11 @@ _ROWS = {"add", "remove"}
 _FILES = _ROWS | {"cdc"}
 
 
-_MAINTENANCE = {
-    "COMPUTE STATS", "OPTIMIZE", "VACUUM END", "KEEP VERSIONS", "MOVE PARTITIONS", "HOLD PARTITIONS",
+MAINTENANCE = {
+    "COMPUTE STATS", "OPTIMIZE", "VACUUM START", "VACUUM END", "KEEP VERSIONS", "MOVE PARTITIONS", "HOLD PARTITIONS",
     "PURGE START", "PURGE END",
 }  # fmt: skip
+"""Operations that change no row, whatever their record says."""
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -98,7 +107,7 @@ def _stated(details: Mapping[str, Any]) -> Mapping[str, Any]:
     except ValueError:
         return {}
     ours = end == len(metadata) and isinstance(record, dict) and record.get("dedp") == 1
-    return record if ours and details.get("operation") not in _MAINTENANCE else {}
+    return record if ours and details.get("operation") not in MAINTENANCE else {}
 
 
 def _lines(raw: bytes) -> list[bytes]:
@@ -143,7 +152,7 @@ def parse_commit(version: int, raw: bytes, naming: Callable[[], Naming]) -> Comm
             transactions[txn["appId"]] = txn["version"]
         files += _files(action)
     record = CommitRecord.from_json(info.get("userMetadata"))
-    maintained = info.get("operation") in _MAINTENANCE
+    maintained = info.get("operation") in MAINTENANCE
     added = [file for file in files if file.kind == "add"]
     return Commit(
         version=version,

@@ -31,7 +31,7 @@ _OF_INFO = ("timestamp", "inCommitTimestamp", "operation", "readVersion", "isola
 
 @dataclass(frozen=True)
 class RedactedHistory:
-    """Commits by version, and what was before the first of them.
+    """Commits by version, and partitions from before the first commit.
 
     Attributes:
         commits: version -> the commit's actions, as a log has them.
@@ -47,7 +47,9 @@ class RedactedHistory:
         return min(self.commits, default=-1)
 
     def between(self, since: int, until: int) -> Iterator[tuple[int, bytes, bool]]:
-        """Yield the commits after ``since`` and before ``until``, oldest first, if none is missing up to ``until``.
+        """Yield the commits after ``since`` and before ``until``, oldest first.
+
+        None, if a commit is missing right before ``until``.
 
         Yields:
             Version, bytes, and whether the version before is known.
@@ -86,7 +88,7 @@ class RedactedFile:
         return self._read[1].commits if self._read else {}
 
     def history(self) -> RedactedHistory:
-        """Read the history; empty if there is none, or a damaged one."""
+        """Read the history; empty without a file, and of a damaged file."""
         try:
             tag = self.log.entry(REDACTED).tag
         except (FileNotFoundError, NotADirectoryError):

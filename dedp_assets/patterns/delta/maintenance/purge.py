@@ -1,4 +1,4 @@
-"""Purge: no byte of a table's past is left, neither of deleted rows nor of what the log said of them.
+"""Purge: removal of a table's past, of deleted rows as of the log's words about deleted rows.
 
 A deletion takes rows out of the newest version only. Older files, change data, deletion vectors and drafts hold them
 still, and the log holds their bounds, predicates and notes. A purge leaves the newest version: its files, a checkpoint,
@@ -58,7 +58,7 @@ class _Removable:
     log: tuple[Entry, ...]
 
     def __bool__(self) -> bool:
-        """Return whether there are any."""
+        """Return whether files are named."""
         return bool(self.data or self.log)
 
     @property
@@ -200,7 +200,7 @@ def _past_entries(log: Store, version: int) -> Iterable[Entry]:
 
 
 def _cut_log(table: Table, state: TableState, found: _Removable, now: datetime, held: Hold) -> int:
-    """Write checkpoint and redacted history, and remove the log before; return the number of redacted commits."""
+    """Replace the log before a version by a checkpoint and redacted commits; return their number."""
     if not found.log and table.ledger.files.last_checkpoint().get("version") == state.version:
         return len(table.ledger.files.past.history().commits)
     _write_checkpoint(table, state)
@@ -214,7 +214,7 @@ def _cut_log(table: Table, state: TableState, found: _Removable, now: datetime, 
 
 
 def _write_checkpoint(table: Table, state: TableState) -> None:
-    """Write a checkpoint of a version, and compare it with the state.
+    """Write a checkpoint of a version, and compare the files with the state.
 
     Raises:
         ContractError: if there is no such checkpoint then.
@@ -246,7 +246,7 @@ def _forget_removals(log: Store, name: str, stated: Mapping[str, Any]) -> None:
 
 
 def _history(ledger: Ledger, state: TableState, oldest: datetime) -> RedactedHistory:
-    """Redact the commits before a version; those before an instant are summed up by partition."""
+    """Redact the commits before a version, and sum up commits before an instant by partition."""
     metadata = ledger.actions("metaData", until=state.version)[-1]
     past, first = ledger.files.past.history(), ledger.files.tells_from()
     known = past.before if first == past.first else {}

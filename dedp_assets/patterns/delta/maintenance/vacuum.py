@@ -134,7 +134,7 @@ def _needed(ledger: Ledger, state: TableState, cutoff: datetime) -> Callable[[st
 def unneeded(
     store: Store, state: TableState, needed: Callable[[str], bool], cutoff: datetime, claimed: Collection[str]
 ) -> Iterator[Entry]:
-    """List the files of data, of dead stages and drafts that were last written before ``cutoff`` and are not needed."""
+    """List the unneeded files of data, dead stages and drafts, last written before ``cutoff``."""
     for file in _candidates(store, state, claimed):
         folder, _, name = file.path.rpartition("/")
         # A checksum file goes with the file it is about.
