@@ -83,8 +83,9 @@ class CompactedTopic:
 
     def _require_compacted(self) -> None:
         asked = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, self.topic)
+        asking = admin.AdminClient(dict(self.sink.client))  # lives until the answer is there
         try:
-            found = admin.AdminClient(dict(self.sink.client)).describe_configs([asked])[asked].result(_ANSWER_SECONDS)
+            found = asking.describe_configs([asked])[asked].result(_ANSWER_SECONDS)
         except confluent_kafka.KafkaException as error:
             raise NotReady(f"{self.name} does not tell its settings ({kafka_said(error)[1]})") from None
         if "compact" not in found["cleanup.policy"].value.split(","):

@@ -68,7 +68,9 @@ class ErasableTable:
             with connection.cursor().copy("COPY dedp_erased FROM STDIN") as into:
                 for each in ids:
                     into.write_row([each])
-            connection.execute(sql.SQL("DELETE FROM {} USING dedp_erased WHERE {} = id").format(table, key))
+            connection.execute(
+                sql.SQL("DELETE FROM {} t USING dedp_erased gone WHERE t.{} = gone.id").format(table, key)
+            )
 
     def purge(self, ids: Collection[str]) -> None:  # noqa: ARG002 - as of each copy
         """Write the files of table and statistics anew, and the write-ahead log over; the table is locked meanwhile.
@@ -97,15 +99,20 @@ class ErasableTable:
                     f"{self.table}: the server keeps its log for the replication slots {', '.join(slots)}, and erased "
                     "rows with it: let their readers go on, or drop the slots, and repeat the request"
                 )
-            # Files of the log that are done with are used again: each is written over, and none has old rows then.
-            connection.execute("CHECKPOINT")
+            # Files of the log that are done with are used again: each of those is written over, from end to end.
+            _next_log_files(connection, 1)
             (files,) = connection.execute("SELECT count(*) FROM pg_ls_waldir()").fetchall()[0]
-            for _ in range(files + 1):
-                connection.execute("SELECT pg_logical_emit_message(false, 'dedp', '')")
-                connection.execute("SELECT pg_switch_wal()")
-            connection.execute("CHECKPOINT")
+            _next_log_files(connection, files + 1)
 
     @contextmanager
     def _open(self) -> Iterator[psycopg.Connection[Any]]:
         with writing(self.connect) as connection, naming_write_errors(self.table):
             yield connection
+
+
+def _next_log_files(connection: psycopg.Connection[Any], files: int) -> None:
+    """Go on to later files of the write-ahead log, and let the server be done with the ones before."""
+    for _ in range(files):
+        connection.execute("SELECT pg_logical_emit_message(false, 'dedp', '')")
+        connection.execute("SELECT pg_switch_wal()")
+    connection.execute("CHECKPOINT")
