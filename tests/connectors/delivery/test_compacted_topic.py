@@ -19,11 +19,17 @@ from dedp_assets.graph.systems.kafka import client
 from dedp_assets.patterns.connectors.delivery.compacted_topic import HEARTBEAT, CompactedTopic
 from dedp_assets.patterns.connectors.delivery.sinks import Outgoing
 from dedp_assets.patterns.connectors.delivery.topic_sink import TopicSink
+from dedp_assets.patterns.connectors.postgres import ErasableTable, Incoming, exchange, receive, writing
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
+from dedp_assets.patterns.core.masking import MaskingKey
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta import ErasureRequest, SuppressionList, Table, store_at
+from dedp_assets.patterns.security.vertical_partitioner import forget_persons
 from tests.canaries import Search, people, texts_in
 from tests.faults.processes import wait_until
+from tests.helpers import NOW, a_run, read_back
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.budget(25, "a broker that cleans, a database and a table")]
 
 COMPACTED = {
     "cleanup.policy": "compact",
@@ -91,6 +97,33 @@ def test_the_bytes_of_a_person_are_gone_from_the_log_folder(cleaning, kafka):
     send(topic, ("ada", "{}"))
     topic.purge(["ada", HEARTBEAT])
     assert state_of(kafka) == {"bob": bob, "ada": "{}"}
+
+
+def test_persons_are_forgotten_in_postgresql_and_a_topic_as_in_the_table(spark, cleaning, kafka, database, tmp_path):
+    """Acceptance 7 of Vertical Partitioner: newest rows by key, from which one call erases, files included."""
+    person = Column("STRING", required=True, classification="personal", subject="user")
+    columns = {"id": person, "mail": Column("STRING", classification="personal"), "at": Column("INT")}
+    table = Table(TableSpec("silver/users", columns, key=("id",)), tmp_path / "users", spark)
+    rows = [("ada", CANARY.value.decode(), 1), ("bob", "bob@example.org", 2)]
+    table.overwrite(spark.createDataFrame(rows, "id STRING, mail STRING, at INT"), provenance=a_run("silver/users"))
+    topic = topic_of(kafka)
+    send(topic, *[(user, mail) for user, mail, _ in rows])
+    with database.connect(autocommit=True) as connection:
+        connection.execute("CREATE TABLE users (id text PRIMARY KEY, mail text, at int)")
+    texts = [(user, mail, str(at)) for user, mail, at in rows]
+    with writing(database.connect) as connection:
+        incoming = Incoming("public.users", ["id", "mail", "at"], ["id"], texts, newest=["at"])
+        receive(connection, incoming, 0)
+        exchange(connection, incoming, 0)
+    listed = SuppressionList(store_at(tmp_path / "_suppressed"), MaskingKey("home", bytes(range(32))))
+    copies = [ErasableTable("public.users", "id", ["mail"], database.connect), topic]
+    asked = ErasureRequest(request="T-1", persons=["ada", "nobody"], requested=NOW)
+    forget_persons([asked], table.target(a_run("forget")), listed, copies)
+    assert [row["id"] for row in read_back(table)] == ["bob"]
+    assert state_of(kafka) == {"bob": "bob@example.org"}
+    with database.connect() as connection:
+        assert connection.execute("SELECT * FROM users").fetchall() == [("bob", "bob@example.org", 2)]
+    assert {*listed.times("T-1")} == {"requested", "executed", "purged"}
 
 
 def test_a_topic_that_keeps_records_is_refused(broker, kafka):
