@@ -148,7 +148,7 @@ def require_columns(rows: DataFrame, columns: Iterable[str | None], use: Use | N
 
 
 def require_parts(rows: DataFrame, columns: Iterable[str]) -> None:
-    """Refuse rows that lack a column of the parts to make of the rows, or have a column of no part, case aside.
+    """Refuse rows without a column of the parts to make, or with a column of no part, case aside.
 
     Raises:
         ConfigError: names the columns.

@@ -93,7 +93,7 @@ if TYPE_CHECKING:
         by_first_name,
     )
     from dedp_assets.patterns.delta.storage.store import Entry, Store, sha256_of
-    from dedp_assets.patterns.delta.suppression import ErasureRequest, SuppressionList, settled, subjects_of
+    from dedp_assets.patterns.delta.suppression import ErasureRequest, SuppressionList, persons_in_turn, subjects_of
     from dedp_assets.patterns.delta.tables import Table, Target, same_run
 
 __all__ = [
@@ -180,6 +180,7 @@ __all__ = [
     "only_spark_changes",
     "other_rows",
     "partition_name",
+    "persons_in_turn",
     "path_at",
     "places_agree",
     "predicate",
@@ -198,7 +199,6 @@ __all__ = [
     "same_run",
     "same_write",
     "serves",
-    "settled",
     "sha256_of",
     "stage_nothing",
     "store_at",

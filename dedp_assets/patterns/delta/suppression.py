@@ -28,7 +28,7 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.storage.coordination import table_lock
 from dedp_assets.patterns.delta.storage.store import Store
 
-__all__ = ["ErasureRequest", "SuppressionList", "settled", "subjects_of"]
+__all__ = ["ErasureRequest", "SuppressionList", "persons_in_turn", "subjects_of"]
 
 _PROOF = "the suppression list"
 Step = Literal["executed", "purged"]
@@ -62,7 +62,7 @@ class ErasureRequest:
 
 
 @contextmanager
-def settled(store: Store) -> Iterator[None]:
+def persons_in_turn(store: Store) -> Iterator[None]:
     """Let nobody else write the persons in a table, or erase some, for the time of a block.
 
     A writer looks at the list and commits rows of persons who are not on it; who erases puts persons on the list and

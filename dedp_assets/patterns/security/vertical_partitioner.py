@@ -31,6 +31,7 @@ from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.rows import counted, evaluated_once
+from dedp_assets.patterns.core.running.demands import demanding
 from dedp_assets.patterns.core.types.meeting import as_held
 from dedp_assets.patterns.delta import (
     Clause,
@@ -45,9 +46,9 @@ from dedp_assets.patterns.delta import (
     held_types,
     newer_wins,
     newest_rows,
+    persons_in_turn,
     places_agree,
     same_run,
-    settled,
     without_place,
 )
 from dedp_assets.patterns.delta.maintenance import purge_history, require_purgeable
@@ -62,7 +63,7 @@ _SALT = f"{RESERVED}salt"
 @typed
 def split_persons(
     rows: DataFrame,
-    events: Target,
+    into: Target,
     context: Target,
     suppressed: SuppressionList | None = None,
     *,
@@ -78,7 +79,7 @@ def split_persons(
 
     Args:
         rows: all rows of the partition; read once.
-        events: target of the events, whose columns are public or quasi beside the person's id.
+        into: target of the events, whose columns are public or quasi beside the person's id.
         context: target of the table of persons, of the same run.
         suppressed: list of erased persons. Their events are written, and no row of theirs is. Without the list a late
             event brings an erased person back.
@@ -113,9 +114,9 @@ def split_persons(
         >>> rows(join_persons(visits, users).select("page", "user", "mail"))
         [('/', 'u1', 'ada@new'), ('/', 'u2', None), ('/a', 'u1', 'ada@new')]
     """
-    events, context = events.by(_PATTERN, "partition", "audits"), context.by(_PATTERN, "audits")
-    same_run(events, context)
-    event_spec, spec = events.table.spec, context.table.spec
+    into, context = into.by(_PATTERN, "partition", "audits"), context.by(_PATTERN, "audits")
+    same_run(into, context)
+    event_spec, spec = into.table.spec, context.table.spec
     require_order(spec, newest)
     require_apart(event_spec, spec, newest)
     require_parts(require_free(require_rows("split_persons", rows)), {*event_spec.columns, *spec.columns})
@@ -124,10 +125,10 @@ def split_persons(
         subject_of(spec)
     with evaluated_once(rows) as kept:
         part = kept.select(*map(identifier, event_spec.columns))
-        staged = events.with_audits(not_empty(allow_empty=allow_empty)).stage(part)
-        inputs = {**context.run.inputs, "events": f"{events.name} {slice_name(events.owned)}"}
+        staged = into.with_audits(not_empty(allow_empty=allow_empty)).stage(part)
+        inputs = {**context.run.inputs, "events": f"{into.name} {slice_name(into.owned)}"}
         try:
-            with settled(context.table.store):
+            with persons_in_turn(context.table.store):
                 persons = _keep_newest(kept, _of_persons(context, inputs), suppressed, newest)
         except PatternError:
             staged.stage.discard()
@@ -165,10 +166,11 @@ def _keep_newest(
     return table.merge(found, Merge([person], clauses, unusable=faults), provenance=run, audits=audits)
 
 
+@demanding(replaces="table")
 @typed
 def forget_persons(
     requests: Sequence[ErasureRequest],
-    context: Target,
+    into: Target,
     suppressed: SuppressionList,
     copies: Sequence[ErasableCopy] = (),
     *,
@@ -182,7 +184,7 @@ def forget_persons(
 
     Args:
         requests: the requests, done together.
-        context: target of the table of persons; its run states the time.
+        into: target of the table of persons; its run states the time.
         suppressed: the list that :func:`split_persons` is given.
         copies: copies of the table of persons elsewhere, which follow the table.
         give_up: milestones of the table that may be lost with its old versions.
@@ -199,8 +201,8 @@ def forget_persons(
         ContractError: if the table is on legal hold; no row is deleted.
         NotReady: while a write to the table runs, or if a copy needs more time; the purge is still to be done.
     """
-    context = context.by(_PATTERN)
-    spec, table, at = context.table.spec, context.table, context.run.at
+    into = into.by(_PATTERN)
+    spec, table, at = into.table.spec, into.table, into.run.at
     kind = subject_of(spec)
     require_distinct("requests", names := [each.request for each in requests])
     if not requests or at is None:
@@ -210,8 +212,8 @@ def forget_persons(
     ids = sorted({each for request in requests for each in request.persons})
     source = _named(table, ids, suppressed.key.of("forgotten persons"))
     # What the run has read says nothing about a deletion, which is done again whenever it is asked for.
-    run = _of_persons(context.noting({"requests": names}), {}).run
-    with settled(table.store):
+    run = _of_persons(into.noting({"requests": names}), {}).run
+    with persons_in_turn(table.store):
         for each in requests:
             suppressed.add(each.request, {kind: each.persons}, at=each.requested, because=each.because)
         done = table.merge(source, Merge(spec.key, [Delete()]), provenance=run)

@@ -424,11 +424,11 @@ def calls_that_work(known):
     asked = ErasureRequest(request="T-1", persons=["a"], requested=NOW)
     return {
         "split_persons": {
-            "rows": rows, "events": into, "context": context, "suppressed": suppressed, "newest": ["at"],
+            "rows": rows, "into": into, "context": context, "suppressed": suppressed, "newest": ["at"],
             "allow_empty": False,
         },
         "forget_persons": {
-            "requests": [asked], "context": context, "suppressed": suppressed, "copies": [], "give_up": [], "days": 30,
+            "requests": [asked], "into": context, "suppressed": suppressed, "copies": [], "give_up": [], "days": 30,
         },
         "join_persons": {"events": events, "context": persons},
     }  # fmt: skip

@@ -97,7 +97,7 @@ class CompactedTopic:
                 )
 
     def _holds(self, keys: Collection[bytes]) -> bool:
-        """Return whether a record with a value is before a tombstone of its key."""
+        """Return whether a record with a value stands before a tombstone of the same key."""
         asking = {"group.id": "dedp erasure", "enable.auto.commit": False, "enable.partition.eof": True}
         with closing(confluent_kafka.Consumer({**self.sink.client, **asking})) as consumer:
             unread, valued = {*self._partitions()}, set[bytes | None]()

@@ -102,7 +102,7 @@ class ErasableCopy(Protocol):
         """
 
     def purge(self, ids: Collection[str]) -> None:
-        """Remove from files what :meth:`erase` deleted.
+        """Remove the rows that :meth:`erase` deleted from files.
 
         Raises:
             NotReady: if the system needs more time.

@@ -1,4 +1,4 @@
-"""Erasure of rows from a table of a PostgreSQL, and from the files of its server.
+"""Erasure of rows from a table of a PostgreSQL, and from the files of the server.
 
 A deleted row stays in the table's file until that is written anew, its values in the planner's statistics, and both in
 the write-ahead log for as long as that is kept or its files are used again.
@@ -73,7 +73,7 @@ class ErasableTable:
             )
 
     def purge(self, ids: Collection[str]) -> None:  # noqa: ARG002 - as of each copy
-        """Write the files of table and statistics anew, and the write-ahead log over; the table is locked meanwhile.
+        """Rewrite the files of table and statistics, and overwrite the log; the table is locked meanwhile.
 
         What backups, and replicas that are behind, hold stays there.
 
@@ -111,7 +111,7 @@ class ErasableTable:
 
 
 def _next_log_files(connection: psycopg.Connection[Any], files: int) -> None:
-    """Go on to later files of the write-ahead log, and let the server be done with the ones before."""
+    """Go on to later files of the write-ahead log, and let the server release the earlier files."""
     for _ in range(files):
         connection.execute("SELECT pg_logical_emit_message(false, 'dedp', '')")
         connection.execute("SELECT pg_switch_wal()")

@@ -1,4 +1,4 @@
-"""Newest rows: of the rows of a key the one with the greatest place in an order, in a batch and against the table."""
+"""Newest row of each key by an order of columns, in a batch and against the table."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def differs(rows: DataFrame, columns: Iterable[str]) -> str:
 
 
 def newer_wins(order_by: Sequence[str], other: str) -> list[Update]:
-    """Return the clauses by which a newer source row replaces the table's row, and an older one does nothing.
+    """Return the clauses by which newer source rows replace the table's rows, and older ones do not.
 
     Args:
         order_by: columns that order the rows of a key.
