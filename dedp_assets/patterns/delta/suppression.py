@@ -1,4 +1,4 @@
-"""Suppression list: persons whose rows are not written again after an erasure, as keyed one-way hashes.
+"""Suppression list: keyed one-way hashes of persons whose rows are not written again after an erasure.
 
 Late files, replays, backfills and older exports bring rows of a person who asked to be forgotten. The list cannot name
 the person, or it would be one more place to erase: it holds a keyed hash of each id. One file for each request lies in
@@ -133,7 +133,7 @@ class SuppressionList:
         return True
 
     def lift(self, request: str) -> None:
-        """Take the persons of a request from the list, as for a person who registers again under the former id."""
+        """Take the persons of a request from the list, as for a person who registers again by a former id."""
         for name in (f"{request}.json", *(f"{request}.{step}" for step in _STEPS)):
             self.store.delete(name)
 
@@ -150,9 +150,9 @@ class SuppressionList:
                 self.store.put_if_absent(f"{request}.{step}", at.isoformat().encode())
 
     def times(self, request: str) -> Mapping[str, datetime]:
-        """Return the times of a request by step: ``requested``, and as they are done ``executed`` and ``purged``.
+        """Return the times of a request by step: ``requested``, ``executed``, ``purged``.
 
-        Empty for an unknown request.
+        Without steps that are not done yet; empty for an unknown request.
         """
         if not self.store.exists(f"{request}.json"):
             return {}

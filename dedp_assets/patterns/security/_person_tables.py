@@ -26,7 +26,7 @@ def person_of(context: TableSpec) -> str:
 
 
 def subject_of(context: TableSpec) -> str:
-    """Return the kind of the persons, under which the suppression list names them.
+    """Return the kind of the persons for the suppression list.
 
     Raises:
         ConfigError: if the column with the id states no kind.

@@ -1,4 +1,4 @@
-"""Vertical Partitioner: events without personal values, beside one row per person that is deleted alone.
+"""Vertical Partitioner: events without personal values, beside one row per person, deleted alone.
 
 Problem: personal values repeat in each event of a person, so that erasing one person rewrites the whole history.
 Solution: events keep the id of the person alone; a table of persons has one row for each, the newest. One read of the
@@ -137,9 +137,9 @@ def split_persons(
 
 
 def _of_persons(context: Target, inputs: Mapping[str, Any]) -> Target:
-    """Return the target of a change of persons, for which neither upstream versions nor starts of runs say the order.
+    """Return the target of a change of persons, without upstream version and start of the run.
 
-    Places in the order of a person's rows do, so that runs of other partitions, and of the past, are in nobody's way.
+    A person's rows have an order of their own, so that runs of other partitions, and of the past, are in nobody's way.
     """
     return replace(context, run=replace(context.run, inputs=inputs, sequence=None, at=None))
 
@@ -177,7 +177,7 @@ def forget_persons(
     give_up: Sequence[str] = (),
     days: int = 30,
 ) -> WriteResult:
-    """Delete the rows of persons, with their old versions and files, after the persons are put on the suppression list.
+    """Delete the rows of persons with old versions and files, after the suppression list names the persons.
 
     Events stay as they are. An interrupted request is finished by its repetition. No id is in a predicate, a plan or a
     commit. ``suppressed.times(request)`` has the times of each request.
@@ -231,7 +231,10 @@ def forget_persons(
 
 
 def _named(table: Table, ids: Sequence[str], salt: MaskingKey) -> DataFrame:
-    """Return a row for each id, as the table has it; of ids alone, the commit's digest could be tried out."""
+    """Return a row for each id, of the key's type, with a keyed digest.
+
+    Of ids alone, the digest of the source in the commit could be tried out.
+    """
     person, kind = person_of(table.spec), subject_of(table.spec)
     rows = [(each, keyed_digest(salt, kind, each)) for each in ids]
     found = table.session.createDataFrame(rows, f"id STRING, {_SALT} STRING")

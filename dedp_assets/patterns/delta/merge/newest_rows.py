@@ -45,7 +45,7 @@ def differs(rows: DataFrame, columns: Iterable[str]) -> str:
 
 
 def newer_wins(order_by: Sequence[str], other: str) -> list[Update]:
-    """Return the clauses by which newer source rows replace the table's rows, and older ones do not.
+    """Return the clauses by which newer source rows replace the table's rows, and older source rows do not.
 
     Args:
         order_by: columns that order the rows of a key.
@@ -63,5 +63,5 @@ def places_agree(order_by: Sequence[str]) -> Audit:
 
 
 def without_place(order_by: Iterable[str]) -> dict[str, str]:
-    """Map faults of a source row to SQL: NULL in a column that it needs."""
+    """Map faults of a source row to SQL: NULL in a required column."""
     return {f"no {column}": f"{identifier(column)} IS NULL" for column in order_by if column}
