@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dedp_assets.patterns.core.columns import spelled_as
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.schema import TableSpec
@@ -37,16 +38,13 @@ def subject_of(context: TableSpec) -> str:
     return kind
 
 
-def require_apart(events: TableSpec, context: TableSpec, order: Sequence[str] = ()) -> str:
-    """Refuse tables that are not events without personal values and one row for each person.
+def require_apart(events: TableSpec, context: TableSpec, shared: Sequence[str]) -> str:
+    """Return the column with the person's id; refuse events with personal values, or of other persons.
 
     Args:
         events: the table of events.
         context: the table of persons.
-        order: columns that both may have, beside the person's id.
-
-    Returns:
-        The column with the id of a person.
+        shared: columns that both may have, beside the person's id.
 
     Raises:
         ConfigError: names the columns of events that hold personal values, or might.
@@ -63,21 +61,23 @@ def require_apart(events: TableSpec, context: TableSpec, order: Sequence[str] = 
             f"declare them in {context.name} alone, or classify them"
         )
     known = {c.lower() for c in held}
-    if twice := [c for c in context.columns if c.lower() in known and c not in (person, *order)]:
+    if twice := [c for c in context.columns if c.lower() in known and c not in (person, *shared)]:
         raise ConfigError(f"{twice[0]} must be a column of {events.name} or of {context.name}, not of both")
     return person
 
 
-def require_order(context: TableSpec, newest: Sequence[str]) -> None:
-    """Refuse an order of a person's rows that the table of persons does not keep.
+def require_order(context: TableSpec, newest: Sequence[str]) -> list[str]:
+    """Return the order of a person's rows, as the table of persons spells the columns.
 
     Raises:
-        ConfigError: names the columns.
+        ConfigError: names the columns that the table does not have.
     """
     require_distinct("newest", newest)
+    newest = spelled_as(context.columns, newest)
     known = [c for c in context.columns if c not in context.key]
     if not newest or (unknown := [c for c in newest if c not in known]):
         raise ConfigError(
             f"newest must name columns of {context.name} beside its key, such as the time of a change, not "
             f"{unknown if newest else 'none'}: an older row that comes late is known by them"
         )
+    return newest

@@ -81,8 +81,8 @@ def split_persons(
         rows: all rows of the partition; read once.
         into: target of the events, whose columns are public or quasi beside the person's id.
         context: target of the table of persons, of the same run.
-        suppressed: list of erased persons. Their events are written, and no row of theirs is. Without the list a late
-            event brings an erased person back.
+        suppressed: list of erased persons, where the id's column states its subject. Their events are written, with
+            the id, and no row of theirs is.
         newest: columns of the table of persons that order the rows of a person; the greatest counts, never NULL.
         allow_empty: whether no rows may replace the partition, with a warning.
 
@@ -100,11 +100,10 @@ def split_persons(
 
     Example:
         >>> from dedp_assets.patterns.core.schema import Column, TableSpec
-        >>> public = lambda kind: Column(kind, classification="public")
-        >>> person = Column("STRING", required=True, classification="personal", subject="user")
-        >>> mail = Column("STRING", classification="personal")
-        >>> visits = table(TableSpec("visits", {"day": public("STRING"), "page": public("STRING"), "user": person},
-        ...     ("day",)))
+        >>> public, mail = lambda kind: Column(kind, classification="public"), Column("STRING", classification="personal")
+        >>> person = Column("STRING", required=True, classification="personal")
+        >>> columns = {"day": public("STRING"), "page": public("STRING"), "user": person}
+        >>> visits = table(TableSpec("visits", columns, ("day",)))
         >>> users = table(TableSpec("users", {"user": person, "mail": mail, "at": public("INT")}, key=("user",)))
         >>> landed = frame("day STRING, page STRING, user STRING, mail STRING, at INT",
         ...     ("mon", "/", "u1", "ada@old", 1), ("mon", "/a", "u1", "ada@new", 2), ("mon", "/", "u2", None, 1))
@@ -117,12 +116,12 @@ def split_persons(
     into, context = into.by(_PATTERN, "partition", "audits"), context.by(_PATTERN, "audits")
     same_run(into, context)
     event_spec, spec = into.table.spec, context.table.spec
-    require_order(spec, newest)
-    require_apart(event_spec, spec, newest)
+    newest = require_order(spec, newest)
     require_parts(require_free(require_rows("split_persons", rows)), {*event_spec.columns, *spec.columns})
     require_columns(rows, newest, COMPARED)
-    if suppressed:
-        subject_of(spec)
+    person = require_apart(event_spec, spec, newest)
+    if bool(spec.columns[person].subject) != (suppressed is not None):
+        raise ConfigError(f"suppressed must be given if {person} of {spec.name} states its subject, and only then")
     with evaluated_once(rows) as kept:
         part = kept.select(*map(identifier, event_spec.columns))
         staged = into.with_audits(not_empty(allow_empty=allow_empty)).stage(part)
@@ -177,7 +176,7 @@ def forget_persons(
     give_up: Sequence[str] = (),
     days: int = 30,
 ) -> WriteResult:
-    """Delete the rows of persons with old versions and files, after the suppression list names the persons.
+    """Delete the rows of persons with old versions and files, after the list names the persons.
 
     Events stay as they are. An interrupted request is finished by its repetition. No id is in a predicate, a plan or a
     commit. ``suppressed.times(request)`` has the times of each request.

@@ -45,7 +45,7 @@ def differs(rows: DataFrame, columns: Iterable[str]) -> str:
 
 
 def newer_wins(order_by: Sequence[str], other: str) -> list[Update]:
-    """Return the clauses by which newer source rows replace the table's rows, and older source rows do not.
+    """Return the clauses by which newer source rows replace the table's rows, and older rows do not.
 
     Args:
         order_by: columns that order the rows of a key.
