@@ -100,8 +100,8 @@ def split_persons(
 
     Example:
         >>> from dedp_assets.patterns.core.schema import Column, TableSpec
-        >>> public, mail = lambda kind: Column(kind, classification="public"), Column("STRING", classification="personal")
-        >>> person = Column("STRING", required=True, classification="personal")
+        >>> public = lambda kind: Column(kind, classification="public")
+        >>> mail, person = [Column("STRING", required=key, classification="personal") for key in (False, True)]
         >>> columns = {"day": public("STRING"), "page": public("STRING"), "user": person}
         >>> visits = table(TableSpec("visits", columns, ("day",)))
         >>> users = table(TableSpec("users", {"user": person, "mail": mail, "at": public("INT")}, key=("user",)))
