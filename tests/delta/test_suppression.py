@@ -34,10 +34,27 @@ def listed(tmp_path):
 
 
 def test_a_request_that_is_repeated_is_one_request(listed):
-    """The second call finds the file of the first, and changes nothing."""
+    """The second call finds the file of the first, and changes nothing; other persons need another name."""
     assert listed.add("T-1", {"user": ["ada"]}, at=AT, because="asked")
-    assert not listed.add("T-1", {"user": ["bob"]}, at=AT, because="asked")
+    assert not listed.add("T-1", {"user": ["ada"]}, at=AT, because="asked again")
+    with pytest.raises(ConfigError, match="T-1 must name the persons that it named before"):
+        listed.add("T-1", {"user": ["bob"]}, at=AT, because="asked")
     assert listed.among("user", ["ada", "bob"]) == {"ada"}
+
+
+def test_a_request_has_the_first_time_of_each_step(listed):
+    """A step that is done again was done before; a lifted request has no times, and may be made again."""
+    assert listed.times("T-1") == {}
+    listed.add("T-1", {"user": ["ada"]}, at=AT, because="asked")
+    assert listed.times("T-1") == {"requested": AT}
+    later = AT.replace(day=6)
+    listed.note(["T-1"], "executed", later)
+    listed.note(["T-1"], "executed", AT.replace(day=7))
+    listed.note(["T-1"], "purged", AT.replace(day=8))
+    assert listed.times("T-1") == {"requested": AT, "executed": later, "purged": AT.replace(day=8)}
+    assert listed.among("user", ["ada"]) == {"ada"}
+    listed.lift("T-1")
+    assert listed.times("T-1") == {}
 
 
 def test_an_id_of_another_kind_is_another_person(listed):

@@ -83,7 +83,7 @@ def keyed_digest(key: MaskingKey, of: str, value: str) -> str:
 
 
 def keyed_digests(key: MaskingKey, of: str) -> Callable[[str], str]:
-    """Return the function of :func:`keyed_digest` from a value to its digest, for many values."""
+    """Return the function of :func:`keyed_digest` from a value to a digest, for many values."""
     return _digests(key, f"{of}{_BETWEEN}")
 
 

@@ -38,6 +38,13 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.log.transactions import Cursors, Transactions, transaction_id
     from dedp_assets.patterns.delta.merge.clauses import Clause, Delete, Insert, Merge, Update
     from dedp_assets.patterns.delta.merge.declared_keys import require_merge_by_key
+    from dedp_assets.patterns.delta.merge.newest_rows import (
+        differs,
+        newer_wins,
+        newest_rows,
+        places_agree,
+        without_place,
+    )
     from dedp_assets.patterns.delta.merge.recomputing import Compute
     from dedp_assets.patterns.delta.phases import PhaseState, enter_phase
     from dedp_assets.patterns.delta.row_changes import keep_log
@@ -88,7 +95,7 @@ if TYPE_CHECKING:
         by_first_name,
     )
     from dedp_assets.patterns.delta.storage.store import Entry, Store, sha256_of
-    from dedp_assets.patterns.delta.suppression import SuppressionList, subjects_of
+    from dedp_assets.patterns.delta.suppression import ErasureRequest, SuppressionList, persons_in_turn, subjects_of
     from dedp_assets.patterns.delta.tables import Table, Target, same_run
 
 __all__ = [
@@ -103,6 +110,7 @@ __all__ = [
     "Decision",
     "Delete",
     "Entry",
+    "ErasureRequest",
     "FILE",
     "FilePath",
     "FileStats",
@@ -151,6 +159,7 @@ __all__ = [
     "candidates",
     "commit_actions",
     "conformed",
+    "differs",
     "constraints",
     "folder_at",
     "group_of",
@@ -170,10 +179,14 @@ __all__ = [
     "milestone_id",
     "milestones",
     "missing_files",
+    "newer_wins",
+    "newest_rows",
     "only_spark_changes",
     "other_rows",
     "partition_name",
+    "persons_in_turn",
     "path_at",
+    "places_agree",
     "predicate",
     "publish_together",
     "read_actions",
@@ -200,6 +213,7 @@ __all__ = [
     "transaction_id",
     "usual_values",
     "verify_table",
+    "without_place",
     "versions_together",
     "without_statistics",
     "version_at",

@@ -1,4 +1,4 @@
-"""Suppression list: persons whose rows are not written again after an erasure, as keyed one-way hashes.
+"""Suppression list: keyed one-way hashes of persons whose rows are not written again after an erasure.
 
 Late files, replays, backfills and older exports bring rows of a person who asked to be forgotten. The list cannot name
 the person, or it would be one more place to erase: it holds a keyed hash of each id. One file for each request lies in
@@ -8,12 +8,13 @@ the lake, so that all platforms that write there share the list, and a request t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -25,16 +26,63 @@ from pyspark.sql.types import BooleanType
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.masking import MaskingKey, keyed_digest, keyed_digests
 from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import ERASED
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.delta.storage.coordination import table_lock
 from dedp_assets.patterns.delta.storage.store import Store
 
-__all__ = ["MARK", "SuppressionList", "subjects_of"]
+__all__ = ["MARK", "ErasureRequest", "SuppressionList", "persons_in_turn", "subjects_of"]
 
 MARK = f"{RESERVED}erased"
 """Column that tells the rows of erased persons from others."""
 _PROOF = "the suppression list"
+Step = Literal["executed", "purged"]
+"""Step of an erasure after its request."""
+_STEPS: tuple[Step, ...] = get_args(Step)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasureRequest:
+    """A request to erase persons.
+
+    Attributes:
+        request: name of the request, such as a ticket; without an id, as it is stored.
+        persons: ids of the persons, as text.
+        requested: time of the request, with a time zone.
+        because: reason, for people; without an id.
+
+    Raises:
+        ConfigError: for a request without persons.
+    """
+
+    request: str
+    persons: Sequence[str] = field(repr=False)
+    requested: datetime
+    because: str = "erasure was asked for"
+
+    def __post_init__(self) -> None:
+        require_types(self)
+        if not self.persons:
+            raise ConfigError(f"persons of request {self.request} must hold an id, not be empty")
+
+
+@contextmanager
+def persons_in_turn(store: Store) -> Iterator[None]:
+    """Let nobody else write the persons in a table, or erase some, for the time of a block.
+
+    A writer looks at the list and commits rows of persons who are not on it; who erases puts persons on the list and
+    deletes their rows. One of them in the middle of the other would leave rows of an erased person.
+
+    Args:
+        store: the table's.
+
+    Raises:
+        Conflict: if another one keeps the table for too long.
+    """
+    with table_lock(store.above().within(f".{store.name}.persons")):
+        yield
 
 
 def subjects_of(spec: TableSpec, among: Collection[str] | None = None) -> dict[str, list[str]]:
@@ -72,7 +120,7 @@ class SuppressionList:
     key: MaskingKey | Callable[[], MaskingKey]
 
     def add(self, request: str, ids: Mapping[str, Collection[str]], *, at: datetime, because: str) -> bool:
-        """Add the persons of a request; return whether the request is new.
+        """Add the persons of a request; return whether the request is new, and not a repeated one.
 
         Args:
             request: name of the request, such as a ticket.
@@ -81,7 +129,7 @@ class SuppressionList:
             because: reason, for people; without the id.
 
         Raises:
-            ConfigError: for an empty name or id.
+            ConfigError: for an empty name or id, or a known request that named other persons.
         """
         if not request.strip() or "/" in request:
             raise ConfigError(f"request must be a name without '/', such as a ticket, not {request!r}")
@@ -92,12 +140,40 @@ class SuppressionList:
         try:
             self.store.put_if_absent(f"{request}.json", json.dumps(note).encode())
         except FileExistsError:
+            if json.loads(self.store.read(f"{request}.json"))["persons"] != digests:
+                raise ConfigError(f"request {request} must name the persons that it named before, not others") from None
             return False
         return True
 
     def lift(self, request: str) -> None:
-        """Take the persons of a request from the list, as for a person who registers again under the former id."""
-        self.store.delete(f"{request}.json")
+        """Take the persons of a request from the list, as for a person who registers again by a former id."""
+        for name in (f"{request}.json", *(f"{request}.{step}" for step in _STEPS)):
+            self.store.delete(name)
+
+    def note(self, requests: Collection[str], step: Step, at: datetime) -> None:
+        """Note the time of a step of requests; the first time of a step stays.
+
+        Args:
+            requests: names of the requests.
+            step: ``executed`` once no current version has rows of the persons, ``purged`` once no file has.
+            at: time of the step, with a time zone.
+        """
+        for request in requests:
+            with suppress(FileExistsError):
+                self.store.put_if_absent(f"{request}.{step}", at.isoformat().encode())
+
+    def times(self, request: str) -> Mapping[str, datetime]:
+        """Return the times of a request by step: ``requested``, ``executed``, ``purged``.
+
+        Without steps that are not done yet; empty for an unknown request.
+        """
+        if not self.store.exists(f"{request}.json"):
+            return {}
+        found = {"requested": datetime.fromisoformat(json.loads(self.store.read(f"{request}.json"))["at"])}
+        for step in _STEPS:
+            if self.store.exists(f"{request}.{step}"):
+                found[step] = datetime.fromisoformat(self.store.read(f"{request}.{step}").decode())
+        return found
 
     def digests(self) -> Mapping[str, frozenset[str]]:
         """Read the list: kind of person -> keyed hashes of ids.
