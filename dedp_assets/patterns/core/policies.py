@@ -140,7 +140,7 @@ def secured(rows: DataFrame, policy: Policy, key: MaskingKey | None = None, *, o
     predicates |= {f"unless of {column}": mask.unless for column, mask in policy.masks.items() if mask.unless}
     require_of_one_row(f"{whose}: predicate", predicates)
     shown = [_shown(field, policy, key, whose).alias(field.name) for field in columns]
-    with naming_options(rows, f"{whose}: predicate", predicates):
+    with naming_options(rows, f"{whose}: predicate", {name: truth(sql) for name, sql in predicates.items()}):
         found = rows.where(truth(policy.rows) if policy.rows else "false")
         if policy.rows not in ("", ALL_ROWS):
             found = found.where(_BARRIER)
