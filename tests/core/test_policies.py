@@ -125,7 +125,7 @@ def test_the_stronger_of_two_masks_stays_and_exceptions_that_differ_are_dropped(
 
 @pytest.mark.both
 def test_every_kind_of_mask_keeps_the_type_and_null(people):
-    """AC-8.3-5: a text by each kind, a number, a day and a struct by NULL or a constant; a short text is hidden whole."""
+    """AC-8.3-5: texts by each kind, numbers, days and structs by NULL or a constant; a short text is hidden whole."""
     masks = {
         "full name": ColumnMask(by="partial"),
         "ssn": SSN,
