@@ -39,9 +39,9 @@ def shown_column(column: str, mask: ColumnMask | None, kind: str, *, is_text: bo
         return value
     if mask.by not in ("null", "constant") and not is_text:
         raise ConfigError(f"mask of {column} by {mask.by} takes a text and no {kind}: mask by null or a constant")
-    masked = sql.SQL("CASE WHEN {} IS NOT NULL THEN {} END").format(value, _masked(value, mask))
-    shown = sql.SQL("CASE WHEN {} THEN {} ELSE {} END").format(truth_of(mask.unless or "false"), value, masked)
-    return sql.SQL("CAST({} AS {}) AS {}").format(shown, sql.SQL(kind), value)
+    shown = "CASE WHEN {unless} THEN {value} WHEN {value} IS NOT NULL THEN CAST({masked} AS {kind}) END AS {value}"
+    parts = {"unless": truth_of(mask.unless or "false"), "masked": _masked(value, mask), "kind": sql.SQL(kind)}
+    return sql.SQL(shown).format(value=value, **parts)
 
 
 def _masked(value: Any, mask: ColumnMask) -> Any:  # noqa: ANN401 - of psycopg

@@ -218,7 +218,7 @@ class PostgresPolicies:
         """Yield the statements; lazily, as later ones ask for what earlier ones made."""
         schema, name = schema_and_table(self.table)
         table, masker = table_identifier(self.table), sql.Identifier(MASKING_ROLE)
-        if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (MASKING_ROLE,)).fetchone():
+        if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (MASKING_ROLE,)).fetchone():
             yield sql.SQL("CREATE ROLE {} NOLOGIN").format(masker)
         for switch in ("ENABLE", "FORCE"):
             yield sql.SQL(f"ALTER TABLE {{}} {switch} ROW LEVEL SECURITY").format(table)
