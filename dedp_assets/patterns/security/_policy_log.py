@@ -1,4 +1,4 @@
-"""Changes of policies on record: who changed which policy when, from what to what."""
+"""Record of policy changes: who, when, table and audience, before and after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fine-Grained Accessor for Tables: an audience reads the rows, columns and cells that its policy shows.
+"""Fine-Grained Accessor for Tables: each audience reads the rows, columns and cells of a policy.
 
 Problem: a table is readable as a whole or not at all, so that each audience gets everything, or a copy of its own.
 Solution: a policy for each audience (columns, masks, a filter of rows; what is not named is denied), applied where the
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import DataFrame
 
@@ -30,9 +30,6 @@ from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.delta import BaseChanges, Commit, Table, Target, require_partition, version_at
 from dedp_assets.patterns.security._policy_log import PolicyLog
 
-if TYPE_CHECKING:
-    import psycopg
-
 __all__ = ["read_for", "refresh_copy", "grant_in_postgres", "ColumnMask", "Policy", "PolicyLog"]
 
 _NOTE = "copy for an audience"
@@ -46,7 +43,7 @@ def read_for(
     *,
     audience: str,
     version: int | str | None = None,
-    partitions: Sequence[Mapping[str, object]] = (),
+    partitions: Sequence[Mapping[str, str]] = (),
 ) -> DataFrame:
     """Read a table for an audience, by its policy; lazy.
 
@@ -103,7 +100,7 @@ def refresh_copy(
     audience: str,
     version: int | None = None,
 ) -> WriteResult:
-    """Refresh the copy of a table for an audience: the rows that :func:`read_for` shows, in one commit.
+    """Refresh the copy of a table for an audience: the rows of :func:`read_for`, in one commit.
 
     Called in the run that writes the base, with the partition of that write, it writes this partition, if no other one
     changed since the last refresh and the policy is the same. Otherwise all rows of the copy are replaced, also those
@@ -156,15 +153,16 @@ def refresh_copy(
     return into.noting({_NOTE: note}).stage(rows).publish(since=held.version, held={})
 
 
+@typed
 def grant_in_postgres(
-    connect: Callable[..., psycopg.Connection[Any]],
+    connect: Callable[..., Any],
     policies: Sequence[Policy],
     *,
     table: str,
     keep: Sequence[str] = (),
     apply: bool = False,
 ) -> Finding:
-    """Judge whether a table of a PostgreSQL has the policies and nothing beside them; apply them first, if asked.
+    """Judge whether a table of a PostgreSQL has the policies alone; apply the policies first, if asked.
 
     An audience is a role of that name, which has to exist. It may select the columns without a mask from the table
     itself, and all its columns from a view ``<table> for <audience>``, if it has masks. All other grants are revoked.
@@ -207,7 +205,7 @@ def _policy_of(audience: str, policies: Iterable[Policy], table: str) -> Policy:
 
 
 def _identity(policy: Policy, key: MaskingKey | None) -> dict[str, str]:
-    """Return what tells policies and keys of copies apart."""
+    """Return audience, policy digest and key id of a copy."""
     hashed = any(mask.by == "hash" for mask in policy.masks.values())
     return {"audience": policy.audience, "policy": policy.digest, "key": key.id if key and hashed else ""}
 

@@ -314,7 +314,7 @@ SERVED = [
             "pay": ColumnMask("constant", value="0"),
             "born": ColumnMask("null"),
         },
-        rows="region = 'North' OR id = 2",
+        rows="region = 'North' OR id = 2 OR name LIKE '{0}%s%'",
     ),
     Policy("ben o'neil", ["id", "region"], {}, rows="region = 'North'"),
 ]

@@ -18,7 +18,7 @@ __all__ = ["shown_column", "truth_of"]
 
 
 def truth_of(predicate: str) -> Any:  # noqa: ANN401 - of psycopg
-    """Write a predicate as one value, which no text with a parenthesis of its own leaves."""
+    """Write a predicate as one value, also if the text has an unmatched parenthesis."""
     return sql.SQL(f"CASE WHEN {predicate} THEN true ELSE false END")
 
 

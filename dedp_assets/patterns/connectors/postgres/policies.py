@@ -101,10 +101,9 @@ class PostgresPolicies:
         for each in self.policies:
             require_of_one_row(f"policy of {each.audience}: predicate", {"of rows": each.rows})
             require_of_one_row(f"policy of {each.audience}: mask of", {c: m.unless for c, m in each.masks.items()})
-            if len(_view_name(name, each).encode()) > _LONGEST_NAME:
-                raise ConfigError(
-                    f"{_view_name(name, each)!r} must have at most {_LONGEST_NAME} bytes: rename the role"
-                )
+            longest = max(_view_name(name, each), _policy_name(each), key=lambda made: len(made.encode()))
+            if len(longest.encode()) > _LONGEST_NAME:
+                raise ConfigError(f"{longest!r} must have at most {_LONGEST_NAME} bytes: rename the role")
             if hashed := [column for column, mask in each.masks.items() if mask.by == "hash"]:
                 raise ConfigError(
                     f"masks of {each.audience} must be by null, constant, partial or shape, not by hash, as of "
@@ -112,7 +111,7 @@ class PostgresPolicies:
                 )
 
     def apply(self) -> int:
-        """Make grants, row security and views those of the policies, in one transaction.
+        """Set grants, row security and views to the policies, in one transaction.
 
         Returns:
             The number of differences before; without one, nothing is done.
@@ -126,7 +125,7 @@ class PostgresPolicies:
             return len(wrong)
 
     def differences(self) -> list[str]:
-        """List what is not as the policies say."""
+        """List the differences from the policies."""
         with self._asking() as connection, connection.transaction():
             return self._differences(connection, self._held(connection))
 
@@ -139,8 +138,10 @@ class PostgresPolicies:
             except psycopg.Error as error:
                 if (error.sqlstate or "")[:2] not in _MEANT or error.sqlstate == "42501":
                     raise
-                said = error.diag.message_primary
-                raise ConfigError(f"{self.table}: PostgreSQL refuses a policy ({said}); nothing was changed") from None
+                reason = error.diag.message_primary
+                raise ConfigError(
+                    f"{self.table}: PostgreSQL refuses a policy ({reason}); nothing was changed"
+                ) from None
 
     def _held(self, connection: psycopg.Connection[Any]) -> _Held:
         found = connection.execute(_TABLE, schema_and_table(self.table)).fetchone()
@@ -174,7 +175,7 @@ class PostgresPolicies:
                 yield f"policy {name} is another one"
 
     def _wanted_policies(self) -> dict[str, str]:
-        """Return the names of the policies of the table, each with the digest of what was declared."""
+        """Return the names of the table's row policies, each with the digest of a declaration."""
         return {
             **{_policy_name(each): each.digest for each in self.policies},
             _WRITERS: " ".join(sorted({*self.keep, MASKING_ROLE})),
@@ -215,7 +216,7 @@ class PostgresPolicies:
                 yield f"role {role} is of several audiences ({', '.join(of)}): rows of one with columns of the other"
 
     def _statements(self, connection: psycopg.Connection[Any], held: _Held) -> Iterator[Any]:
-        """Yield the statements; lazily, as later ones ask for what earlier ones made."""
+        """Yield the statements; lazily, because later statements depend on earlier results."""
         schema, name = schema_and_table(self.table)
         table, masker = table_identifier(self.table), sql.Identifier(MASKING_ROLE)
         if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (MASKING_ROLE,)).fetchone():
@@ -244,7 +245,7 @@ class PostgresPolicies:
             yield sql.SQL("DROP VIEW {}").format(sql.Identifier(place, view))
 
     def _noted(self, connection: psycopg.Connection[Any], held: _Held) -> Iterator[Any]:
-        """Yield statements that note beside each policy and view by which declaration it was made, as it is stored."""
+        """Yield comments on policies and views: digest of the declaration, and of the stored form."""
         _, name = schema_and_table(self.table)
         table, wanted = table_identifier(self.table), self._wanted_policies()
         for policy, sum_, _ in connection.execute(_POLICIES, (held.oid,)).fetchall():
