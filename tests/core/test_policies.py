@@ -54,6 +54,7 @@ def seen(rows, policy, key=KEY):
     [
         ({"audience": ""}, "audience must say who reads"),
         ({"columns": ["id", "ID"]}, "columns names id twice"),
+        ({"columns": []}, "columns must name what analysts may see, not be empty"),
         ({"columns": [""]}, "columns must "),
         ({"masks": {"snn": SSN}}, "masks must be of columns that analysts may see, not of snn"),
         ({"masks": {"ssn": SSN, "SSN": ColumnMask(by="null")}}, "masks names ssn twice"),

@@ -460,7 +460,7 @@ def test_a_policy_that_postgresql_cannot_hold_changes_nothing(store, policy, sai
 # --- contracts -------------------------------------------------------------------------------------------------------
 
 
-@any_names(STORED, handed_on=["note"])
+@any_names(STORED, handed_on=["id", "note"])
 def a_table_and_its_copy(n):
     columns = "id INT, name STRING, note STRING, store STRING"
     base = n.table(columns)
@@ -475,15 +475,15 @@ def a_table_and_its_copy(n):
 
 @known_calls
 def calls_that_work(known):
-    base = known.table("silver/base", "id INT, day STRING", (1, "mon"), by=("day",))
-    copy = known.table("gold/copy", "id INT, day STRING", by=("day",))
+    base = known.table("silver/seen", "id INT, day STRING", (1, "mon"), by=("day",))
+    copy = known.table("gold/seen", "id INT, day STRING", by=("day",))
     policies = [Policy("a", ["id", "day"], rows="true")]
     shared = {"policies": policies, "key": KEY, "audience": "a", "version": None}
     return {
         "read_for": {"table": base, **shared, "partitions": [{"day": "mon"}]},
         "refresh_copy": {"base": base, "into": copy.target(known.run), **shared},
         "grant_in_postgres": {
-            "connect": known.connect,
+            "connect": known.begin,
             "policies": policies,
             "table": "public.base",
             "keep": ["writer"],
@@ -493,7 +493,7 @@ def calls_that_work(known):
 
 
 @two_runs()
-def refreshed_at_once(world):
+def copied_at_once(world):
     columns = "id INT, day STRING"
     base = world.table("base", columns, by=["day"])
     world.table("copy", columns, by=["day"])
