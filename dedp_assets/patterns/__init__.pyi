@@ -244,6 +244,12 @@ from dedp_assets.patterns.security.encryptor import Encryption as Encryption
 from dedp_assets.patterns.security.encryptor import KeyRing as KeyRing
 from dedp_assets.patterns.security.encryptor import decrypt as decrypt
 from dedp_assets.patterns.security.encryptor import encrypt as encrypt
+from dedp_assets.patterns.security.fine_grained_accessor_for_tables import ColumnMask as ColumnMask
+from dedp_assets.patterns.security.fine_grained_accessor_for_tables import Policy as Policy
+from dedp_assets.patterns.security.fine_grained_accessor_for_tables import PolicyLog as PolicyLog
+from dedp_assets.patterns.security.fine_grained_accessor_for_tables import grant_in_postgres as grant_in_postgres
+from dedp_assets.patterns.security.fine_grained_accessor_for_tables import read_for as read_for
+from dedp_assets.patterns.security.fine_grained_accessor_for_tables import refresh_copy as refresh_copy
 from dedp_assets.patterns.security.in_place_overwriter import Removal as Removal
 from dedp_assets.patterns.security.in_place_overwriter import overwrite_files as overwrite_files
 from dedp_assets.patterns.security.in_place_overwriter import purge_removed as purge_removed
