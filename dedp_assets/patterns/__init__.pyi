@@ -118,6 +118,9 @@ from dedp_assets.patterns.governance.data_contract import judge_change as judge_
 from dedp_assets.patterns.governance.data_contract import request_change as request_change
 from dedp_assets.patterns.governance.differential_privacy_sketch import judge_budget as judge_budget
 from dedp_assets.patterns.governance.differential_privacy_sketch import release_counts as release_counts
+from dedp_assets.patterns.governance.retention_policy import Retention as Retention
+from dedp_assets.patterns.governance.retention_policy import apply_retention as apply_retention
+from dedp_assets.patterns.governance.retention_policy import plan_retention as plan_retention
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition as overwrite_partition
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import freeze_units as freeze_units
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import load_unit as load_unit

@@ -18,7 +18,7 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 EXPIRED = "expired"
-"""Note of a commit that removed a partition by age: the declared age in days."""
+"""Note of a commit that removed partitions by age: the declared age in days, or the rule of a policy."""
 
 
 RELABELLED = "relabelled"
@@ -64,6 +64,12 @@ class Commit:
         """The version that a RESTORE made current again; ``None`` for any other commit."""
         return restored_version(self.parameters) if self.operation == "RESTORE" else None
 
+    @property
+    def expires(self) -> bool:
+        """Return whether the commit removed partitions by age: downstream keeps the rows computed from them."""
+        record = self.record or self.maintenance
+        return record is not None and EXPIRED in record.notes
+
     def changes(self, partition: Mapping[str, str | None]) -> bool:
         """Return whether the commit changed rows of ``partition``."""
         return any(partition.items() <= dict(values).items() for values in self.changed)
@@ -91,7 +97,7 @@ class Glimpse(NamedTuple):
     """Summary of a commit: changed partitions, transaction ids, restored version.
 
     Attributes:
-        changed: partitions whose rows the commit changed.
+        changed: partitions whose rows the commit changed; none of a commit that removed partitions by age.
         transactions: transaction ids that it moved, with their versions.
         restores: whether it made an earlier version current again; whoever wrote it.
         restored_to: that version, if the commit names it.

@@ -259,13 +259,19 @@ class Ledger(Located):
         """Find the newest commit up to version ``until`` that changed rows of one of ``partitions``."""
         return self._newest(partitions, until, Commit.changes)
 
-    def changes(self, *, since: int = -1) -> tuple[int, dict[Partition, int]]:
+    def changes(self, *, since: int = -1, expired: bool = False) -> tuple[int, dict[Partition, int]]:
         """List the partitions changed after version ``since``, each with the version of the last change.
+
+        What was removed by age is no change that downstream follows: its rows stay as they were computed.
 
         Reads the commits after ``since`` only, so a caller that keeps the returned version pays for new commits and
         not for the length of the log. Where the log was cleaned up past ``since``, every partition that is active
         at the first readable version counts as changed then: unknown means changed. A log that ends before ``since``
         is the one of another table in the same folder: it is read from its beginning.
+
+        Args:
+            since: version that is known.
+            expired: whether partitions removed by age count as changed, too.
 
         Returns:
             The newest version looked at, and partition -> version.
@@ -276,7 +282,8 @@ class Ledger(Located):
         for head, raw, follows in self.files.raws(since):
             if not follows:
                 found = dict.fromkeys(self.state(head).statistics(), head)
-            found |= dict.fromkeys(self.files.read(head, partial(changed_partitions, raw, naming)), head)
+            read = partial(changed_partitions, raw, naming, expired=expired)
+            found |= dict.fromkeys(self.files.read(head, read), head)
         return head, found
 
     def _newest(

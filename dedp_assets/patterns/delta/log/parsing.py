@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
 from dedp_assets.patterns.core.records import CommitRecord
-from dedp_assets.patterns.delta.log.commit_info import NOTHING, Commit, Glimpse, restored_version
+from dedp_assets.patterns.delta.log.commit_info import EXPIRED, NOTHING, Commit, Glimpse, restored_version
 from dedp_assets.patterns.delta.log.partition_values import JSON, Naming, Partition, named_all
 from dedp_assets.patterns.delta.log.vectors import vector_file
 
@@ -26,7 +26,14 @@ _ROWS = {"add", "remove"}
 _FILES = _ROWS | {"cdc"}
 
 
-_MAINTENANCE = {"COMPUTE STATS", "OPTIMIZE", "VACUUM END", "KEEP VERSIONS", "MOVE PARTITIONS", "HOLD PARTITIONS"}
+_MAINTENANCE = {
+    *("COMPUTE STATS", "OPTIMIZE", "VACUUM END"),
+    *("EXPIRE PARTITIONS", "HOLD PARTITIONS", "KEEP VERSIONS", "MOVE PARTITIONS"),
+}
+
+
+_MAY_EXPIRE = f'\\"{EXPIRED}\\"'.encode()
+"""Key of the note, within the text of a record that is a text of JSON."""
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -52,11 +59,30 @@ def _files(action: Mapping[str, Any]) -> Iterator[_File]:
             yield _File(kind, file["path"], rows, size, _values(file) if changes else None, vector_file(file))
 
 
-def changed_partitions(raw: bytes, naming: Callable[[], Naming]) -> frozenset[Partition]:
-    """List the partitions whose rows a commit changed, parsing file actions only."""
+def changed_partitions(raw: bytes, naming: Callable[[], Naming], *, expired: bool) -> frozenset[Partition]:
+    """List the partitions whose rows a commit changed, parsing file actions only.
+
+    Args:
+        raw: the commit.
+        naming: names and types of the partition columns.
+        expired: whether partitions that were removed by age are among them.
+    """
+    if not expired and _MAY_EXPIRE in raw and any(map(_expires, _infos(raw))):
+        return frozenset()
     named = [line for line in _lines(raw) if not _NO_FILE.fullmatch(line)]
     files = [file for action in _actions(named) for file in _files(action)]
     return named_all({file.changed for file in files}, naming)
+
+
+def _infos(raw: bytes) -> list[Mapping[str, Any]]:
+    return [action.get("commitInfo") or NOTHING for action in _actions(_lines(raw))]
+
+
+def _expires(info: Mapping[str, Any]) -> bool:
+    """Return whether a commit removed partitions by age, by its ``commitInfo``."""
+    metadata = info.get("userMetadata") or ""
+    record = CommitRecord.from_json(metadata) if f'"{EXPIRED}"' in metadata else None
+    return record is not None and EXPIRED in record.notes
 
 
 def transactions_in(raw: bytes) -> dict[str, int]:
@@ -78,7 +104,7 @@ def parse_glimpse(version: int, raw: bytes, naming: Callable[[], Naming], *, rec
     actions = [pair for action in _actions(_lines(raw)) for pair in action.items()]
     details: Mapping[str, Any] = next((of for kind, of in actions if kind == "commitInfo" and of), NOTHING)
     moved = {of["appId"]: of["version"] for kind, of in actions if kind == "txn"}
-    files = [of for kind, of in actions if kind in _ROWS]
+    files = [of for kind, of in actions if kind in _ROWS] if not _expires(details) else []
     changed = named_all({_values(of) for of in files if of["path"] and of.get("dataChange", True)}, naming)
     fields = _stated(details) if records else NOTHING
     if details.get("operation") == "RESTORE":
