@@ -1,4 +1,4 @@
-"""Masking: keyed pseudonyms of column values, and keyed random draws.
+"""Masking: keyed pseudonyms of column values, masks that keep a format, and keyed random draws.
 
 A key is closed over by a function of Python and is no literal of SQL: Spark writes the literals of plans into its logs.
 """
@@ -19,10 +19,13 @@ from pyspark.sql.types import LongType, StringType
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.options import require_types
 
-__all__ = ["MaskingKey", "by_batch", "draw", "drawn", "keyed_digest", "normalised", "pseudonym"]
+__all__ = ["Mask", "MaskingKey", "by_batch", "draw", "drawn", "keyed_digest", "normalised", "pseudonym"]
 
 _BETWEEN = "\x1f"
+_PLACES = {"9": "[0-9]", "A": "[A-Za-z]"}
+"""Sign of a shape -> pattern of what may stand there."""
 _BLOCK_BYTES = 64
 """Of SHA-256."""
 
@@ -139,6 +142,47 @@ def pseudonym(column: str, key: MaskingKey, *, of: str = "", exact: bool = True)
         return [None if v is None else digest(v) for v in made]
 
     return by_batch(pseudonyms, F.col(identifier(column)))
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """All but the last signs of a text hidden, in the text's format.
+
+    A text of another shape is hidden whole: what does not look like one of these values may be anything.
+
+    Attributes:
+        shape: the format: ``9`` is a digit, ``A`` a letter, anything else itself, as in ``999-99-9999``.
+        keep: number of digits and letters to show, from the end.
+        sign: what stands for a hidden one.
+
+    Raises:
+        ConfigError: for a shape without a digit or a letter, for a mask that hides none, or a sign of several signs.
+    """
+
+    shape: str
+    keep: int = 4
+    sign: str = "X"
+
+    def __post_init__(self) -> None:
+        require_types(self)
+        places = sum(sign in _PLACES for sign in self.shape)
+        if not places:
+            raise ConfigError(f"shape must have a 9 for each digit or an A for each letter, not be {self.shape!r}")
+        if not 0 <= self.keep < places:
+            raise ConfigError(f"keep must be from 0 to {places - 1} for {self.shape}, not {self.keep}: hide something")
+        if len(self.sign) != 1:
+            raise ConfigError(f"sign must be one sign, as 'X', not {self.sign!r}")
+
+    def of(self, value: Column) -> Column:
+        """Return the masked texts; NULL stays NULL."""
+        places = [place for place, sign in enumerate(self.shape) if sign in _PLACES]
+        shown = places[len(places) - self.keep] if self.keep else len(self.shape)
+        hidden = "".join(self.sign if sign in _PLACES else sign for sign in self.shape)
+        like = "".join(_PLACES.get(sign, f"\\x{{{ord(sign):x}}}") for sign in self.shape)
+        masked = F.concat(F.lit(hidden[:shown]), F.substring(value, shown + 1, len(self.shape)))
+        # Java's $ also matches before a line feed at the end.
+        fits = value.rlike(rf"\A{like}\z")
+        return F.when(fits, masked).when(value.isNotNull(), F.lit(hidden))
 
 
 def draw(key: MaskingKey, of: str, seed: str) -> int:
