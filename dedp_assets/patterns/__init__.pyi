@@ -6,6 +6,7 @@ from dedp_assets.patterns.core.errors import AuditFailed as AuditFailed
 from dedp_assets.patterns.core.errors import ConfigError as ConfigError
 from dedp_assets.patterns.core.errors import Conflict as Conflict
 from dedp_assets.patterns.core.errors import ContractError as ContractError
+from dedp_assets.patterns.core.errors import Denied as Denied
 from dedp_assets.patterns.core.errors import NotReady as NotReady
 from dedp_assets.patterns.core.errors import PatternError as PatternError
 from dedp_assets.patterns.core.errors import SchemaMismatch as SchemaMismatch
@@ -28,7 +29,6 @@ from dedp_assets.patterns.core.schema import TableLayout as TableLayout
 from dedp_assets.patterns.core.schema import TableSpec as TableSpec
 from dedp_assets.patterns.core.secret import Secret as Secret
 from dedp_assets.patterns.cost.storage_tiering import Savings as Savings
-from dedp_assets.patterns.cost.storage_tiering import Tier as Tier
 from dedp_assets.patterns.cost.storage_tiering import bring_back as bring_back
 from dedp_assets.patterns.cost.storage_tiering import estimate_savings as estimate_savings
 from dedp_assets.patterns.cost.storage_tiering import move_to_tiers as move_to_tiers
@@ -118,6 +118,13 @@ from dedp_assets.patterns.governance.data_contract import judge_change as judge_
 from dedp_assets.patterns.governance.data_contract import request_change as request_change
 from dedp_assets.patterns.governance.differential_privacy_sketch import judge_budget as judge_budget
 from dedp_assets.patterns.governance.differential_privacy_sketch import release_counts as release_counts
+from dedp_assets.patterns.governance.purpose_based_access_control import Ask as Ask
+from dedp_assets.patterns.governance.purpose_based_access_control import Decision as Decision
+from dedp_assets.patterns.governance.purpose_based_access_control import Grants as Grants
+from dedp_assets.patterns.governance.purpose_based_access_control import Purpose as Purpose
+from dedp_assets.patterns.governance.purpose_based_access_control import Rules as Rules
+from dedp_assets.patterns.governance.purpose_based_access_control import open_for as open_for
+from dedp_assets.patterns.governance.purpose_based_access_control import request_access as request_access
 from dedp_assets.patterns.governance.retention_policy import Retention as Retention
 from dedp_assets.patterns.governance.retention_policy import apply_retention as apply_retention
 from dedp_assets.patterns.governance.retention_policy import plan_retention as plan_retention

@@ -33,7 +33,7 @@ def last_note(ledger: Ledger, name: str, *, until: int) -> Any:  # noqa: ANN401 
 
 
 def row_changes(ledger: Ledger, *, since: int, until: int) -> list[Commit]:
-    """List the commits after version ``since`` and up to ``until`` that changed rows, in order; no expiries."""
+    """List the commits after version ``since`` up to ``until`` that changed rows, apart from expiries."""
     changes = (commit for commit in ledger.commits(since=since) if commit.changed and not commit.expires)
     return [commit for commit in changes if commit.version <= until]
 

@@ -66,7 +66,7 @@ class Commit:
 
     @property
     def expires(self) -> bool:
-        """Return whether the commit removed partitions by age: downstream keeps the rows computed from them."""
+        """Return whether the commit removed partitions by age, which is no change for tables downstream."""
         record = self.record or self.maintenance
         return record is not None and EXPIRED in record.notes
 
