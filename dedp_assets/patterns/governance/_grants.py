@@ -7,8 +7,8 @@ refuse a change. Whoever owns the file can replace it, as any file.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -23,9 +23,11 @@ _TABLES = """
         id TEXT PRIMARY KEY, user TEXT, dataset TEXT, purpose TEXT, begins TEXT, ends TEXT, granted_by TEXT,
         justification TEXT, may_export INTEGER
     ) WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS audit (at TEXT, decision TEXT);
+    CREATE TABLE IF NOT EXISTS audit (number INTEGER PRIMARY KEY, at TEXT, decision TEXT);
     CREATE TRIGGER IF NOT EXISTS audit_stays BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'audit rows stay'); END;
     CREATE TRIGGER IF NOT EXISTS audit_is_true BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'audit rows stay'); END;
+    CREATE TRIGGER IF NOT EXISTS audit_grows BEFORE INSERT ON audit WHEN NEW.number IN (SELECT number FROM audit)
+        BEGIN SELECT RAISE(ABORT, 'audit rows stay'); END;
 """
 _STANDING = """
     SELECT id, user, dataset, purpose, begins, ends, granted_by, justification, may_export FROM grants
@@ -39,7 +41,7 @@ _GRANT = """
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Access of a user to a dataset for a purpose, from ``begins`` until just before ``ends`` (ISO 8601 in UTC)."""
+    """Access of a user to a dataset for a purpose from ``begins`` until before ``ends``, ISO 8601 in UTC."""
 
     id: str
     user: str
@@ -101,25 +103,28 @@ class Grants:
             pass
 
     def standing(self, user: str, purpose: str, at: datetime) -> dict[str, Grant]:
-        """Return the grants of a user for a purpose at a time, by dataset: one for exports first, then the longest."""
+        """Return the grant of each dataset for a user and a purpose: preferably for exports, then the longest."""
         now = stamp(at)
         with private_database(self.file, of=_OF) as database:
             rows = database.execute(_STANDING, (user, purpose, now, now)).fetchall()
-        return {grant.dataset: grant for grant in (Grant(*row[:-1], bool(row[-1])) for row in rows)}
+        return {grant.dataset: grant for grant in (replace(Grant(*row), may_export=bool(row[-1])) for row in rows)}
 
-    def write(self, decision: Decision, grants: Iterable[Grant] = ()) -> None:
-        """Add an audit row and the grants that were decided on; remove grants that have ended."""
+    def write(self, decision: Decision, grants: Collection[Grant] = ()) -> None:
+        """Add an audit row and new grants, which take the place of ended ones."""
         with private_database(self.file, of=_OF) as database:
             database.execute("BEGIN IMMEDIATE")
-            database.execute("DELETE FROM grants WHERE ends <= ?", (decision.at,))
-            database.executemany(_GRANT, map(asdict, grants))
-            database.execute("INSERT INTO audit VALUES (?, ?)", (decision.at, json.dumps(asdict(decision))))
+            if grants:
+                database.execute("DELETE FROM grants WHERE ends <= ?", (decision.at,))
+                database.executemany(_GRANT, map(asdict, grants))
+            database.execute(
+                "INSERT INTO audit (at, decision) VALUES (?, ?)", (decision.at, json.dumps(asdict(decision)))
+            )
             database.execute("COMMIT")
 
     def audit(self, *, after: int = 0) -> list[Decision]:
-        """Return the audit rows behind the first ``after`` ones, in order."""
+        """Return the audit rows in order, without the first ``after`` rows."""
         with private_database(self.file, of=_OF) as database:
-            rows = database.execute("SELECT decision FROM audit WHERE rowid > ? ORDER BY rowid", (after,)).fetchall()
+            rows = database.execute("SELECT decision FROM audit WHERE number > ? ORDER BY number", (after,)).fetchall()
         return [Decision(**json.loads(row)) for (row,) in rows]
 
 

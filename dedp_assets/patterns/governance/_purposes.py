@@ -1,4 +1,4 @@
-"""Purposes and tiers: declarations of who may read what, and the guide's defaults."""
+"""Declarations of purposes and tiers, with the guide's as defaults."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ class Rules:
 
 
 def obstacles(spec: TableSpec, ask: Ask, rules: Rules) -> Iterator[str]:
-    """Yield the reasons for which a table is denied, whatever was granted."""
+    """Yield the reasons for which a table is denied with and without a grant."""
     purpose, tier = rules.purpose(ask), rules.tier(spec)
     if purpose is None:
         yield f"no policy allows anything for {ask.purpose}"

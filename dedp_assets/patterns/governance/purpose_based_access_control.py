@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from pyspark.sql import DataFrame
 
@@ -31,8 +32,6 @@ from dedp_assets.patterns.governance._purposes import Ask, Purpose, Rules, Tier,
 
 __all__ = ["request_access", "open_for", "Ask", "Decision", "Grants", "Purpose", "Rules", "Tier"]
 
-_RULES = Rules()
-
 
 @typed
 def request_access(
@@ -43,7 +42,7 @@ def request_access(
     at: datetime,
     hours: float = 8,
     approved_by: str = "",
-    rules: Rules = _RULES,
+    rules: Rules | None = None,
 ) -> Access:
     """Grant or deny access to tables for a purpose, all or none, with one row in the audit.
 
@@ -56,7 +55,7 @@ def request_access(
         at: current time, with time zone.
         hours: how long new grants stand, in hours.
         approved_by: who approves, as whoever authenticated them says; empty for a request without approval.
-        rules: purposes, tiers and qualifications.
+        rules: purposes, tiers and qualifications; the guide's, without qualified users, unless stated.
 
     Returns:
         The access: what may be read and exported until when, with masks and row limit; or why each table is denied.
@@ -82,6 +81,7 @@ def request_access(
         >>> [(row.event, row.outcome) for row in grants.audit()]
         [('request', 'granted'), ('open', 'granted'), ('open', 'denied')]
     """
+    rules = rules or Rules()
     if hours <= 0:
         raise ConfigError(f"hours must be more than 0, not {hours:g}")
     denied, held = _denied(tables, ask, rules), grants.standing(ask.user, ask.purpose, at)
@@ -121,7 +121,7 @@ def open_for(
     key: MaskingKey | None = None,
     *,
     at: datetime,
-    rules: Rules = _RULES,
+    rules: Rules | None = None,
     where: Mapping[str, str] | None = None,
     also: Mapping[str, Policy] | None = None,
 ) -> Mapping[str, DataFrame]:
@@ -136,7 +136,7 @@ def open_for(
         grants: the store of grants.
         key: key of masks by hash.
         at: current time, with time zone.
-        rules: purposes, tiers and qualifications, which are held against the ask again.
+        rules: as of :func:`request_access`; held against the ask again.
         where: dataset -> SQL predicate over the shown values, applied before the row limit.
         also: dataset -> policy of the user's role, such as rows of a region; the stricter of both holds.
 
@@ -149,6 +149,7 @@ def open_for(
             that do not fit.
         NotReady: if the store of grants cannot be used.
     """
+    rules = rules or Rules()
     for option, given in {"where": where or {}, "also": also or {}}.items():
         if strange := given.keys() - {table.name for table in tables}:
             raise ConfigError(f"{option} must be of tables to open, not of {', '.join(sorted(strange))}")
@@ -157,13 +158,13 @@ def open_for(
     for table in tables:
         if table.name not in held:
             denied.setdefault(table.name, f"{ask.user} has no grant for {ask.purpose} at that time")
-    policies = _policies(tables, ask, rules, held, denied)
+    policies = _policies(tables, ask, rules, held, denied, also or {})
     ids = () if denied else tuple(held[table.name].id for table in tables)
     decision = replace(_decision("open", tables, ask, rules, denied, at=at, reason="opened"), grants=ids)
     if denied:
         grants.write(decision)
         raise Denied(decision.reason)
-    opened = _opened(tables, policies, key, where or {}, also or {})
+    opened = _opened(tables, policies, key, where or {})
     grants.write(decision)
     return opened
 
@@ -173,14 +174,12 @@ def _opened(
     policies: Mapping[str, Policy],
     key: MaskingKey | None,
     where: Mapping[str, str],
-    also: Mapping[str, Policy],
 ) -> dict[str, DataFrame]:
     """Open tables by their policies, with the smallest row limit of all."""
     opened, limits = dict[str, DataFrame](), set[int]()
     for table in tables:
         rows, name = table.read(), table.name
-        present = _present(policies[name], rows)
-        policy = strictest(present, also[name]) if name in also else present
+        policy = _present(policies[name], rows)
         opened[name] = secured(rows, policy, key, of=name)
         limits |= set() if policy.max_rows is None else {policy.max_rows}
         if predicate := where.get(name):
@@ -197,7 +196,7 @@ def _present(policy: Policy, rows: DataFrame) -> Policy:
 
 
 def _denied(tables: Sequence[Table], ask: Ask, rules: Rules) -> dict[str, str]:
-    """Return the tables that are denied whatever was granted, and why."""
+    """Return the reasons for which tables are denied with and without a grant, by table."""
     if not tables:
         raise ConfigError("tables must name at least one table, not none")
     require_distinct("tables", [table.name for table in tables])
@@ -206,16 +205,21 @@ def _denied(tables: Sequence[Table], ask: Ask, rules: Rules) -> dict[str, str]:
 
 
 def _policies(
-    tables: Sequence[Table], ask: Ask, rules: Rules, held: Mapping[str, Grant], denied: dict[str, str]
+    tables: Sequence[Table],
+    ask: Ask,
+    rules: Rules,
+    held: Mapping[str, Grant],
+    denied: dict[str, str],
+    also: Mapping[str, Policy] = MappingProxyType({}),
 ) -> dict[str, Policy]:
     """Return the policy of each table, none if one is denied; deny rows that shall leave and may not."""
-    purpose = rules.purpose(ask)
+    purpose, found = rules.purpose(ask), dict[str, Policy]()
     if denied or purpose is None:
-        return {}
-    found = {
-        table.name: policy_of(table.spec, purpose, rules.tier(table.spec), approved_export=held[table.name].may_export)
-        for table in tables
-    }
+        return found
+    for table in tables:
+        name, tier = table.name, rules.tier(table.spec)
+        own = policy_of(table.spec, purpose, tier, approved_export=held[name].may_export)
+        found[name] = strictest(own, also[name]) if name in also else own
     staying = [name for name, policy in found.items() if ask.export and not policy.may_export]
     denied.update(dict.fromkeys(staying, f"rows may not leave the platform for {ask.purpose}"))
     return found

@@ -191,7 +191,7 @@ def _column(table: Table, state: TableState, by: str, rule: Retention) -> str:
 def _held(
     table: Table, state: TableState, found: Sequence[Partition], by: str, now: datetime, readers: Mapping[str, int]
 ) -> dict[str, str]:
-    """Name the old partitions that stay; a legal hold is told before a reader."""
+    """Return the reason for each old partition that stays, legal holds before readers."""
     standing, held = holds(table.ledger), dict[str, str]()
     for key in found:
         age = _age(dict(key)[by], now)
@@ -215,5 +215,5 @@ def _beyond(state: TableState, by: str, rule: Retention, now: datetime) -> dict[
 
 
 def _age(value: str | None, now: datetime) -> int:
-    """Return the age of a partition in days, by its date or the date of its time in UTC."""
+    """Return the age of a partition in days, by the date in UTC."""
     return (now.astimezone(timezone.utc).date() - date.fromisoformat(str(value)[:10])).days

@@ -1,4 +1,4 @@
-"""Private databases: files of SQLite that only their owner can read, shared by the processes of one machine."""
+"""Private databases: SQLite files readable by the owner alone, for the processes of one machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WAIT_SECONDS = 120.0
 
 @contextmanager
 def private_database(file: Path, *, of: str, tables: str = "") -> Iterator[sqlite3.Connection]:
-    """Open a private database; what is not in a transaction is committed at once.
+    """Open a private database; statements outside of a transaction are committed at once.
 
     Deleted rows are overwritten in the file.
 

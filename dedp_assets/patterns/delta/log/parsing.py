@@ -79,7 +79,7 @@ def _infos(raw: bytes) -> list[Mapping[str, Any]]:
 
 
 def _expires(info: Mapping[str, Any]) -> bool:
-    """Return whether a commit removed partitions by age, by its ``commitInfo``."""
+    """Return whether the ``commitInfo`` is of a commit that removed partitions by age."""
     metadata = info.get("userMetadata") or ""
     record = CommitRecord.from_json(metadata) if f'"{EXPIRED}"' in metadata else None
     return record is not None and EXPIRED in record.notes

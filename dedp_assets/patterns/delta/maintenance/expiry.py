@@ -1,4 +1,4 @@
-"""Expiry of partitions: rows that are older than a table may keep them leave by metadata, without a read."""
+"""Expiry of partitions: rows past the retention of a table leave by metadata, without a read."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def expire_partitions(table: Table, run: Provenance, *, now: datetime) -> WriteR
 
 
 def older_partitions(state: TableState, by: str, *, days: int, now: datetime) -> list[Partition]:
-    """List the partitions with rows in the table's folder that are older than a number of days, oldest first.
+    """List the partitions older than a number of days, oldest first.
 
-    A day goes once its last row is that old: with 30 days, the 31st day before today is the first one that goes.
+    Partitions on a storage tier are left out. A day goes once its last row is that old: with 30 days, the 31st day before today is the first one that goes.
 
     Args:
         state: the table.
