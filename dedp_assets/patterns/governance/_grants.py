@@ -110,7 +110,7 @@ class Grants:
         return {grant.dataset: grant for grant in (replace(Grant(*row), may_export=bool(row[-1])) for row in rows)}
 
     def write(self, decision: Decision, grants: Collection[Grant] = ()) -> None:
-        """Add an audit row and new grants, which take the place of ended ones."""
+        """Add an audit row and new grants; with new grants, ended grants are removed."""
         with private_database(self.file, of=_OF) as database:
             database.execute("BEGIN IMMEDIATE")
             if grants:

@@ -50,7 +50,8 @@ def expire_partitions(table: Table, run: Provenance, *, now: datetime) -> WriteR
 def older_partitions(state: TableState, by: str, *, days: int, now: datetime) -> list[Partition]:
     """List the partitions older than a number of days, oldest first.
 
-    Partitions on a storage tier are left out. A day goes once its last row is that old: with 30 days, the 31st day before today is the first one that goes.
+    Partitions on a storage tier are left out. A day goes once its last row is that old: with 30 days, the 31st day
+    before today is the first one that goes.
 
     Args:
         state: the table.
