@@ -29,6 +29,7 @@ from dedp_assets.patterns.core.schema import TableLayout as TableLayout
 from dedp_assets.patterns.core.schema import TableSpec as TableSpec
 from dedp_assets.patterns.core.secret import Secret as Secret
 from dedp_assets.patterns.cost.storage_tiering import Savings as Savings
+from dedp_assets.patterns.cost.storage_tiering import Tier as Tier
 from dedp_assets.patterns.cost.storage_tiering import bring_back as bring_back
 from dedp_assets.patterns.cost.storage_tiering import estimate_savings as estimate_savings
 from dedp_assets.patterns.cost.storage_tiering import move_to_tiers as move_to_tiers
@@ -118,11 +119,12 @@ from dedp_assets.patterns.governance.data_contract import judge_change as judge_
 from dedp_assets.patterns.governance.data_contract import request_change as request_change
 from dedp_assets.patterns.governance.differential_privacy_sketch import judge_budget as judge_budget
 from dedp_assets.patterns.governance.differential_privacy_sketch import release_counts as release_counts
-from dedp_assets.patterns.governance.purpose_based_access_control import Ask as Ask
-from dedp_assets.patterns.governance.purpose_based_access_control import Decision as Decision
+from dedp_assets.patterns.governance.purpose_based_access_control import AccessDecision as AccessDecision
+from dedp_assets.patterns.governance.purpose_based_access_control import AccessRequest as AccessRequest
+from dedp_assets.patterns.governance.purpose_based_access_control import AccessRules as AccessRules
+from dedp_assets.patterns.governance.purpose_based_access_control import AccessTier as AccessTier
 from dedp_assets.patterns.governance.purpose_based_access_control import Grants as Grants
 from dedp_assets.patterns.governance.purpose_based_access_control import Purpose as Purpose
-from dedp_assets.patterns.governance.purpose_based_access_control import Rules as Rules
 from dedp_assets.patterns.governance.purpose_based_access_control import open_for as open_for
 from dedp_assets.patterns.governance.purpose_based_access_control import request_access as request_access
 from dedp_assets.patterns.governance.retention_policy import Retention as Retention

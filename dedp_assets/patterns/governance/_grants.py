@@ -15,7 +15,7 @@ from pathlib import Path
 from dedp_assets.patterns.connectors.secrets.private_database import private_database
 from dedp_assets.patterns.core.options import require_types
 
-__all__ = ["Decision", "Grant", "Grants", "stamp"]
+__all__ = ["AccessDecision", "Grant", "Grants", "stamp"]
 
 _OF = "store of grants"
 _TABLES = """
@@ -55,7 +55,7 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class AccessDecision:
     """One row of the audit.
 
     Attributes:
@@ -109,7 +109,7 @@ class Grants:
             rows = database.execute(_STANDING, (user, purpose, now, now)).fetchall()
         return {grant.dataset: grant for grant in (replace(Grant(*row), may_export=bool(row[-1])) for row in rows)}
 
-    def write(self, decision: Decision, grants: Collection[Grant] = ()) -> None:
+    def write(self, decision: AccessDecision, grants: Collection[Grant] = ()) -> None:
         """Add an audit row and new grants; with new grants, ended grants are removed."""
         with private_database(self.file, of=_OF) as database:
             database.execute("BEGIN IMMEDIATE")
@@ -121,11 +121,11 @@ class Grants:
             )
             database.execute("COMMIT")
 
-    def audit(self, *, after: int = 0) -> list[Decision]:
+    def audit(self, *, after: int = 0) -> list[AccessDecision]:
         """Return the audit rows in order, without the first ``after`` rows."""
         with private_database(self.file, of=_OF) as database:
             rows = database.execute("SELECT decision FROM audit WHERE number > ? ORDER BY number", (after,)).fetchall()
-        return [Decision(**json.loads(row)) for (row,) in rows]
+        return [AccessDecision(**json.loads(row)) for (row,) in rows]
 
 
 def stamp(at: datetime) -> str:

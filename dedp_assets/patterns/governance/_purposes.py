@@ -15,14 +15,14 @@ from dedp_assets.patterns.core.policies import ALL_ROWS, ColumnMask, Policy
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.core.types.partitions import stored_type
 
-__all__ = ["Ask", "Purpose", "Rules", "Tier", "obstacles", "policy_of", "unapproved"]
+__all__ = ["AccessRequest", "Purpose", "AccessRules", "AccessTier", "obstacles", "policy_of", "unapproved"]
 
 TierName = Literal["public", "internal", "restricted", "confidential"]
 _PERSONAL: Sequence[Classification] = ("personal", "sensitive", "free text")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class AccessRequest:
     """Who wants which access, and why; stands in the audit, so without values of rows.
 
     Attributes:
@@ -91,12 +91,12 @@ class Purpose:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tier:
+class AccessTier:
     """Requirements of a tier of sensitivity.
 
     Attributes:
         name: of the tier.
-        needs: qualifications that the user must have (:attr:`Rules.qualified`).
+        needs: qualifications that the user must have (:attr:`AccessRules.qualified`).
         approval: whether one of ``approvers`` has to approve each grant.
         approvers: users who may, for others than themselves.
         justification: whether an ask has to state one.
@@ -129,10 +129,10 @@ _PURPOSES = (
 )
 _CHECKED = ("background check", "PII Handling", "GDPR Compliance")
 _TIERS = (
-    Tier(name="public"),
-    Tier(name="internal", needs=("Data Handling 101",)),
-    Tier(name="restricted", needs=_CHECKED, approval=True, justification=True, export="approved"),
-    Tier(
+    AccessTier(name="public"),
+    AccessTier(name="internal", needs=("Data Handling 101",)),
+    AccessTier(name="restricted", needs=_CHECKED, approval=True, justification=True, export="approved"),
+    AccessTier(
         name="confidential",
         needs=("NDA", "MFA"),
         approval=True,
@@ -145,7 +145,7 @@ _TIERS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class AccessRules:
     """Purposes, tiers, and the users who fulfil the requirements; by default the guide's.
 
     Attributes:
@@ -160,7 +160,7 @@ class Rules:
     """
 
     purposes: Sequence[Purpose] = _PURPOSES
-    tiers: Sequence[Tier] = _TIERS
+    tiers: Sequence[AccessTier] = _TIERS
     tier_of: Mapping[str, TierName] = field(default_factory=dict)
     qualified: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -170,11 +170,11 @@ class Rules:
         if sorted(each.name for each in self.tiers) != sorted(each.name for each in _TIERS):
             raise ConfigError(f"tiers must be {', '.join(each.name for each in _TIERS)}, once each")
 
-    def purpose(self, ask: Ask) -> Purpose | None:
+    def purpose(self, ask: AccessRequest) -> Purpose | None:
         """Return the policy of an ask; ``None`` without one."""
         return next((each for each in self.purposes if each.name == ask.purpose), None)
 
-    def tier(self, spec: TableSpec) -> Tier:
+    def tier(self, spec: TableSpec) -> AccessTier:
         """Return the tier of a table."""
         classes = {column.classification for column in spec.columns.values()}
         derived = "public" if classes == {"public"} else "restricted" if classes & {*_PERSONAL} else "internal"
@@ -183,7 +183,7 @@ class Rules:
         return next(tier for tier in self.tiers if tier.name == name)
 
 
-def obstacles(spec: TableSpec, ask: Ask, rules: Rules) -> Iterator[str]:
+def obstacles(spec: TableSpec, ask: AccessRequest, rules: AccessRules) -> Iterator[str]:
     """Yield the reasons for which a table is denied with and without a grant."""
     purpose, tier = rules.purpose(ask), rules.tier(spec)
     if purpose is None:
@@ -192,7 +192,8 @@ def obstacles(spec: TableSpec, ask: Ask, rules: Rules) -> Iterator[str]:
     if not any(fnmatchcase(spec.name, glob) for glob in purpose.tables):
         yield f"{ask.purpose} is for {', '.join(purpose.tables)} alone"
     needs = dict.fromkeys([*purpose.needs, *(["justification"] if tier.justification else [])])
-    if missing := [need for need in needs if not getattr(ask, need).strip()]:
+    stated = {"ticket": ask.ticket, "case": ask.case, "justification": ask.justification}
+    if missing := [need for need in needs if not stated[need].strip()]:
         yield f"{ask.purpose} needs a {' and a '.join(missing)} here"
     if lacking := [need for need in tier.needs if need not in rules.qualified.get(ask.user, ())]:
         yield f"{ask.user} lacks {', '.join(lacking)}, as {tier.name} tables need"
@@ -200,7 +201,7 @@ def obstacles(spec: TableSpec, ask: Ask, rules: Rules) -> Iterator[str]:
         yield f"no column is shown for {ask.purpose}"
 
 
-def unapproved(tier: Tier, ask: Ask, hours: float, approved_by: str) -> str:
+def unapproved(tier: AccessTier, ask: AccessRequest, hours: float, approved_by: str) -> str:
     """Return the reason for which a new grant is denied; empty for an allowed one."""
     if hours > tier.most_hours:
         return f"a grant of {tier.name} tables is for at most {tier.most_hours:g} hours, not {hours:g}"
@@ -210,7 +211,7 @@ def unapproved(tier: Tier, ask: Ask, hours: float, approved_by: str) -> str:
     return ""
 
 
-def policy_of(spec: TableSpec, purpose: Purpose, tier: Tier, *, approved_export: bool) -> Policy:
+def policy_of(spec: TableSpec, purpose: Purpose, tier: AccessTier, *, approved_export: bool) -> Policy:
     """Return the policy of a table for a purpose, under a grant."""
     shown = purpose.shown(spec)
     masks = {name: mask for name, column in shown.items() if (mask := purpose.mask_of(column))}

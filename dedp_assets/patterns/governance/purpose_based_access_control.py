@@ -27,22 +27,42 @@ from dedp_assets.patterns.core.results import Access
 from dedp_assets.patterns.core.running.digests import as_plain, digest_of
 from dedp_assets.patterns.core.sql.sql_options import naming_options, require_of_one_row, truth
 from dedp_assets.patterns.delta import Table
-from dedp_assets.patterns.governance._grants import Decision, Grant, Grants, stamp
-from dedp_assets.patterns.governance._purposes import Ask, Purpose, Rules, Tier, obstacles, policy_of, unapproved
+from dedp_assets.patterns.governance._grants import AccessDecision, Grant, Grants, stamp
+from dedp_assets.patterns.governance._purposes import (
+    AccessRequest,
+    AccessRules,
+    AccessTier,
+    Purpose,
+    obstacles,
+    policy_of,
+    unapproved,
+)
 
-__all__ = ["request_access", "open_for", "Ask", "Decision", "Grants", "Purpose", "Rules", "Tier"]
+__all__ = [
+    "request_access",
+    "open_for",
+    "AccessRequest",
+    "AccessDecision",
+    "Grants",
+    "Purpose",
+    "AccessRules",
+    "AccessTier",
+]
+
+_MOST_HOURS = 87_600
+"""Ten years."""
 
 
 @typed
 def request_access(
     tables: Sequence[Table],
-    ask: Ask,
+    ask: AccessRequest,
     grants: Grants,
     *,
     at: datetime,
     hours: float = 8,
     approved_by: str = "",
-    rules: Rules | None = None,
+    rules: AccessRules | None = None,
 ) -> Access:
     """Grant or deny access to tables for a purpose, all or none, with one row in the audit.
 
@@ -69,21 +89,21 @@ def request_access(
         >>> from datetime import datetime, timedelta, timezone
         >>> from pathlib import Path
         >>> grants = Grants(Path(tempfile.mkdtemp()) / "grants.db")
-        >>> sales = table("gold/sales", "id INT", (1,), (2,))
-        >>> ask, now = Ask(user="ada", purpose="analytics"), datetime(2026, 1, 5, tzinfo=timezone.utc)
+        >>> sales = table("gold/sales", "id INT", (1,))
+        >>> ask, now = AccessRequest(user="ada", purpose="analytics"), datetime(2026, 1, 5, tzinfo=timezone.utc)
         >>> request_access([sales], ask, grants, at=now).reason
         'granted for analytics until 2026-01-05T08:00:00.000000+00:00'
         >>> rows(open_for([sales], ask, grants, at=now)["gold/sales"])
-        [(1,), (2,)]
+        [(1,)]
         >>> open_for([sales], ask, grants, at=now + timedelta(hours=8))
         Traceback (most recent call last):
         dedp_assets.patterns.core.errors.Denied: gold/sales: ada has no grant for analytics at that time
         >>> [(row.event, row.outcome) for row in grants.audit()]
         [('request', 'granted'), ('open', 'granted'), ('open', 'denied')]
     """
-    rules = rules or Rules()
-    if hours <= 0:
-        raise ConfigError(f"hours must be more than 0, not {hours:g}")
+    rules = rules or AccessRules()
+    if not 0 < hours <= _MOST_HOURS:
+        raise ConfigError(f"hours must be more than 0 and at most {_MOST_HOURS}, not {hours:g}")
     denied, held = _denied(tables, ask, rules), grants.standing(ask.user, ask.purpose, at)
     ends = stamp(at + timedelta(hours=hours))
     made = dict[str, Grant]()
@@ -116,12 +136,12 @@ def request_access(
 @typed
 def open_for(
     tables: Sequence[Table],
-    ask: Ask,
+    ask: AccessRequest,
     grants: Grants,
     key: MaskingKey | None = None,
     *,
     at: datetime,
-    rules: Rules | None = None,
+    rules: AccessRules | None = None,
     where: Mapping[str, str] | None = None,
     also: Mapping[str, Policy] | None = None,
 ) -> Mapping[str, DataFrame]:
@@ -149,7 +169,7 @@ def open_for(
             that do not fit.
         NotReady: if the store of grants cannot be used.
     """
-    rules = rules or Rules()
+    rules = rules or AccessRules()
     for option, given in {"where": where or {}, "also": also or {}}.items():
         if strange := given.keys() - {table.name for table in tables}:
             raise ConfigError(f"{option} must be of tables to open, not of {', '.join(sorted(strange))}")
@@ -159,8 +179,12 @@ def open_for(
         if table.name not in held:
             denied.setdefault(table.name, f"{ask.user} has no grant for {ask.purpose} at that time")
     policies = _policies(tables, ask, rules, held, denied, also or {})
-    ids = () if denied else tuple(held[table.name].id for table in tables)
-    decision = replace(_decision("open", tables, ask, rules, denied, at=at, reason="opened"), grants=ids)
+    by = [] if denied else [held[table.name] for table in tables]
+    decision = replace(
+        _decision("open", tables, ask, rules, denied, at=at, reason="opened"),
+        approved_by=", ".join(sorted({each.granted_by for each in by} - {""})),
+        grants=[each.id for each in by],
+    )
     if denied:
         grants.write(decision)
         raise Denied(decision.reason)
@@ -195,7 +219,7 @@ def _present(policy: Policy, rows: DataFrame) -> Policy:
     return replace(policy, columns=[name for name in policy.columns if name.lower() in there], masks=masks)
 
 
-def _denied(tables: Sequence[Table], ask: Ask, rules: Rules) -> dict[str, str]:
+def _denied(tables: Sequence[Table], ask: AccessRequest, rules: AccessRules) -> dict[str, str]:
     """Return the reasons for which tables are denied with and without a grant, by table."""
     if not tables:
         raise ConfigError("tables must name at least one table, not none")
@@ -206,8 +230,8 @@ def _denied(tables: Sequence[Table], ask: Ask, rules: Rules) -> dict[str, str]:
 
 def _policies(
     tables: Sequence[Table],
-    ask: Ask,
-    rules: Rules,
+    ask: AccessRequest,
+    rules: AccessRules,
     held: Mapping[str, Grant],
     denied: dict[str, str],
     also: Mapping[str, Policy] = MappingProxyType({}),
@@ -228,16 +252,16 @@ def _policies(
 def _decision(
     event: str,
     tables: Sequence[Table],
-    ask: Ask,
-    rules: Rules,
+    ask: AccessRequest,
+    rules: AccessRules,
     denied: Mapping[str, str],
     *,
     at: datetime,
     reason: str,
-) -> Decision:
+) -> AccessDecision:
     purpose = rules.purpose(ask)
     alert = (purpose is not None and purpose.alert) or any(rules.tier(table.spec).alert for table in tables)
-    return Decision(
+    return AccessDecision(
         at=stamp(at),
         event=event,
         outcome="denied" if denied else "granted",

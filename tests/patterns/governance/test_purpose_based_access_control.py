@@ -23,11 +23,11 @@ from dedp_assets.patterns.core.policies import ALL_ROWS, Policy
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.governance.purpose_based_access_control import (
-    Ask,
+    AccessRequest,
+    AccessRules,
+    AccessTier,
     Grants,
     Purpose,
-    Rules,
-    Tier,
     open_for,
     request_access,
 )
@@ -36,8 +36,8 @@ from tests.helpers import NOW
 
 CANARY = "canary.lovelace@example.org"
 TRAININGS = ["Data Handling 101", "background check", "PII Handling", "GDPR Compliance", "NDA", "MFA"]
-TIERS = [replace(tier, approvers=["boss", "ada"]) if tier.approval else tier for tier in Rules().tiers]
-RULES = Rules(tiers=TIERS, qualified={"ada": TRAININGS, "bob": TRAININGS[:1]})
+TIERS = [replace(tier, approvers=["boss", "ada"]) if tier.approval else tier for tier in AccessRules().tiers]
+RULES = AccessRules(tiers=TIERS, qualified={"ada": TRAININGS, "bob": TRAININGS[:1]})
 KEY = MaskingKey("test", b"32 random bytes, which these are not")
 STATED = {"justification": "why", "ticket": "T-1", "case": "C-1"}
 DEFAULT = {
@@ -71,7 +71,7 @@ def table(name, *classes, session=no_spark, folder="/nowhere", **columns):
 
 
 def asking(purpose, user="ada", **more):
-    return Ask(**{"user": user, "purpose": purpose, **STATED, **more})
+    return AccessRequest(**{"user": user, "purpose": purpose, **STATED, **more})
 
 
 @pytest.fixture
@@ -194,8 +194,8 @@ def test_all_or_none_of_the_tables_are_granted(grants):
 def test_the_tier_of_a_table_follows_from_the_classes_of_its_columns(classes, tier):
     """Unless a project says another one."""
     spec = table("silver/x", *classes).spec
-    assert Rules().tier(spec).name == tier
-    assert Rules(tier_of={"bronze/*": "public", "silver/*": "confidential"}).tier(spec).name == "confidential"
+    assert AccessRules().tier(spec).name == tier
+    assert AccessRules(tier_of={"bronze/*": "public", "silver/*": "confidential"}).tier(spec).name == "confidential"
 
 
 @pytest.mark.parametrize("purpose", ["audit", "ml_training"])
@@ -231,7 +231,7 @@ def test_nobody_approves_for_themselves_and_no_stranger_for_others(grants, by):
 
 def test_without_an_approver_nobody_gets_a_restricted_table(grants):
     """The rules of a project that named none."""
-    rules = Rules(qualified={"ada": TRAININGS})
+    rules = AccessRules(qualified={"ada": TRAININGS})
     denied = ask_for(grants, [table("silver/c", "personal")], "audit", approved_by="boss", rules=rules).denied
     assert denied == {"silver/c": "restricted tables need the approval of an approver, and there is none"}
 
@@ -356,12 +356,12 @@ def test_what_can_never_work_is_refused(grants):
     for call, said in {
         lambda: ask_for(grants, [], "analytics"): "tables must name at least one table, not none",
         lambda: ask_for(grants, [sales, sales], "analytics"): "tables",
-        lambda: ask_for(grants, [sales], "analytics", hours=0): "hours must be more than 0, not 0",
+        lambda: ask_for(grants, [sales], "analytics", hours=0): "hours must be more than 0 and at most 87600, not 0",
         lambda: asking(" "): "user and purpose must say who asks what for",
         lambda: asking("x", user=""): "user and purpose must say who asks what for",
-        lambda: Rules(tiers=TIERS[1:]): "tiers must be public, internal, restricted, confidential, once each",
-        lambda: Rules(purposes=[*Rules().purposes, Purpose(name="audit", tables=[])]): "purposes",
-        lambda: Tier(name="secret"): "Tier.name must be",
+        lambda: AccessRules(tiers=TIERS[1:]): "tiers must be public, internal, restricted, confidential, once each",
+        lambda: AccessRules(purposes=[*AccessRules().purposes, Purpose(name="audit", tables=[])]): "purposes",
+        lambda: AccessTier(name="secret"): "AccessTier.name must be",
         lambda: open_for(
             [sales], asking("analytics"), grants, at=NOW, where={"gold/x": "true"}
         ): "where must be of tables",
@@ -614,7 +614,7 @@ def test_each_opening_is_one_row_and_a_refused_one_opens_nothing(world):
 def calls_that_work(known):
     sales = known.table("gold/purposes", "id INT", (1,))
     grants = Grants(known.folder / "grants.db")
-    ask = Ask(user="ada", purpose="analytics")
+    ask = AccessRequest(user="ada", purpose="analytics")
     request_access([sales], ask, grants, at=NOW, hours=1000)
     more = {"hours": 8.0, "approved_by": "boss", "rules": RULES}
     return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -18,6 +19,8 @@ from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.delta.maintenance import hold_partition
 from dedp_assets.patterns.governance.retention_policy import POLICY, Retention, apply_retention, plan_retention
 from dedp_assets.patterns.ingestion.compactor import vacuum
+from dedp_assets.patterns.observability._lags.lag_of_tables import sample_table
+from dedp_assets.patterns.storage._base_changes import behind
 from tests.contracts.known_calls import known_calls
 from tests.helpers import NOW, a_run, field_of, read_back, write_protocol
 from tests.two_runs import two_runs
@@ -134,6 +137,18 @@ def test_the_commit_says_who_removed_which_partitions_by_which_rule(tmp_path):
     assert record.notes["expired"] == "older than 30 days, the retention of personal (login)"
     assert record.figures["partitions"] == [name(40)]
     assert "login 40" not in str(DeltaTable(str(table.location)).history(1))
+
+
+def test_an_expiry_is_no_change_for_whoever_follows_the_table(tmp_path):
+    """No late data, no lag, no base that changed; a write of the same day afterwards is all three."""
+    table = stored(tmp_path, [1, 40])
+    ledger, before = table.ledger, table.ledger.version()
+    version = apply(plan_of(table), table).version
+    sampled = partial(sample_table, ledger, consumer="gold/x", applied=before, seen_at=NOW)
+    assert (ledger.changes(since=before)[1], behind(ledger, before), sampled().unread) == ({}, (0, None), 0)
+    write_deltalake(str(table.location), pa.table({"day": [day(40)], "login": ["late"]}), mode="append")
+    assert ledger.changes(since=before)[1] == {(("day", f"{day(40)}"),): version + 1}
+    assert (behind(ledger, before)[0], sampled().unread) == (1, 1)
 
 
 def test_rows_are_on_disk_until_the_vacuum(tmp_path):
