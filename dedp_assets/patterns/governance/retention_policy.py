@@ -120,7 +120,9 @@ def plan_retention(
     state = table.ledger.state()
     by = _column(table, state, by, rule)
     found = older_partitions(state, by, days=rule.days, now=now)
-    held = _held(table, state, found, by, now, readers or {}) | _beyond(state, by, rule, now)
+    held = _held(table, state, found, by, now, readers or {})
+    away = [part for part in tiered(state) if by not in part.partition or _age(part.partition[by], now) > rule.days]
+    held |= {slice_name(p.partition): f"on tier {p.tier}: bring_back first (cost.storage_tiering)" for p in away}
     names = [name for key in found if (name := partition_name(key)) not in held]
     cause = f"older than {rule.days} days, the retention of {rule.of} ({', '.join(_columns(table, rule))})"
     reason = f"{len(names)} partitions of {table.name} are {cause}"
@@ -195,23 +197,14 @@ def _held(
     standing, held = holds(table.ledger), dict[str, str]()
     for key in found:
         age = _age(dict(key)[by], now)
-        reading = [
+        met = [hold for hold in standing if hold.meets(dict(key))]
+        reasons = [shown_holds(met)] if met else []
+        reasons += [
             f"{reader} may compute the last {days} days again" for reader, days in readers.items() if age <= days
         ]
-        stated = shown_holds([hold for hold in standing if hold.meets(dict(key))])
-        if reasons := [*([stated] if stated else []), *reading]:
-            held[partition_name(key)] = "; ".join(reasons)
+        held |= {partition_name(key): "; ".join(reasons)} if reasons else {}
     undated = [key for key in state.statistics() if dict(key)[by] is None]
     return held | {partition_name(key): f"{by} is NULL, so that it has no age" for key in undated}
-
-
-def _beyond(state: TableState, by: str, rule: Retention, now: datetime) -> dict[str, str]:
-    """Name the old partitions on storage tiers, whose files are elsewhere."""
-    return {
-        slice_name(part.partition): f"on tier {part.tier}: bring_back first (cost.storage_tiering)"
-        for part in tiered(state)
-        if by not in part.partition or _age(part.partition[by], now) > rule.days
-    }
 
 
 def _age(value: str | None, now: datetime) -> int:
