@@ -251,6 +251,12 @@ from dedp_assets.patterns.security.encryptor import Encryption as Encryption
 from dedp_assets.patterns.security.encryptor import KeyRing as KeyRing
 from dedp_assets.patterns.security.encryptor import decrypt as decrypt
 from dedp_assets.patterns.security.encryptor import encrypt as encrypt
+from dedp_assets.patterns.security.fine_grained_accessor_for_tables import ColumnMask as ColumnMask
+from dedp_assets.patterns.security.fine_grained_accessor_for_tables import Policy as Policy
+from dedp_assets.patterns.security.fine_grained_accessor_for_tables import PolicyLog as PolicyLog
+from dedp_assets.patterns.security.fine_grained_accessor_for_tables import grant_in_postgres as grant_in_postgres
+from dedp_assets.patterns.security.fine_grained_accessor_for_tables import read_for as read_for
+from dedp_assets.patterns.security.fine_grained_accessor_for_tables import refresh_copy as refresh_copy
 from dedp_assets.patterns.security.pseudo_anonymizer import Bins as Bins
 from dedp_assets.patterns.security.pseudo_anonymizer import Generalize as Generalize
 from dedp_assets.patterns.security.pseudo_anonymizer import Hash as Hash

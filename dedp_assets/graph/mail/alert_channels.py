@@ -17,10 +17,10 @@ from urllib.parse import urlsplit
 from urllib.request import Request
 
 from dedp_assets.graph.mail.alerts import Message
-from dedp_assets.graph.mail.json_lines import append_lines
 from dedp_assets.patterns.connectors.web.parts import ResponseLimits, exchanged, require_address
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.extras import optional
+from dedp_assets.patterns.core.running.json_lines import append_lines
 
 apprise = optional("apprise")
 

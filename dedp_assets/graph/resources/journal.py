@@ -11,9 +11,9 @@ from typing import Any
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from dedp_assets.graph.mail.json_lines import append_lines, stored_lines
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.measuring.measurements import Measurement
+from dedp_assets.patterns.core.running.json_lines import append_lines, stored_lines
 
 __all__ = ["Journal"]
 

@@ -173,16 +173,33 @@ class Mask:
         if len(self.sign) != 1:
             raise ConfigError(f"sign must be one sign, as 'X', not {self.sign!r}")
 
+    @property
+    def hidden(self) -> str:
+        """The text that stands for a value of another shape."""
+        return "".join(self.sign if sign in _PLACES else sign for sign in self.shape)
+
+    @property
+    def shown_from(self) -> int:
+        """Place of the first sign of a value that is shown, from 0."""
+        places = [place for place, sign in enumerate(self.shape) if sign in _PLACES]
+        return places[len(places) - self.keep] if self.keep else len(self.shape)
+
+    def pattern(self, code_point: str) -> str:
+        """Return a regular expression of the format, without anchors.
+
+        Args:
+            code_point: format of a code point in the dialect.
+        """
+        return "".join(_PLACES.get(sign, code_point.format(ord(sign))) for sign in self.shape)
+
     def of(self, value: Column) -> Column:
         """Return the masked texts; NULL stays NULL."""
-        places = [place for place, sign in enumerate(self.shape) if sign in _PLACES]
-        shown = places[len(places) - self.keep] if self.keep else len(self.shape)
-        hidden = "".join(self.sign if sign in _PLACES else sign for sign in self.shape)
-        like = "".join(_PLACES.get(sign, f"\\x{{{ord(sign):x}}}") for sign in self.shape)
-        masked = F.concat(F.lit(hidden[:shown]), F.substring(value, shown + 1, len(self.shape)))
+        masked = F.concat(
+            F.lit(self.hidden[: self.shown_from]), F.substring(value, self.shown_from + 1, len(self.shape))
+        )
         # Java's $ also matches before a line feed at the end.
-        fits = value.rlike(rf"\A{like}\z")
-        return F.when(fits, masked).when(value.isNotNull(), F.lit(hidden))
+        like = self.pattern(r"\x{{{:x}}}")
+        return F.when(value.rlike(rf"\A{like}\z"), masked).when(value.isNotNull(), F.lit(self.hidden))
 
 
 def draw(key: MaskingKey, of: str, seed: str) -> int:

@@ -1,4 +1,4 @@
-"""Policies: rows, columns and masks that an audience may read of a table, applied where the table is opened."""
+"""Policies: rows, columns and masks of a table for an audience, applied where the table is opened."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BARRIER = "spark_partition_id() >= 0"
 
 @dataclass(frozen=True, slots=True)
 class ColumnMask:
-    """A value that stands for each value of a column; the column keeps its type, and NULL stays NULL.
+    """A mask of a column: a value in place of each value; the type stays, and NULL stays NULL.
 
     Attributes:
         by: ``hash`` a keyed hash (of a text; equal values are equal for one audience); ``partial`` the first three
@@ -62,7 +62,7 @@ class ColumnMask:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Rows and columns of a table for an audience; whatever is not named is denied.
+    """Rows and columns of a table for an audience; all others are denied.
 
     Predicates are SQL over one row of the table, also over columns that are not shown, and no input of readers.
 
@@ -153,7 +153,7 @@ def secured(rows: DataFrame, policy: Policy, key: MaskingKey | None = None, *, o
 
 
 def strictest(first: Policy, *others: Policy) -> Policy:
-    """Merge policies to the strictest: what all of them show, by the strongest mask, and the smallest limits.
+    """Merge policies to the strictest: common rows and columns, strongest masks, smallest limits.
 
     Of one table, it is the policy of a reader who has to satisfy all. Of several tables, which a query joins, each
     table is still read by its own policy; of the merged one only ``max_rows`` and ``may_export`` mean something then,
@@ -239,7 +239,7 @@ def _shown(column: T.StructField, policy: Policy, key: MaskingKey | None, whose:
 
 
 def _first_three(text: Column) -> Column:
-    """Return the first three characters of texts and three asterisks; of a short text, the asterisks alone."""
+    """Return the first three characters of texts and three asterisks; of short texts, asterisks."""
     begun = F.when(F.char_length(text) >= 6, F.substring(text, 1, 3)).otherwise(F.lit(""))
     return F.when(text.isNotNull(), F.concat(begun, F.lit("***")))
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.groups import TableGroup, group_of, publish_together, versions_together
     from dedp_assets.patterns.delta.handle import TableHandle
     from dedp_assets.patterns.delta.inspection import broken_rules, repeated_keys
+    from dedp_assets.patterns.delta.log.base_changes import BaseChanges, behind, last_refresh
     from dedp_assets.patterns.delta.log.commit_info import RELABELLED, Commit, Glimpse, is_append
     from dedp_assets.patterns.delta.log.fold import LogFold
     from dedp_assets.patterns.delta.log.holds import LegalHold, apart_from_held, holds, shown_holds
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ActivityLog",
     "Adoption",
+    "BaseChanges",
     "BaseSnapshot",
     "Bounds",
     "Clause",
@@ -138,6 +140,7 @@ __all__ = [
     "audits_of_usual",
     "enter_phase",
     "earlier_fields",
+    "behind",
     "broken_rules",
     "by_first_name",
     "candidates",
@@ -156,6 +159,7 @@ __all__ = [
     "is_link",
     "is_ordered",
     "keep_log",
+    "last_refresh",
     "lies_outside",
     "literal_path",
     "lost_files",

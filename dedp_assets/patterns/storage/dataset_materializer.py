@@ -23,8 +23,7 @@ from dedp_assets.patterns.core.measuring.observing import computing
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.running.demands import demanding
-from dedp_assets.patterns.delta import Table, Target, only_spark_changes
-from dedp_assets.patterns.storage._base_changes import BaseChanges, behind, last_refresh
+from dedp_assets.patterns.delta import BaseChanges, Table, Target, behind, last_refresh, only_spark_changes
 from dedp_assets.patterns.storage._base_query import BaseQuery
 
 __all__ = ["materialize", "judge_staleness"]

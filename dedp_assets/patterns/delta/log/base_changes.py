@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from dedp_assets.patterns.delta import Commit, Ledger, TableState
+from dedp_assets.patterns.delta.log.commit_info import Commit
+from dedp_assets.patterns.delta.log.ledger import Ledger
+from dedp_assets.patterns.delta.log.table_state import TableState
 
 __all__ = ["BaseChanges", "behind", "last_refresh"]
 
