@@ -151,8 +151,7 @@ class AccessRules:
     Attributes:
         purposes: the policies; a purpose without one is denied.
         tiers: the requirements of the four tiers.
-        tier_of: dataset, with ``*`` for any characters -> tier, in place of the one that classes of columns say:
-            confidential with a secret, restricted with personal, sensitive or free texts, public if all are public.
+        tier_of: dataset, with ``*`` for any characters -> tier, in place of the one of :meth:`tier`.
         qualified: user -> qualifications, such as trainings.
 
     Raises:
@@ -175,7 +174,10 @@ class AccessRules:
         return next((each for each in self.purposes if each.name == ask.purpose), None)
 
     def tier(self, spec: TableSpec) -> AccessTier:
-        """Return the tier of a table."""
+        """Return the tier of a table: the stated one, or by the classes of the columns.
+
+        Confidential with a secret, restricted with personal, sensitive or free texts, public if all are public.
+        """
         classes = {column.classification for column in spec.columns.values()}
         derived = "public" if classes == {"public"} else "restricted" if classes & {*_PERSONAL} else "internal"
         derived = "confidential" if "secret" in classes else derived

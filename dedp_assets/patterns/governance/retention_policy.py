@@ -20,6 +20,7 @@ from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.options import require_types, typed
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.results import Plan, WriteResult
+from dedp_assets.patterns.core.running.demands import demanding
 from dedp_assets.patterns.delta import (
     Partition,
     Table,
@@ -135,6 +136,7 @@ def plan_retention(
     )
 
 
+@demanding(replaces="table")
 @typed
 def apply_retention(plan: Plan, into: Target) -> WriteResult:
     """Remove exactly the partitions of a plan, in one commit with the rule, without a read of rows.

@@ -16,11 +16,11 @@ from dedp_assets.patterns.core.errors import ConfigError, Conflict
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.cost.storage_tiering import Tier, move_to_tiers
 from dedp_assets.patterns.delta import Table
+from dedp_assets.patterns.delta.log.base_changes import behind
 from dedp_assets.patterns.delta.maintenance import hold_partition
 from dedp_assets.patterns.governance.retention_policy import POLICY, Retention, apply_retention, plan_retention
 from dedp_assets.patterns.ingestion.compactor import vacuum
 from dedp_assets.patterns.observability._lags.lag_of_tables import sample_table
-from dedp_assets.patterns.storage._base_changes import behind
 from tests.contracts.known_calls import known_calls
 from tests.helpers import NOW, a_run, field_of, read_back, write_protocol
 from tests.two_runs import two_runs

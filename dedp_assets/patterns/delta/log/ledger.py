@@ -262,28 +262,21 @@ class Ledger(Located):
     def changes(self, *, since: int = -1, expired: bool = False) -> tuple[int, dict[Partition, int]]:
         """List the partitions changed after version ``since``, each with the version of the last change.
 
-        What was removed by age is no change that downstream follows: its rows stay as they were computed.
-
         Reads the commits after ``since`` only, so a caller that keeps the returned version pays for new commits and
         not for the length of the log. Where the log was cleaned up past ``since``, every partition that is active
         at the first readable version counts as changed then: unknown means changed. A log that ends before ``since``
-        is the one of another table in the same folder: it is read from its beginning.
-
-        Args:
-            since: version that is known.
-            expired: whether partitions removed by age count as changed, too.
+        is of another table in the same folder and read from its beginning. Removal by age counts if ``expired``.
 
         Returns:
             The newest version looked at, and partition -> version.
         """
         since = self.resume(since)
         head, found = since, dict[Partition, int]()
-        naming = cache(self.states.naming)
+        read = partial(changed_partitions, naming=cache(self.states.naming), expired=expired)
         for head, raw, follows in self.files.raws(since):
             if not follows:
                 found = dict.fromkeys(self.state(head).statistics(), head)
-            read = partial(changed_partitions, raw, naming, expired=expired)
-            found |= dict.fromkeys(self.files.read(head, read), head)
+            found |= dict.fromkeys(self.files.read(head, partial(read, raw)), head)
         return head, found
 
     def _newest(
