@@ -55,6 +55,17 @@ def test_an_expired_partition_of_a_table_is_no_missing_one(world):
     assert (wants(world, loop), wants(world)) == (set(), set())
 
 
+def test_an_expired_partition_that_was_never_computed_is_given_up(world):
+    """Neither a table that is new nor one that failed on the day waits for rows that are gone."""
+    lake, _ = world
+    commit_day(lake, "bronze/x", OLD)
+    new = declare("silver/new", Follow())
+    loop, both = Reconciler([SILVER]), Reconciler([new])
+    assert (wants(world, loop), wants(world, both)) == ({OLD}, {OLD, NEW})
+    expire(world, "bronze/x")
+    assert (wants(world, loop), wants(world, both), wants(world, Reconciler([new]))) == (set(), {NEW}, {NEW})
+
+
 def test_late_rows_of_an_expired_day_are_late_data(world):
     """Whoever writes the day again asks for it downstream, as at any time."""
     loop = Reconciler([SILVER])

@@ -97,12 +97,13 @@ class Glimpse(NamedTuple):
     """Summary of a commit: changed partitions, transaction ids, restored version.
 
     Attributes:
-        changed: partitions whose rows the commit changed; none of a commit that removed partitions by age.
+        changed: partitions whose rows the commit changed, without those in ``expired``.
         transactions: transaction ids that it moved, with their versions.
         restores: whether it made an earlier version current again; whoever wrote it.
         restored_to: that version, if the commit names it.
         stated: what the record of a write states, by field, if it was asked for; empty without one.
         forgotten: whether the log does not tell what was before: ``changed`` are the partitions that had rows.
+        expired: partitions that the commit removed by age.
     """
 
     version: int
@@ -112,6 +113,7 @@ class Glimpse(NamedTuple):
     restored_to: int | None = None
     stated: Mapping[str, Any] = NOTHING
     forgotten: bool = False
+    expired: frozenset[Partition] = frozenset()
 
 
 class RawCommit(NamedTuple):

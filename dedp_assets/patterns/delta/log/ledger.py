@@ -16,7 +16,7 @@ from typing import Any
 
 from dedp_assets.patterns.delta.log.commit_info import Commit, Glimpse, RawCommit
 from dedp_assets.patterns.delta.log.log_files import LogFiles
-from dedp_assets.patterns.delta.log.parsing import actions_of, changed_partitions, parse_glimpse
+from dedp_assets.patterns.delta.log.parsing import actions_of, parse_glimpse, take_changes
 from dedp_assets.patterns.delta.log.partition_values import Naming, Partition
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.log.table_states import TableStates
@@ -265,18 +265,18 @@ class Ledger(Located):
         Reads the commits after ``since`` only, so a caller that keeps the returned version pays for new commits and
         not for the length of the log. Where the log was cleaned up past ``since``, every partition that is active
         at the first readable version counts as changed then: unknown means changed. A log that ends before ``since``
-        is of another table in the same folder and read from its beginning. Removal by age counts if ``expired``.
+        is of another table in the same folder and read from its beginning. What went by age counts if ``expired``.
 
         Returns:
             The newest version looked at, and partition -> version.
         """
         since = self.resume(since)
         head, found = since, dict[Partition, int]()
-        read = partial(changed_partitions, naming=cache(self.states.naming), expired=expired)
+        naming = cache(self.states.naming)
         for head, raw, follows in self.files.raws(since):
             if not follows:
                 found = dict.fromkeys(self.state(head).statistics(), head)
-            found |= dict.fromkeys(self.files.read(head, partial(read, raw)), head)
+            self.files.read(head, partial(take_changes, found, head, raw, naming, expired=expired))
         return head, found
 
     def _newest(

@@ -14,7 +14,7 @@ from dedp_assets.patterns.delta.log.commit_info import EXPIRED, NOTHING, Commit,
 from dedp_assets.patterns.delta.log.partition_values import JSON, Naming, Partition, named_all
 from dedp_assets.patterns.delta.log.vectors import vector_file
 
-__all__ = ["actions_of", "changed_partitions", "pairs_of", "parse_commit", "parse_glimpse", "transactions_in"]
+__all__ = ["actions_of", "pairs_of", "parse_commit", "parse_glimpse", "take_changes", "transactions_in"]
 
 
 _NO_FILE = re.compile(rb'[{] *"(?:commitInfo|txn|protocol|metaData|domainMetadata)" *:.*[}]')
@@ -59,19 +59,25 @@ def _files(action: Mapping[str, Any]) -> Iterator[_File]:
             yield _File(kind, file["path"], rows, size, _values(file) if changes else None, vector_file(file))
 
 
-def changed_partitions(raw: bytes, naming: Callable[[], Naming], *, expired: bool) -> frozenset[Partition]:
-    """List the partitions whose rows a commit changed, parsing file actions only.
+def take_changes(
+    found: dict[Partition, int], version: int, raw: bytes, naming: Callable[[], Naming], *, expired: bool
+) -> None:
+    """Note the partitions whose rows a commit changed, parsing file actions only.
 
     Args:
+        found: partition -> version of the last change.
+        version: version of the commit.
         raw: the commit.
         naming: names and types of the partition columns.
-        expired: whether partitions that were removed by age are among them.
+        expired: whether a removal by age is a change; otherwise the partition is forgotten.
     """
-    if not expired and _MAY_EXPIRE in raw and any(map(_expires, _infos(raw))):
-        return frozenset()
     named = [line for line in _lines(raw) if not _NO_FILE.fullmatch(line)]
-    files = [file for action in _actions(named) for file in _files(action)]
-    return named_all({file.changed for file in files}, naming)
+    changed = named_all({file.changed for action in _actions(named) for file in _files(action)}, naming)
+    if not expired and _MAY_EXPIRE in raw and any(map(_expires, _infos(raw))):
+        for key in changed:
+            found.pop(key, None)
+    else:
+        found |= dict.fromkeys(changed, version)
 
 
 def _infos(raw: bytes) -> list[Mapping[str, Any]]:
@@ -104,12 +110,14 @@ def parse_glimpse(version: int, raw: bytes, naming: Callable[[], Naming], *, rec
     actions = [pair for action in _actions(_lines(raw)) for pair in action.items()]
     details: Mapping[str, Any] = next((of for kind, of in actions if kind == "commitInfo" and of), NOTHING)
     moved = {of["appId"]: of["version"] for kind, of in actions if kind == "txn"}
-    files = [of for kind, of in actions if kind in _ROWS] if not _expires(details) else []
+    files = [of for kind, of in actions if kind in _ROWS]
     changed = named_all({_values(of) for of in files if of["path"] and of.get("dataChange", True)}, naming)
     fields = _stated(details) if records else NOTHING
     if details.get("operation") == "RESTORE":
         restored = restored_version(details.get("operationParameters") or {})
         return Glimpse(version, changed, moved, restores=True, restored_to=restored, stated=fields)
+    if _expires(details):
+        return Glimpse(version, frozenset(), moved, stated=fields, expired=changed)
     return Glimpse(version, changed, moved, stated=fields)
 
 
