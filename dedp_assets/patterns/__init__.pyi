@@ -6,6 +6,7 @@ from dedp_assets.patterns.core.errors import AuditFailed as AuditFailed
 from dedp_assets.patterns.core.errors import ConfigError as ConfigError
 from dedp_assets.patterns.core.errors import Conflict as Conflict
 from dedp_assets.patterns.core.errors import ContractError as ContractError
+from dedp_assets.patterns.core.errors import Denied as Denied
 from dedp_assets.patterns.core.errors import NotReady as NotReady
 from dedp_assets.patterns.core.errors import PatternError as PatternError
 from dedp_assets.patterns.core.errors import SchemaMismatch as SchemaMismatch
@@ -123,6 +124,17 @@ from dedp_assets.patterns.governance.gdpr_erase import erase_person as erase_per
 from dedp_assets.patterns.governance.gdpr_erase import find_person as find_person
 from dedp_assets.patterns.governance.gdpr_erase import ids_of as ids_of
 from dedp_assets.patterns.governance.gdpr_erase import rows_of as rows_of
+from dedp_assets.patterns.governance.purpose_based_access_control import AccessDecision as AccessDecision
+from dedp_assets.patterns.governance.purpose_based_access_control import AccessRequest as AccessRequest
+from dedp_assets.patterns.governance.purpose_based_access_control import AccessRules as AccessRules
+from dedp_assets.patterns.governance.purpose_based_access_control import AccessTier as AccessTier
+from dedp_assets.patterns.governance.purpose_based_access_control import Grants as Grants
+from dedp_assets.patterns.governance.purpose_based_access_control import Purpose as Purpose
+from dedp_assets.patterns.governance.purpose_based_access_control import open_for as open_for
+from dedp_assets.patterns.governance.purpose_based_access_control import request_access as request_access
+from dedp_assets.patterns.governance.retention_policy import Retention as Retention
+from dedp_assets.patterns.governance.retention_policy import apply_retention as apply_retention
+from dedp_assets.patterns.governance.retention_policy import plan_retention as plan_retention
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition as overwrite_partition
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import freeze_units as freeze_units
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import load_unit as load_unit

@@ -33,8 +33,9 @@ def last_note(ledger: Ledger, name: str, *, until: int) -> Any:  # noqa: ANN401 
 
 
 def row_changes(ledger: Ledger, *, since: int, until: int) -> list[Commit]:
-    """List the commits after version ``since`` and up to ``until`` that changed rows, in order."""
-    return [commit for commit in ledger.commits(since=since) if commit.changed and commit.version <= until]
+    """List the commits after version ``since`` up to ``until`` that changed rows, apart from expiries."""
+    changes = (commit for commit in ledger.commits(since=since) if commit.changed and not commit.expires)
+    return [commit for commit in changes if commit.version <= until]
 
 
 def newest_batches(ledger: Ledger) -> list[CommitRecord]:

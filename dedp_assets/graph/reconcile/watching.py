@@ -151,6 +151,9 @@ class TableWatch:
         changed = dict.fromkeys(glimpse.changed, _LONG_AGO if glimpse.forgotten else glimpse.version)
         self._changed |= changed
         self.changed |= changed
+        for partition in glimpse.expired:  # computed or not, nothing downstream is computed from it any more
+            self.changed.pop(partition, None)
+            self._skipped = True
         written = self._take_in(glimpse)
         self._moved |= glimpse.transactions
         if glimpse.forgotten:

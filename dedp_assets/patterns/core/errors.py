@@ -4,6 +4,7 @@
 
     PatternError
     ├── ConfigError      these arguments can never work: fix the call
+    ├── Denied           a policy gives this identity no access: ask for it
     ├── ContractError    the data breaks a stated contract: publish nothing, do not retry
     │   ├── SchemaMismatch
     │   ├── AmbiguousKeys
@@ -44,6 +45,7 @@ __all__ = [
     "ConfigError",
     "Conflict",
     "ContractError",
+    "Denied",
     "NotReady",
     "PatternError",
     "SchemaMismatch",
@@ -79,6 +81,10 @@ class PatternError(Exception):
 
 class ConfigError(PatternError, ValueError):
     """Invalid arguments."""
+
+
+class Denied(PatternError):
+    """Access that no policy or grant allows; nothing was read."""
 
 
 class ContractError(PatternError):

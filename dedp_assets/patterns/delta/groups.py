@@ -17,7 +17,6 @@ from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotRead
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.delta.log.commit_info import EXPIRED
 from dedp_assets.patterns.delta.staging.staged_write import StagedWrite
 from dedp_assets.patterns.delta.storage.coordination import table_lock
 from dedp_assets.patterns.delta.storage.store import Store
@@ -218,7 +217,7 @@ def versions_together(tables: Sequence[Table]) -> Mapping[str, int]:
 def _maintained(table: Table, version: int) -> int:
     """Return the newest version with the rows of ``version``, apart from partitions that expired since."""
     for commit in table.ledger.commits(since=version):
-        if commit.changed and not (commit.record and EXPIRED in commit.record.notes):
+        if commit.changed and not commit.expires:
             break
         version = commit.version
     return version

@@ -151,7 +151,7 @@ class TableHandle(Located):
         self, state: TableState, partitions: Sequence[Mapping[str, str | None]], gone: Sequence[str]
     ) -> TableState:
         """Return the newest state if no rows changed since: compaction exchanges files and keeps the rows."""
-        head, changed = self.ledger.changes(since=state.version)
+        head, changed = self.ledger.changes(since=state.version, expired=True)
         for key in map(dict, changed):
             if any(all(key.get(c) == value for c, value in named.items()) for named in partitions or [{}]):
                 raise self.vacuumed(state.version, gone)

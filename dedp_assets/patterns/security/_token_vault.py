@@ -6,20 +6,19 @@ value in the clear: it finds a value by a keyed hash, and has it encrypted with 
 
 from __future__ import annotations
 
-import os
 import secrets
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from dedp_assets.patterns.connectors.secrets.private_database import private_database
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.extras import optional
 from dedp_assets.patterns.core.masking import MaskingKey, by_batch, keyed_digest, normalised
@@ -30,7 +29,7 @@ __all__ = ["Reversal", "TokenVault", "token_of"]
 
 ciphers = optional("cryptography.hazmat.primitives.ciphers.aead")
 
-_WAIT_SECONDS = 120.0
+_VAULT = "token vault"
 _AT_ONCE = 500  # values in a statement
 _TABLES = """
     CREATE TABLE IF NOT EXISTS vault (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL, key TEXT NOT NULL);
@@ -85,11 +84,7 @@ class TokenVault:
 
     def __post_init__(self) -> None:
         require_types(self)
-        with self._naming_faults():
-            # SQLite makes a file as the umask says.
-            os.close(os.open(self.file, os.O_RDWR | os.O_CREAT, 0o600))
-        with self._opened() as vault:
-            vault.executescript(f"BEGIN IMMEDIATE;{_TABLES}COMMIT;")
+        with private_database(self.file, of=_VAULT, tables=_TABLES) as vault:
             vault.execute("INSERT OR IGNORE INTO vault VALUES (1, ?, ?)", (secrets.token_hex(8), self._proof()))
             (found,) = vault.execute("SELECT id, key FROM vault").fetchall()
         object.__setattr__(self, "id", found[0])
@@ -182,22 +177,8 @@ class TokenVault:
         with self._opened() as vault:
             return [Reversal(*row) for row in vault.execute("SELECT * FROM reversals ORDER BY rowid")]
 
-    @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
-        with self._naming_faults():
-            place = f"file:{quote(str(self.file))}?mode=rw"
-            with closing(sqlite3.connect(place, uri=True, timeout=_WAIT_SECONDS, isolation_level=None)) as vault:
-                vault.execute("PRAGMA secure_delete = ON")
-                yield vault
-
-    @contextmanager
-    def _naming_faults(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, sqlite3.OperationalError) as error:
-            raise NotReady(f"the token vault {self.file} cannot be used: {error}; nothing was written") from error
-        except sqlite3.DatabaseError as error:
-            raise ConfigError(f"file must be a token vault, not {self.file}: {error}") from error
+    def _opened(self) -> AbstractContextManager[sqlite3.Connection]:
+        return private_database(self.file, of=_VAULT)
 
     def _require_own(self, found: tuple[str, str] | None) -> None:
         """Refuse another file than the one that was opened first, and another key."""

@@ -57,7 +57,7 @@ def last_refresh(ledger: Ledger, note: str) -> tuple[Commit | None, bool]:
 
 def behind(ledger: Ledger, version: int) -> tuple[int, datetime | None]:
     """Count the versions with changed rows after a version, and return the time of the first one."""
-    times = [commit.timestamp for commit in ledger.commits(since=version) if commit.changed]
+    times = [commit.timestamp for commit in ledger.commits(since=version) if commit.changed and not commit.expires]
     return len(times), times[0] if times else None
 
 
@@ -71,7 +71,7 @@ def _changed(ledger: Ledger, until: int, by: list[str], version: int) -> list[Ma
             break
         if commit.relabels:
             return None
-        found |= {tuple(dict(key)[column] for column in by) for key in commit.changed}
+        found |= {tuple(dict(key)[column] for column in by) for key in commit.changed if not commit.expires}
     whole = sorted(tuple(value for value in key if value is not None) for key in found)
     is_whole = all(len(key) == len(by) for key in whole)
     return [dict(zip(by, key, strict=True)) for key in whole] if is_whole else None

@@ -18,7 +18,7 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 EXPIRED = "expired"
-"""Note of a commit that removed a partition by age: the declared age in days."""
+"""Note of a commit that removed partitions by age: the declared age in days, or the rule of a policy."""
 
 
 RELABELLED = "relabelled"
@@ -64,6 +64,12 @@ class Commit:
         """The version that a RESTORE made current again; ``None`` for any other commit."""
         return restored_version(self.parameters) if self.operation == "RESTORE" else None
 
+    @property
+    def expires(self) -> bool:
+        """Return whether the commit removed partitions by age, which is no change for tables downstream."""
+        record = self.record or self.maintenance
+        return record is not None and EXPIRED in record.notes
+
     def changes(self, partition: Mapping[str, str | None]) -> bool:
         """Return whether the commit changed rows of ``partition``."""
         return any(partition.items() <= dict(values).items() for values in self.changed)
@@ -91,12 +97,13 @@ class Glimpse(NamedTuple):
     """Summary of a commit: changed partitions, transaction ids, restored version.
 
     Attributes:
-        changed: partitions whose rows the commit changed.
+        changed: partitions whose rows the commit changed, without those in ``expired``.
         transactions: transaction ids that it moved, with their versions.
         restores: whether it made an earlier version current again; whoever wrote it.
         restored_to: that version, if the commit names it.
         stated: what the record of a write states, by field, if it was asked for; empty without one.
         forgotten: whether the log does not tell what was before: ``changed`` are the partitions that had rows.
+        expired: partitions that the commit removed by age.
     """
 
     version: int
@@ -106,6 +113,7 @@ class Glimpse(NamedTuple):
     restored_to: int | None = None
     stated: Mapping[str, Any] = NOTHING
     forgotten: bool = False
+    expired: frozenset[Partition] = frozenset()
 
 
 class RawCommit(NamedTuple):

@@ -16,7 +16,7 @@ from typing import Any
 
 from dedp_assets.patterns.delta.log.commit_info import Commit, Glimpse, RawCommit
 from dedp_assets.patterns.delta.log.log_files import LogFiles
-from dedp_assets.patterns.delta.log.parsing import actions_of, changed_partitions, parse_glimpse
+from dedp_assets.patterns.delta.log.parsing import actions_of, parse_glimpse, take_changes
 from dedp_assets.patterns.delta.log.partition_values import Naming, Partition
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.log.table_states import TableStates
@@ -256,13 +256,14 @@ class Ledger(Located):
         """Find the newest commit up to version ``until`` that changed rows of one of ``partitions``."""
         return self._newest(partitions, until, Commit.changes)
 
-    def changes(self, *, since: int = -1) -> tuple[int, dict[Partition, int]]:
+    def changes(self, *, since: int = -1, expired: bool = False) -> tuple[int, dict[Partition, int]]:
         """List the partitions changed after version ``since``, each with the version of the last change.
 
         Reads the commits after ``since`` only, so a caller that keeps the returned version pays for new commits and
         not for the length of the log. Where the log was cleaned up past ``since``, and no purge kept what it said, each
         partition active at the first known version counts as changed then: unknown means changed. A log that ends
-        before ``since`` is that of another table in the folder: it is read from its beginning.
+        before ``since`` is of another table in the folder and read from its beginning. What went by age counts if
+        ``expired``.
 
         Returns:
             The newest version looked at, and partition -> version.
@@ -273,7 +274,7 @@ class Ledger(Located):
         for head, raw, follows in self.files.raws(since):
             if not follows:
                 found = {key: last for key, last in self._known_at(head).items() if last > since}
-            found |= dict.fromkeys(self.files.read(head, partial(changed_partitions, raw, naming)), head)
+            self.files.read(head, partial(take_changes, found, head, raw, naming, expired=expired))
         return head, found
 
     def _known_at(self, version: int) -> Mapping[Partition, int]:

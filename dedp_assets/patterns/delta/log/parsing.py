@@ -10,19 +10,13 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
 from dedp_assets.patterns.core.records import CommitRecord
-from dedp_assets.patterns.delta.log.commit_info import NOTHING, Commit, Glimpse, restored_version
+from dedp_assets.patterns.delta.log.commit_info import EXPIRED, NOTHING, Commit, Glimpse, restored_version
 from dedp_assets.patterns.delta.log.partition_values import JSON, Naming, Partition, named_all
 from dedp_assets.patterns.delta.log.vectors import vector_file
 
 __all__ = [
-    "MAINTENANCE",
-    "actions_of",
-    "changed_partitions",
-    "pairs_of",
-    "parse_commit",
-    "parse_glimpse",
-    "transactions_in",
-]
+    "MAINTENANCE", "actions_of", "pairs_of", "parse_commit", "parse_glimpse", "take_changes", "transactions_in",
+]  # fmt: skip
 
 
 _NO_FILE = re.compile(rb'[{] *"(?:commitInfo|txn|protocol|metaData|domainMetadata)" *:.*[}]')
@@ -35,10 +29,14 @@ _FILES = _ROWS | {"cdc"}
 
 
 MAINTENANCE = {
-    "COMPUTE STATS", "OPTIMIZE", "VACUUM START", "VACUUM END", "KEEP VERSIONS", "MOVE PARTITIONS", "HOLD PARTITIONS",
-    "PURGE START", "PURGE END",
+    "COMPUTE STATS", "EXPIRE PARTITIONS", "HOLD PARTITIONS", "KEEP VERSIONS", "MOVE PARTITIONS", "OPTIMIZE",
+    "PURGE START", "PURGE END", "VACUUM START", "VACUUM END",
 }  # fmt: skip
 """Operations that change no row, whatever their record says."""
+
+
+_MAY_EXPIRE = f'\\"{EXPIRED}\\"'.encode()
+"""Key of the note, within the text of a record that is a text of JSON."""
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -64,11 +62,36 @@ def _files(action: Mapping[str, Any]) -> Iterator[_File]:
             yield _File(kind, file["path"], rows, size, _values(file) if changes else None, vector_file(file))
 
 
-def changed_partitions(raw: bytes, naming: Callable[[], Naming]) -> frozenset[Partition]:
-    """List the partitions whose rows a commit changed, parsing file actions only."""
+def take_changes(
+    found: dict[Partition, int], version: int, raw: bytes, naming: Callable[[], Naming], *, expired: bool
+) -> None:
+    """Note the partitions whose rows a commit changed, parsing file actions only.
+
+    Args:
+        found: partition -> version of the last change.
+        version: version of the commit.
+        raw: the commit.
+        naming: names and types of the partition columns.
+        expired: whether a removal by age is a change; otherwise the partition is forgotten.
+    """
     named = [line for line in _lines(raw) if not _NO_FILE.fullmatch(line)]
-    files = [file for action in _actions(named) for file in _files(action)]
-    return named_all({file.changed for file in files}, naming)
+    changed = named_all({file.changed for action in _actions(named) for file in _files(action)}, naming)
+    if not expired and _MAY_EXPIRE in raw and any(map(_expires, _infos(raw))):
+        for key in changed:
+            found.pop(key, None)
+    else:
+        found |= dict.fromkeys(changed, version)
+
+
+def _infos(raw: bytes) -> list[Mapping[str, Any]]:
+    return [action.get("commitInfo") or NOTHING for action in _actions(_lines(raw))]
+
+
+def _expires(info: Mapping[str, Any]) -> bool:
+    """Return whether the ``commitInfo`` is of a commit that removed partitions by age."""
+    metadata = info.get("userMetadata") or ""
+    record = CommitRecord.from_json(metadata) if f'"{EXPIRED}"' in metadata else None
+    return record is not None and EXPIRED in record.notes
 
 
 def transactions_in(raw: bytes) -> dict[str, int]:
@@ -96,6 +119,8 @@ def parse_glimpse(version: int, raw: bytes, naming: Callable[[], Naming], *, rec
     if details.get("operation") == "RESTORE":
         restored = restored_version(details.get("operationParameters") or {})
         return Glimpse(version, changed, moved, restores=True, restored_to=restored, stated=fields)
+    if _expires(details):
+        return Glimpse(version, frozenset(), moved, stated=fields, expired=changed)
     return Glimpse(version, changed, moved, stated=fields)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         judge_layout,
         layout_differences,
     )
-    from dedp_assets.patterns.delta.maintenance.expiry import expire_partitions
+    from dedp_assets.patterns.delta.maintenance.expiry import expire_partitions, older_partitions, remove_expired
     from dedp_assets.patterns.delta.maintenance.exports import (
         Exported,
         damage_of,
@@ -60,6 +60,8 @@ __all__ = [
     "files_to_purge",
     "files_in",
     "move_out",
+    "older_partitions",
+    "remove_expired",
     "hold_partition",
     "put_milestone",
     "log_hours",

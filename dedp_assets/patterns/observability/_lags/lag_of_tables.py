@@ -48,7 +48,7 @@ def sample_table(
     head = producer.version() if exists else -1
     after = -1 if applied is None else applied
     later = [each for each in producer.commits(since=after) if each.version <= head] if after < head else []
-    unread = [each for each in later if each.changed and is_unread(each)]
+    unread = [each for each in later if each.changed and not each.expires and is_unread(each)]
     known = applied == -1 or not later or later[0].version == after + 1
     done = unread[0].version if unread else after + 1 if after > head or not known else head + 1
     return LagSample(
