@@ -14,9 +14,9 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.measuring.requests import inheriting
 from dedp_assets.patterns.core.running.backoff import Backoff
 from dedp_assets.patterns.core.running.disks import writing_to
+from dedp_assets.patterns.core.running.permissions import inheriting
 from dedp_assets.patterns.delta.storage.leases import LeaseClaim, ObjectLease, is_leased
 from dedp_assets.patterns.delta.storage.s3_bucket import PAGE, Bucket, require_client, written_at
 from dedp_assets.patterns.delta.storage.s3_parts import RangedObject
