@@ -53,8 +53,8 @@ def grant_resources(reads: Sequence[str], writes: Sequence[str], *, identity: st
         allowed by gold/totals
         denied: no policy allows gold/totals to read it
     """
-    read = [grant for location in reads for grant in _folder(location)]
-    written = [grant for location in writes for grant in (*_folder(location), _lock(location))]
+    read = [grant for location in reads for grant in _folder("reads", location)]
+    written = [grant for location in writes for grant in (*_folder("writes", location), _lock(location))]
     both, own = tuple(dict.fromkeys([*read, *written])), tuple(dict.fromkeys(written))
     allowed = {"read": both, "list": both, "write": own, "delete": own}
     reason = f"{identity} declares {len({*reads})} locations that it reads, and {len({*writes})} that it writes"
@@ -140,12 +140,11 @@ def lint_policies(policies: Sequence[AccessPolicy], *, most: int = 1500) -> Find
     )
 
 
-def _folder(location: str) -> tuple[str, str]:
+def _folder(option: str, location: str) -> tuple[str, str]:
     place = place_of(location)
-    if ANY in place or not place.startswith(("/", "s3://")) or _is_whole(place):
+    if {*"*?{}"} & {*place} or not place.startswith(("/", "s3://")) or _is_whole(place):
         raise ConfigError(
-            f"locations must be folders or prefixes of a bucket by their whole names, such as /lake/silver/visits, not "
-            f"{location!r}"
+            f"{option} must name folders or prefixes in full, such as /lake/silver/visits, not {location!r}"
         )
     return place, place + FOLDER
 

@@ -32,6 +32,7 @@ FOLDER = "/*"
 
 _BUCKET = re.compile(r"s3a?://", re.IGNORECASE)
 _FILE = re.compile(r"file:(?://(?:localhost)?)?(?=/)", re.IGNORECASE)
+_SHOWN = 4
 _HELD: ContextVar[Access | None] = ContextVar("access of the block", default=None)
 
 
@@ -86,10 +87,11 @@ def require_allowed(action: Action, location: str) -> None:
     access = _HELD.get()
     if access is None or is_allowed(access, action, location):
         return
+    folders = [grant for grant in access.allowed.get(action, ()) if not grant.endswith(FOLDER)]
+    some = ", ".join(folders[:_SHOWN]) + (" ..." if len(folders) > _SHOWN else "")
     raise ConfigError(
-        f"{access.identity} may not {action} {place_of(location)}, which is outside of what it declares ({action}: "
-        f"{', '.join(access.allowed.get(action, ())) or 'nothing'}): declare the table or folder, or leave it alone; "
-        "nothing was done there"
+        f"{access.identity} may not {action} {place_of(location)}, only {some or 'nothing'}: declare the place if "
+        "the code needs it; nothing was done there"
     )
 
 

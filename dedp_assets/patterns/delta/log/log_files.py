@@ -14,9 +14,11 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
 from dedp_assets.patterns.core.errors import ContractError, NotReady
+from dedp_assets.patterns.core.running.permissions import require_allowed
 from dedp_assets.patterns.delta.log.faults import log_faults, missing_commits
 from dedp_assets.patterns.delta.log.kept_commits import KeptCommits
 from dedp_assets.patterns.delta.storage.locations import Located, Location, require_folder, store_at
+from dedp_assets.patterns.delta.storage.store import Store
 
 __all__ = ["DAMAGE", "LogFiles"]
 
@@ -40,7 +42,7 @@ class LogFiles(Located):
     def __init__(self, location: Location, *, name: str = "") -> None:
         self.store = store_at(location)
         self.name = name or self.store.name
-        self._log = self.store.within("_delta_log")
+        self._folder = self.store.within("_delta_log")
         self._newest: tuple[int, object] = (-1, None)
         self.restarts = 0
         """Number of times that the newest known commit was gone, as another table lay in the folder."""
@@ -51,6 +53,12 @@ class LogFiles(Located):
 
         So a look costs one request, and one for each new commit. A gap is found where the newest version is asked for.
         """
+
+    @property
+    def _log(self) -> Store:
+        """The store of the log; whoever looks at a table, or reads its rows, comes by here."""
+        require_allowed("read", self.store.address)
+        return self._folder
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the location; the other process looks for the newest version itself."""
