@@ -509,7 +509,7 @@ def test_a_server_enforces_the_generated_policy(as_identity):
         lambda: table_lock(a).__enter__(),
     ]
     for each in refused:
-        with pytest.raises((PermissionError, ConfigError)):
+        with pytest.raises((PermissionError, ConfigError), match="the server refuses it"):
             each()
     as_identity()
     assert (a.read("x"), b.read("new"), b.read("locked")) == (b"1", b"2", b"4")
@@ -528,7 +528,7 @@ def test_a_server_lets_a_denial_win(as_identity):
 
 
 @pytest.mark.slow
-def test_in_a_bucket_a_run_is_refused_before_the_server_is_asked(as_identity, access):
+def test_in_a_bucket_a_run_is_refused_before_the_server_is_asked(as_identity):
     """The restriction of the run holds with the keys of an administrator, too, in the threads of the store as well."""
     as_identity()
     with restricted_to(ACCESS):
