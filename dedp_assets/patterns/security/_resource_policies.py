@@ -65,13 +65,13 @@ class Statement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessPolicy:
-    """Statements that are attached to an identity (its key ring) or to a resource (its guest list).
+    """Statements that are attached to an identity or to a resource.
 
     Attributes:
         name: name of the policy.
         statements: the rules.
-        identity: who holds the policy, of a key ring.
-        resource: location that the policy is attached to, of a guest list; a folder with ``/*`` behind.
+        identity: who holds the policy, of an identity-based one.
+        resource: location that the policy is attached to, of a resource-based one; a folder with ``/*`` behind.
 
     Raises:
         ConfigError: for a policy that is attached to both or to nothing, and rules of the other kind.

@@ -39,11 +39,11 @@ RULES = (
 )
 
 
-def key_ring(*rules, name="ring", identity=JOB):
+def of_identity(*rules, name="own", identity=JOB):
     return AccessPolicy(name=name, identity=identity, statements=rules)
 
 
-def guest_list(resource, *rules, name="guests"):
+def of_resource(resource, *rules, name="shared"):
     return AccessPolicy(name=name, resource=resource, statements=rules)
 
 
@@ -118,7 +118,7 @@ def test_a_location_that_is_no_folder_is_refused(location, use):
 def test_a_new_resource_does_not_become_accessible():
     """The job of visits does not get into visits-payroll, and a policy by which it would fails the check."""
     exact = AccessPolicy.of(grant_resources(["s3://lake/visits"], [], identity=JOB))
-    wide = key_ring(Statement(actions=["read"], resources=["s3://lake/visits-*", "s3://lake/visits/*"]))
+    wide = of_identity(Statement(actions=["read"], resources=["s3://lake/visits-*", "s3://lake/visits/*"]))
     payroll = "s3://lake/visits-payroll/2026/salaries.csv"
     assert not allows([exact], "read", payroll)
     assert lint_policies([exact]).passed
@@ -126,7 +126,7 @@ def test_a_new_resource_does_not_become_accessible():
     found = lint_policies([exact, wide])
     assert found.refuses
     assert found.note == (
-        "ring: s3://lake/visits-* allows names that nobody thought of (s3://lake/visits-payroll): name folders"
+        "own: s3://lake/visits-* allows names that nobody thought of (s3://lake/visits-payroll): name folders"
     )
 
 
@@ -149,7 +149,7 @@ def test_a_new_resource_does_not_become_accessible():
 )
 def test_a_policy_that_is_not_exact_is_flagged(rule, fault):
     """Each by its name, among others that are exact."""
-    found = lint_policies([AccessPolicy.of(ACCESS), key_ring(rule, name="the wide one")])
+    found = lint_policies([AccessPolicy.of(ACCESS), of_identity(rule, name="the wide one")])
     assert found.refuses
     assert re.fullmatch(rf"the wide one: .*{re.escape(fault)}.*", found.note)
     assert found.figures["faults"] == 1
@@ -158,16 +158,16 @@ def test_a_policy_that_is_not_exact_is_flagged(rule, fault):
 def test_a_denial_may_be_wide():
     """It takes away; an unknown action in it is a mistake all the same."""
     wide = Statement(effect="deny", actions=["*"], resources=["s3://lake/*"])
-    assert lint_policies([key_ring(wide)]).passed
-    assert "delet is no single action" in lint_policies([key_ring(replace(wide, actions=["delet"]))]).note
+    assert lint_policies([of_identity(wide)]).passed
+    assert "delet is no single action" in lint_policies([of_identity(replace(wide, actions=["delet"]))]).note
 
 
-def test_a_guest_list_for_everybody_or_of_a_whole_bucket_is_flagged():
+def test_a_policy_of_a_resource_for_everybody_or_of_a_whole_bucket_is_flagged():
     """Principals and the place of a policy count as well."""
-    everybody = guest_list(f"{A}/*", Statement(actions=["read"], principals=["*"]))
+    everybody = of_resource(f"{A}/*", Statement(actions=["read"], principals=["*"]))
     assert allows([everybody], "read", f"{A}/x", principal="anybody")
     assert "* allows everybody" in lint_policies([everybody]).note
-    bucket = guest_list("s3://lake/*", Statement(actions=["read"], principals=[JOB]))
+    bucket = of_resource("s3://lake/*", Statement(actions=["read"], principals=[JOB]))
     assert "is a whole bucket" in lint_policies([bucket]).note
 
 
@@ -195,20 +195,20 @@ def expected(rules, principal, action, place):
 
 @given(st.lists(RULE, max_size=12))
 def test_both_styles_decide_as_the_matrix_says(rules):
-    """Key rings and guest lists of the same rules agree with a model, and an explicit deny wins over any allow."""
-    rings, guests = [], []
+    """Policies of identities and of resources agree with a model, and an explicit deny wins over any allow."""
+    owned, shared = [], []
     for number, (effect, who, action, folder, below) in enumerate(rules):
         resource = f"{folder}/*" if below else folder
         rule = Statement(effect=effect, actions=[action], resources=[resource])
-        rings.append(key_ring(rule, name=f"ring {number}", identity=who))
-        guests.append(guest_list(resource, replace(rule, principals=[who], resources=[]), name=f"guests {number}"))
+        owned.append(of_identity(rule, name=f"identity {number}", identity=who))
+        shared.append(of_resource(resource, replace(rule, principals=[who], resources=[]), name=f"resource {number}"))
     for principal in (JOB, "reporter"):
         for action in ACTIONS:
             for place in (*FOLDERS, *(f"{folder}/x" for folder in FOLDERS)):
                 wanted = expected(rules, principal, action, place)
-                assert allows(rings, action, place, principal=principal) == wanted
-                assert allows(guests, action, place, principal=principal) == wanted
-                assert allows([*rings, *guests], action, place, principal=principal) == wanted
+                assert allows(owned, action, place, principal=principal) == wanted
+                assert allows(shared, action, place, principal=principal) == wanted
+                assert allows([*owned, *shared], action, place, principal=principal) == wanted
 
 
 @given(st.lists(st.sampled_from(FOLDERS)), st.lists(st.sampled_from(FOLDERS)), st.sampled_from(ACTIONS))
@@ -221,8 +221,8 @@ def test_the_run_and_the_policy_decide_alike(reads, writes, action):
 
 def test_a_denial_of_one_style_wins_over_the_other_style():
     """Whichever way round, and the reason names the policy."""
-    lets = key_ring(Statement(actions=["delete"], resources=[f"{B}/*"]), name="lets")
-    keeps = guest_list(f"{B}/kept/*", Statement(effect="deny", actions=["*"], principals=["*"]), name="keeps")
+    lets = of_identity(Statement(actions=["delete"], resources=[f"{B}/*"]), name="lets")
+    keeps = of_resource(f"{B}/kept/*", Statement(effect="deny", actions=["*"], principals=["*"]), name="keeps")
     for policies in ([lets, keeps], [keeps, lets]):
         decided = decide_access(policies, principal=JOB, action="delete", resource=f"{B}/kept/x")
         assert (decided.allowed, decided.denied) == ({}, {f"{B}/kept/x": "delete is denied by keeps"})
@@ -261,9 +261,9 @@ def test_what_cannot_be_decided_is_refused():
 def test_a_tag_grants_and_without_it_nothing_is_granted():
     """Adding the tag grants, removing it revokes, and a mistyped name or value of it denies, in both styles."""
     rule = Statement(actions=["read"], tags={"Project": "Marketing", "Stage": "open"})
-    ring, guests = key_ring(rule), guest_list("s3://lake/*", replace(rule, principals=[JOB]))
+    owned, shared = of_identity(rule), of_resource("s3://lake/*", replace(rule, principals=[JOB]))
     right = {"Project": "Marketing", "Stage": "open", "Owner": "somebody"}
-    for policies in ([ring], [guests]):
+    for policies in ([owned], [shared]):
         assert allows(policies, "read", C, tags=right)
         for wrong in (
             {},
@@ -281,7 +281,7 @@ def test_a_tag_grants_and_without_it_nothing_is_granted():
 
 def test_a_tag_narrows_named_resources():
     """A rule with both wants both."""
-    rule = key_ring(Statement(actions=["read"], resources=[f"{A}/*"], tags={"Project": "Marketing"}))
+    rule = of_identity(Statement(actions=["read"], resources=[f"{A}/*"], tags={"Project": "Marketing"}))
     assert allows([rule], "read", f"{A}/x", tags={"Project": "Marketing"})
     assert not allows([rule], "read", f"{A}/x")
     assert not allows([rule], "read", f"{C}/x", tags={"Project": "Marketing"})
@@ -405,15 +405,15 @@ def test_an_undeclared_table_is_refused_before_spark_writes_a_row(spark, lake, a
 
 def test_a_document_states_the_same_rules():
     """Calls of S3 by resource, listings by prefix, a denial as a denial, principals and tags as conditions."""
-    first, listed, *_ = key_ring(*RULES).document()["Statement"]
+    first, listed, *_ = of_identity(*RULES).document()["Statement"]
     assert first == {"Effect": "Allow", "Action": ["s3:GetObject"], "Resource": ["arn:aws:s3:::lake/a/*"]}
     assert listed["Resource"] == ["arn:aws:s3:::lake"]
     assert listed["Condition"] == {"StringLike": {"s3:prefix": ["a/*"]}}
-    assert key_ring(RULES[2]).document()["Statement"] == [
+    assert of_identity(RULES[2]).document()["Statement"] == [
         {"Effect": "Deny", "Action": ["s3:DeleteObject"], "Resource": ["arn:aws:s3:::lake/b/kept/*"]}
     ]
     tagged = Statement(actions=["read", "list"], tags={"Project": "Marketing"}, principals=["o'brien"])
-    (stated,) = guest_list(f"{A}/*", tagged).document()["Statement"]
+    (stated,) = of_resource(f"{A}/*", tagged).document()["Statement"]
     assert stated["Principal"] == {"AWS": ["o'brien"]}
     assert stated["Resource"] == ["arn:aws:s3:::lake/a/*"]
     assert stated["Condition"] == {"StringEquals": {"s3:ExistingObjectTag/Project": "Marketing"}}
@@ -430,14 +430,14 @@ def test_a_document_states_the_same_rules():
 def test_what_no_server_could_enforce_is_no_document(rule, match):
     """A document must not say less than the decision."""
     with pytest.raises(ConfigError, match=match):
-        key_ring(rule).document()
+        of_identity(rule).document()
 
 
 def test_identities_for_a_server_hold_no_secret():
     """Each with its policies; credentials are added where they are made."""
     access = replace(ACCESS, secret=Secret("of-the-identity"))
-    guests = guest_list(A, replace(RULES[0], principals=["x"]))
-    made = identities_of([AccessPolicy.of(access), key_ring(RULES[2], name="kept"), guests])
+    shared = of_resource(A, replace(RULES[0], principals=["x"]))
+    made = identities_of([AccessPolicy.of(access), of_identity(RULES[2], name="kept"), shared])
     assert made["identities"] == [{"name": JOB, "policyNames": [JOB, "kept"]}]
     assert [each["name"] for each in made["policies"]] == [JOB, "kept"]
     assert "of-the-identity" not in json.dumps(made)
@@ -453,7 +453,7 @@ def server(tmp_path_factory):
     s3.variables(folder, port=1)  # makes the administrator's keys
     file = folder / "identities.json"
     known = json.loads(file.read_text())
-    kept = key_ring(*RULES, name="kept", identity="kept")
+    kept = of_identity(*RULES, name="kept", identity="kept")
     made = identities_of([AccessPolicy.of(ACCESS), kept])
     for each in made["identities"]:
         key, secret = KEYS[each["name"]]
@@ -549,7 +549,7 @@ def test_in_a_bucket_a_run_is_refused_before_the_server_is_asked(as_identity):
 
 @known_calls
 def calls_that_work(known):
-    policies = [key_ring(*RULES), AccessPolicy.of(ACCESS)]
+    policies = [of_identity(*RULES), AccessPolicy.of(ACCESS)]
     asked = {"principal": JOB, "action": "read", "resource": A, "tags": {"Project": "Marketing"}}
     return {
         "decide_access": {"policies": policies, **asked},
