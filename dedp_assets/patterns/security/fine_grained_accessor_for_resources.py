@@ -17,6 +17,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Access, Finding
 from dedp_assets.patterns.core.running.permissions import FOLDER, place_of
+from dedp_assets.patterns.delta import beside
 from dedp_assets.patterns.security._resource_policies import ACTIONS, ANY, AccessPolicy, Statement
 
 __all__ = ["grant_resources", "decide_access", "lint_policies", "AccessPolicy", "Statement"]
@@ -29,8 +30,8 @@ _FULL = 0.8
 def grant_resources(reads: Sequence[str], writes: Sequence[str], *, identity: str) -> Access:
     """Grant an identity the tables and folders that it reads and those that it writes, and nothing else.
 
-    Who reads may read and list what lies in the folder; who writes may also write and delete there, and hold the lock
-    beside it.
+    Who reads may read and list what lies in the folder; who writes may also write and delete there, and hold the locks
+    and keep the notes beside it that writers of a table need.
 
     Args:
         reads: locations that are read, each a path or an unescaped ``s3://bucket/prefix``.
@@ -45,8 +46,6 @@ def grant_resources(reads: Sequence[str], writes: Sequence[str], *, identity: st
 
     Example:
         >>> access = grant_resources(["s3://lake/visits"], ["s3://lake/totals"], identity="gold/totals")
-        >>> access.allowed["delete"]
-        ('s3://lake/totals', 's3://lake/totals/*', 's3://lake/.totals.lock')
         >>> of_job = {"policies": [AccessPolicy.of(access)], "principal": "gold/totals"}
         >>> for asked in ("s3://lake/visits/a", "s3://lake/visits-payroll/a"):
         ...     print(decide_access(**of_job, action="read", resource=asked).reason)
@@ -54,7 +53,7 @@ def grant_resources(reads: Sequence[str], writes: Sequence[str], *, identity: st
         denied: no policy allows gold/totals to read it
     """
     read = [grant for location in reads for grant in _folder("reads", location)]
-    written = [grant for location in writes for grant in (*_folder("writes", location), _lock(location))]
+    written = [grant for location in writes for grant in _written(location)]
     both, own = tuple(dict.fromkeys([*read, *written])), tuple(dict.fromkeys(written))
     allowed = {"read": both, "list": both, "write": own, "delete": own}
     reason = f"{identity} declares {len({*reads})} locations that it reads, and {len({*writes})} that it writes"
@@ -149,10 +148,10 @@ def _folder(option: str, location: str) -> tuple[str, str]:
     return place, place + FOLDER
 
 
-def _lock(location: str) -> str:
-    """Return the place of the lock of a location's writers, as :meth:`Store.lock` names it."""
-    above, _, name = place_of(location).rpartition("/")
-    return f"{above}/.{name}.lock"
+def _written(location: str) -> tuple[str, ...]:
+    place, below = _folder("writes", location)
+    folders, locks = beside(place)
+    return (place, below, *(grant for each in folders for grant in (each, each + FOLDER)), *locks)
 
 
 def _is_whole(resource: str) -> bool:

@@ -14,6 +14,7 @@ from dedp_assets.patterns.core.measuring.requests import count_request, counting
 from dedp_assets.patterns.core.results import Access
 from dedp_assets.patterns.core.running.permissions import (
     covers,
+    extended_to,
     inheriting,
     is_allowed,
     place_of,
@@ -89,6 +90,20 @@ def test_the_innermost_block_counts():
             require_allowed("read", "/lake/b")
         with pytest.raises(ConfigError):
             require_allowed("read", "/lake/b")
+
+
+def test_a_block_is_extended_by_a_folder_until_its_end():
+    """Which comes with a place of its own; without a restriction nothing is lifted or added."""
+    with extended_to("/lake/.a.edition-1"):
+        require_allowed("write", "/anywhere")
+    with restricted_to(OF_A):
+        with extended_to("/lake/.a.edition-1/"):
+            require_allowed("delete", "/lake/.a.edition-1/files/x")
+            require_allowed("read", "/lake/a/x")
+            with pytest.raises(ConfigError):
+                require_allowed("write", "/lake/.a.edition-12/x")
+        with pytest.raises(ConfigError):
+            require_allowed("read", "/lake/.a.edition-1/files/x")
 
 
 def test_a_message_stays_short():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from dedp_assets.patterns.core.running.permissions import is_allowed
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, Target, store_at, table_lock, transaction_id
 from dedp_assets.patterns.security.fine_grained_accessor_for_resources import AccessPolicy, lint_policies
-from tests.helpers import NOW, a_record, a_run, write_log
+from tests.helpers import NOW, a_record, a_run, refusal, write_log
 
 DAY = "2026-01-05"
 COLUMNS = {"id": Column("BIGINT", "identity"), "day": Column("DATE", "day")}
@@ -32,7 +33,8 @@ A, B, C, BESIDE = (TableSpec(f"silver/{name}", COLUMNS, partition_by=("day",)) f
 def lake(tmp_path):
     """Tables a, b, c and one beside b, by hand-written logs."""
     for table in (A, B, C, BESIDE):
-        commits = [{"record": a_record(table.name, {"day": DAY}), "changed": [{"day": DAY}]}]
+        rows = [{"record": a_record(table.name, {"day": DAY}), "changed": [{"day": DAY}]}]
+        commits = rows if table in (A, C) else []
         write_log(tmp_path / "lake" / table.name, {"id": "long", "day": "date"}, ["day"], commits)
     return Lake(root=str(tmp_path / "lake"), engine=SparkEngine())
 
@@ -87,17 +89,30 @@ TOUCHES = {
 }
 
 
-@pytest.mark.parametrize("way", TOUCHES)
-@pytest.mark.parametrize("where", ["function", "inputs"])
-def test_a_run_that_touches_another_place_fails_with_the_path_and_changes_nothing(lake, way, where):
-    """In the function and before it, in any way; the sentence of the failure names the table and the place."""
-    before, touch = files(lake), TOUCHES[way]
-    nothing = lambda *_: None  # noqa: E731
-    given = (lambda lake, *_: touch(lake), None) if where == "function" else (nothing, touch)
-    said = compute(lake, given[0], find=given[1])
+def test_a_function_is_refused_another_place_before_anything_changes(lake):
+    """In any way that the library has; the sentence names the table and the path."""
+    before, said = files(lake), dict[str, str]()
+
+    def do(lake, *_):
+        said.update({way: refusal(lambda touch=touch: touch(lake)) for way, touch in TOUCHES.items()})
+
+    assert compute(lake, do) == ""
     place = {"writes to its upstream": "silver/a", "writes a file elsewhere": "_files/other", "locks": "silver/.c.lock"}
-    assert "silver/b may not " in said
-    assert f"{lake.root}/{place.get(way, 'silver/c')}" in said
+    for way, sentence in said.items():
+        assert re.match(rf"silver/b may not (read|write|delete) {lake.root}/{place.get(way, 'silver/c')}", sentence), (
+            way
+        )
+    assert said.keys() == TOUCHES.keys()
+    assert files(lake) == before
+
+
+@pytest.mark.parametrize("where", ["function", "inputs"])
+def test_a_run_that_touches_another_place_fails_with_the_path(lake, where):
+    """In the function, and in the one that finds its inputs before."""
+    before, touch = files(lake), lambda lake, *_: lake.table(C).read()
+    given = (touch, None) if where == "function" else (lambda *_: pytest.fail("it was computed"), touch)
+    said = compute(lake, given[0], find=given[1])
+    assert f"silver/b may not read {lake.root}/silver/c, only {lake.root}/silver/a, " in said
     assert files(lake) == before
 
 

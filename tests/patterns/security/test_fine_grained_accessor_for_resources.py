@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from dedp_assets.laptop.servers import s3
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.running.permissions import is_allowed, restricted_to
+from dedp_assets.patterns.core.running.permissions import is_allowed, require_allowed, restricted_to
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.core.secret import Secret
 from dedp_assets.patterns.delta import Ledger, LocalStore, Table, store_at, table_lock
+from dedp_assets.patterns.delta.storage.locations import group_beside, partitions_beside
 from dedp_assets.patterns.delta.storage.s3_store import S3Store
 from dedp_assets.patterns.security._resource_policies import ACTIONS, identities_of
 from dedp_assets.patterns.security.fine_grained_accessor_for_resources import (
@@ -71,12 +72,18 @@ def test_the_declared_sets_are_the_permissions(root):
                 assert allows([AccessPolicy.of(access)], action, place) == (action in may), (action, place)
 
 
-def test_a_writer_may_hold_the_lock_beside_the_table_and_nothing_else_beside():
-    """The lock is a file or an object next to the folder, of this name alone."""
-    assert is_allowed(ACCESS, "write", "s3://lake/.b.lock")
-    assert is_allowed(ACCESS, "delete", "s3://lake/.b.lock")
-    for other in ("s3://lake/.a.lock", "s3://lake/.b.lock2", "s3://lake/.b.lock/x", "s3://lake/.c.lock", "s3://lake"):
-        assert not [action for action in ACTIONS if is_allowed(ACCESS, action, other)], other
+def test_a_writer_may_touch_its_locks_and_group_beside_the_table_and_nothing_else(tmp_path):
+    """By the names that the library gives them, and no name that begins alike."""
+    own, stores = tmp_path / "b", [LocalStore(str(tmp_path / "b")), S3Store("lake", "b")]
+    for store, access in zip(stores, [grant_resources([], [str(own)], identity=JOB), ACCESS], strict=True):
+        with restricted_to(access):
+            for action in ("write", "delete"):
+                require_allowed(action, f"{store.above().address}/.b.lock")
+                require_allowed(action, group_beside(store).address_of("note.json"))
+                for place in (group_beside(store), partitions_beside(store)):
+                    require_allowed(action, f"{place.above().address}/.{place.name}.lock")
+    for other in (".a.lock", ".b.lock2", ".b.lock/x", ".b", ".b.groups/x", "b.group", ".a.group/x", ""):
+        assert not [action for action in ACTIONS if is_allowed(ACCESS, action, f"s3://lake/{other}")], other
 
 
 def test_a_job_without_reads_or_writes_gets_none():

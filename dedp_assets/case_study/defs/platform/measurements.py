@@ -137,7 +137,7 @@ def measurements_every_day(context: dg.ScheduleEvaluationContext, lake: Lake) ->
 
 @lake_table(
     MEASUREMENTS,
-    reads=Reads(sources=[SOURCE], inputs=noted),
+    reads=Reads(sources=[SOURCE], inputs=noted, touches=Touches(reads=[VISITS])),
     runs=Runs(
         DAILY,
         Every(

@@ -13,14 +13,25 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
+from dataclasses import replace
 from functools import wraps
-from typing import Literal, ParamSpec, TypeVar
+from typing import Literal, ParamSpec, TypeVar, get_args
 from urllib.parse import unquote
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Access
 
-__all__ = ["FOLDER", "Action", "covers", "inheriting", "is_allowed", "place_of", "require_allowed", "restricted_to"]
+__all__ = [
+    "FOLDER",
+    "Action",
+    "covers",
+    "extended_to",
+    "inheriting",
+    "is_allowed",
+    "place_of",
+    "require_allowed",
+    "restricted_to",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -76,6 +87,18 @@ def restricted_to(access: Access | None) -> Iterator[None]:
         yield
     finally:
         _HELD.reset(before)
+
+
+@contextmanager
+def extended_to(folder: str) -> Iterator[None]:
+    """Let a restricted block use a folder that comes and goes with a place that it may write, as an edition does."""
+    access = _HELD.get()
+    if access is not None:
+        grants = (place_of(folder), place_of(folder) + FOLDER)
+        more = {action: (*access.allowed.get(action, ()), *grants) for action in get_args(Action)}
+        access = replace(access, allowed=more)
+    with restricted_to(access):
+        yield
 
 
 def require_allowed(action: Action, location: str) -> None:
