@@ -21,6 +21,7 @@ from dedp_assets.graph.declare import (
     Runs,
     Source,
     Step,
+    Touches,
     declared,
     declared_jobs,
     lake_table,
