@@ -112,7 +112,7 @@ def test_a_run_that_touches_another_place_fails_with_the_path(lake, where):
     before, touch = files(lake), lambda lake, *_: lake.table(C).read()
     given = (touch, None) if where == "function" else (lambda *_: pytest.fail("it was computed"), touch)
     said = compute(lake, given[0], find=given[1])
-    assert f"silver/b may not read {lake.root}/silver/c, only {lake.root}/silver/a, " in said
+    assert f"silver/b may not read {lake.root}/silver/c, only silver/a, silver/b, silver/beside: " in said
     assert files(lake) == before
 
 
@@ -171,9 +171,10 @@ def test_a_replay_of_letters_is_restricted_as_the_table_is(lake):
     valid, dead = lake.table(B), lake.table(BESIDE)
     commit = {"record": a_record(B.name, {"day": DAY}), "txn": {transaction_id(B.name, {"day": DAY}, 0): 1}}
     write_log(Path(lake.root) / B.name, {}, [], [commit])
+    write_log(Path(lake.root) / BESIDE.name, {}, [], [{"changed": [{"day": DAY}]}])
     access = access_to(lake, [A], [B, BESIDE], Touches())
     replayed = _Work(valid, dead, {}, lambda *_: lake.table(C).read(), (), {}, access)
-    with pytest.raises(ConfigError, match=r"silver/b may not read .*/silver/c, only"):
+    with pytest.raises(ConfigError, match=r"silver/b may not read .*/silver/c, only silver/a, silver/b"):
         replayed.partition(DAY, a_run(B.name))
     assert replace(replayed, replay=lambda into, _: into.name).partition(DAY, a_run(B.name)) == B.name
 

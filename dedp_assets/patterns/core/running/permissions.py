@@ -110,8 +110,9 @@ def require_allowed(action: Action, location: str) -> None:
     access = _HELD.get()
     if access is None or is_allowed(access, action, location):
         return
-    folders = [grant for grant in access.allowed.get(action, ()) if not grant.endswith(FOLDER)]
-    some = ", ".join(folders[:_SHOWN]) + (" ..." if len(folders) > _SHOWN else "")
+    names = ["/".join(grant.split("/")[-3:-1]) for grant in access.allowed.get(action, ()) if grant.endswith(FOLDER)]
+    shown = [name for name in dict.fromkeys(names) if "/." not in f"/{name}"]
+    some = ", ".join(shown[:_SHOWN]) + (" ..." if len(shown) > _SHOWN else "")
     raise ConfigError(
         f"{access.identity} may not {action} {place_of(location)}, only {some or 'nothing'}: declare the place if "
         "the code needs it; nothing was done there"

@@ -57,7 +57,9 @@ class Placed:
             ConfigError: if the copy was removed since; names partition and tier.
         """
         ledger = Ledger(self.place)
-        if not ledger.exists():
+        with restricted_to(None):  # whoever may read the table may read its rows where the table's own log puts them
+            there = ledger.exists()
+        if not there:
             raise ConfigError(
                 f"{table} can no longer be read in {_some([self])} at that version: the copy there was removed. Take a "
                 "newer version"
@@ -73,8 +75,8 @@ class Placed:
     ) -> DataFrame:
         """Read the rows on the tier, in the columns of a table's state; lazy."""
         kept = {name.lower() for name in state.columns}
-        with restricted_to(None):  # whoever may read the table may read its rows where the table's own log puts them
-            ledger = self.require_copy(table)
+        ledger = self.require_copy(table)
+        with restricted_to(None):  # as above
             rows = read_at(session, ledger.store, ledger.state(), partitions)
         return rows.select(*(identifier(name) for name in rows.columns if name.lower() in kept))
 
