@@ -39,7 +39,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Touches:
-    """Places of the lake that a table's functions touch besides the tables that they read and write for their rows.
+    """Further places of the lake for a table's functions, besides the tables of their rows.
 
     Attributes:
         reads: tables whose logs or rows are looked at, and nothing is pinned of.

@@ -117,7 +117,7 @@ def replay_asset(table: LakeTable[...], replay: Replay) -> dg.AssetsDefinition:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A replay: both tables, upstream tables, replay function, audits, display of figures, and allowed places."""
+    """A replay: tables, upstream tables, function, audits, display of figures, access."""
 
     valid: Table
     dead: Table

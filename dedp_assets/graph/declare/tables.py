@@ -164,7 +164,7 @@ class LakeTable(Generic[P]):
         return reasons_of(self)
 
     def access(self, lake: Lake) -> Access:
-        """Return what the functions may read and write in a lake; a run refuses other places."""
+        """Return the places of a lake for the functions; a run refuses all others."""
         producers = (each.producer for each in self.runs.of(OnMarkers))
         return access_to(lake, (*self.reads.upstream, *producers), self.tables, self.reads.touches)
 

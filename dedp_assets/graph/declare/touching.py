@@ -16,7 +16,7 @@ __all__ = ["access_to", "declared_only", "is_absolute"]
 
 
 def access_to(lake: Lake, reads: Iterable[TableSpec], tables: Sequence[TableSpec], touches: Touches) -> Access:
-    """Return what the functions of a table may read and write in a lake.
+    """Return the access of a table's functions to a lake.
 
     To a written table belong its folders for checkpoints of streams and for plain files.
 

@@ -1,4 +1,4 @@
-"""Policies on resources: statements, attached to an identity or to a resource, and their form for servers."""
+"""Policies on resources: statements attached to an identity or a resource, as documents of AWS."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Statement:
         return named and self.tags.items() <= tags.items() and (not self.resources or self.names(place))
 
     def names(self, place: str) -> bool:
-        """Return whether a location is among the resources, also by a wildcard that should not be there."""
+        """Return whether a location is among the resources, also by a wildcard of a careless policy."""
         return any(covers(each, place) or _fits(each, place) for each in map(place_of, self.resources))
 
 
@@ -97,7 +97,7 @@ class AccessPolicy:
 
     @classmethod
     def of(cls, access: Access) -> AccessPolicy:
-        """Return what an access allows as the policy of its identity."""
+        """Return an access as the policy of the identity."""
         by_grants: dict[tuple[str, ...], list[str]] = {}
         for action, grants in access.allowed.items():
             by_grants.setdefault(tuple(grants), []).append(action)
@@ -152,7 +152,7 @@ class AccessPolicy:
 
 
 def identities_of(policies: Iterable[AccessPolicy]) -> dict[str, Any]:
-    """Return identities with their policies as SeaweedFS reads them (``-s3.config``), without credentials."""
+    """Return the configuration of SeaweedFS (``-s3.config``): identities and policies, no credentials."""
     held = sorted((each for each in policies if each.identity), key=lambda each: each.identity)
     of = {name: [each.name for each in some] for name, some in groupby(held, lambda each: each.identity)}
     return {
@@ -162,5 +162,5 @@ def identities_of(policies: Iterable[AccessPolicy]) -> dict[str, Any]:
 
 
 def _fits(resource: str, place: str) -> bool:
-    """Return whether a location fits a resource with wildcards, as servers of S3 understand them."""
+    """Return whether a location fits a resource with wildcards, by the rules of S3's servers."""
     return ANY in resource and bool(re.fullmatch(".*".join(map(re.escape, resource.split(ANY))), place, re.DOTALL))

@@ -1,4 +1,4 @@
-"""Fine-Grained Accessor for Resources: a job reaches the locations that it declares, and no others.
+"""Fine-Grained Accessor for Resources: a job reaches the declared locations, and no others.
 
 Problem: a job that reads one folder and writes another one holds rights to the whole lake. A fault of it, or a thief
     of its credentials, reads and removes everything.
@@ -28,7 +28,7 @@ _FULL = 0.8
 
 @typed
 def grant_resources(reads: Sequence[str], writes: Sequence[str], *, identity: str) -> Access:
-    """Grant an identity the tables and folders that it reads and those that it writes, and nothing else.
+    """Grant an identity the tables and folders of the declared reads and writes, and no others.
 
     Who reads may read and list what lies in the folder; who writes may also write and delete there, and hold the locks
     and keep the notes beside it that writers of a table need.
@@ -69,7 +69,7 @@ def decide_access(
     resource: str,
     tags: Mapping[str, str] | None = None,
 ) -> Access:
-    """Decide whether a principal may do an action on a resource, by policies of identities and of resources.
+    """Decide on an action by a principal, by the policies of identities and of resources.
 
     What no statement allows is denied, and a statement that denies wins over all others.
 
@@ -161,7 +161,7 @@ def _is_whole(resource: str) -> bool:
 
 
 def _faults(rule: Statement, resources: Sequence[str]) -> Iterator[str]:
-    """Yield what is wide or mistaken in a statement; a denial may be wide."""
+    """Yield the wide and the mistaken parts of a statement; a denial may be wide."""
     denies, known = rule.effect == "deny", ", ".join(ACTIONS)
     wrong = [each for each in rule.actions if each not in ACTIONS and not (denies and each == ANY)]
     yield from (f"{action} is no single action: name {known}" for action in wrong)

@@ -48,7 +48,7 @@ _HELD: ContextVar[Access | None] = ContextVar("access of the block", default=Non
 
 
 def covers(grant: str, name: str) -> bool:
-    """Return whether a grant is for a name: the name itself, or a folder above it with ``/*`` behind.
+    """Return whether a grant names a resource, or, with ``/*`` at the end, a folder above.
 
     Example:
         >>> covers("visits/*", "visits/2026"), covers("visits/*", "visits-payroll/2026"), covers("visits", "visits/a")
@@ -81,7 +81,7 @@ def is_allowed(access: Access, action: str, location: str) -> bool:
 
 @contextmanager
 def restricted_to(access: Access | None) -> Iterator[None]:
-    """Let the block read and write what an access allows, by :func:`require_allowed`; ``None`` lifts a restriction."""
+    """Restrict the block to an access, for :func:`require_allowed`; ``None`` lifts a restriction."""
     before = _HELD.set(access)
     try:
         yield
@@ -91,7 +91,7 @@ def restricted_to(access: Access | None) -> Iterator[None]:
 
 @contextmanager
 def extended_to(folder: str) -> Iterator[None]:
-    """Let a restricted block use a folder that comes and goes with a place that it may write, as an edition does."""
+    """Allow a restricted block a further folder, which comes and goes with an allowed place."""
     access = _HELD.get()
     if access is not None:
         grants = (place_of(folder), place_of(folder) + FOLDER)
@@ -102,7 +102,7 @@ def extended_to(folder: str) -> Iterator[None]:
 
 
 def require_allowed(action: Action, location: str) -> None:
-    """Refuse an action at a location, if this block is restricted and its access does not allow the action.
+    """Refuse an action at a location to a block whose access does not allow the action.
 
     Raises:
         ConfigError: names identity, action and path.
@@ -120,7 +120,7 @@ def require_allowed(action: Action, location: str) -> None:
 
 
 def inheriting(work: Callable[P, R]) -> Callable[P, R]:
-    """Return a function for other threads that runs in the context of now: with its restriction and open counts."""
+    """Return a function for other threads, with the restriction and the open counts of now."""
     context = copy_context()
 
     @wraps(work)

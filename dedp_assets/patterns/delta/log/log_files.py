@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, TypeVar
@@ -14,11 +12,10 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
 from dedp_assets.patterns.core.errors import ContractError, NotReady
-from dedp_assets.patterns.core.running.permissions import require_allowed
 from dedp_assets.patterns.delta.log.faults import log_faults, missing_commits
 from dedp_assets.patterns.delta.log.kept_commits import KeptCommits
-from dedp_assets.patterns.delta.storage.locations import Located, Location, require_folder, store_at
-from dedp_assets.patterns.delta.storage.store import Store
+from dedp_assets.patterns.delta.log.log_folder import LogFolder, versions_in
+from dedp_assets.patterns.delta.storage.locations import Location, require_folder
 
 __all__ = ["DAMAGE", "LogFiles"]
 
@@ -28,10 +25,8 @@ DAMAGE = (ValueError, TypeError, KeyError, AttributeError)
 
 T = TypeVar("T")
 
-_COMMIT_FILE = re.compile(r"\d{20}\.json")
 
-
-class LogFiles(Located):
+class LogFiles(LogFolder):
     """The files of a Delta table's log: commits and checkpoints, read as bytes and as actions.
 
     Args:
@@ -40,9 +35,8 @@ class LogFiles(Located):
     """
 
     def __init__(self, location: Location, *, name: str = "") -> None:
-        self.store = store_at(location)
+        super().__init__(location)
         self.name = name or self.store.name
-        self._folder = self.store.within("_delta_log")
         self._newest: tuple[int, object] = (-1, None)
         self.restarts = 0
         """Number of times that the newest known commit was gone, as another table lay in the folder."""
@@ -53,12 +47,6 @@ class LogFiles(Located):
 
         So a look costs one request, and one for each new commit. A gap is found where the newest version is asked for.
         """
-
-    @property
-    def _log(self) -> Store:
-        """The store of the log; whoever looks at a table, or reads its rows, comes by here."""
-        require_allowed("read", self.store.address)
-        return self._folder
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the location; the other process looks for the newest version itself."""
@@ -110,7 +98,7 @@ class LogFiles(Located):
         if isinstance(hint, int) and self.holds(hint):
             return self._last_from(hint)
         names = self._log.list()
-        versions = _versions(names)
+        versions = versions_in(names)
         if not versions:
             require_folder(self.name, self.store)
             raise NotReady(f"{self.name} does not exist yet: nothing was ever written to {self.store.address}")
@@ -271,35 +259,3 @@ class LogFiles(Located):
     def read_identity(self, version: int) -> object:
         """Return the identity of the commit that was read last; of another version, the present identity."""
         return self._read_last if self._read_last[0] == version else self.identity(version)
-
-    def holds(self, version: int) -> bool:
-        """Return whether the log has the commit of a version."""
-        return self._log.exists(f"{version:020d}.json")
-
-    def versions(self) -> list[int]:
-        """List the retained versions, by the names in the folder."""
-        return _versions(self._log.list())
-
-    def last_checkpoint(self) -> Mapping[str, Any]:
-        """Read ``_last_checkpoint``; empty if missing or unreadable."""
-        try:
-            content = json.loads(self._log.read("_last_checkpoint"))
-        except (OSError, ValueError):
-            return {}
-        return content if isinstance(content, dict) else {}
-
-    def checkpoint_files(self, checkpoint: Mapping[str, Any]) -> list[str]:
-        """List the Parquet files of the last checkpoint; empty if incomplete or not Parquet."""
-        version, parts = checkpoint.get("version"), checkpoint.get("parts") or 1
-        if not isinstance(version, int):
-            return []
-        named = (checkpoint.get("v2Checkpoint") or {}).get("path") or f"{version:020d}.checkpoint.parquet"
-        if parts == 1 and self._log.exists(named):
-            return [named] if named.endswith(".parquet") else []
-        found = [name for name in self._log.list() if name.startswith(f"{version:020d}.checkpoint")]
-        found = [name for name in found if name.endswith(".parquet") and self._log.exists(name)]
-        return found if len(found) == parts else []
-
-
-def _versions(names: Sequence[str]) -> list[int]:
-    return [int(name[:20]) for name in names if _COMMIT_FILE.fullmatch(name)]

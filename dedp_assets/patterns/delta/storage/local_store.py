@@ -26,7 +26,6 @@ from dedp_assets.patterns.delta.storage.store import Ability, Entry, Hold, Tree,
 
 __all__ = ["LocalStore"]
 
-
 _LONGEST_NAME_BYTES = 255
 
 

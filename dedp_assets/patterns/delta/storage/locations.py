@@ -120,7 +120,7 @@ def partitions_beside(table: Store) -> Store:
 
 
 def beside(address: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what writers of a table touch beside the table's folder: folders, and single files.
+    """Return the addresses beside a table for the table's writers: folders, and single files.
 
     Editions of a replica in a folder are not among them: they lie beside it under names of their own.
 

@@ -240,8 +240,7 @@ class S3Store:
         return Bucket(self.bucket)
 
     def _lease(self, key: str) -> ObjectLease:
-        place = f"{_SCHEME}://{self.bucket}/{key}"
-        require_allowed("write", place)
+        require_allowed("write", place := f"{_SCHEME}://{self.bucket}/{key}")
         return ObjectLease(self._objects, key, self.lease_seconds, place)
 
     def _key(self, path: str) -> str:
