@@ -256,6 +256,11 @@ from dedp_assets.patterns.security.encryptor import Encryption as Encryption
 from dedp_assets.patterns.security.encryptor import KeyRing as KeyRing
 from dedp_assets.patterns.security.encryptor import decrypt as decrypt
 from dedp_assets.patterns.security.encryptor import encrypt as encrypt
+from dedp_assets.patterns.security.fine_grained_accessor_for_resources import AccessPolicy as AccessPolicy
+from dedp_assets.patterns.security.fine_grained_accessor_for_resources import Statement as Statement
+from dedp_assets.patterns.security.fine_grained_accessor_for_resources import decide_access as decide_access
+from dedp_assets.patterns.security.fine_grained_accessor_for_resources import grant_resources as grant_resources
+from dedp_assets.patterns.security.fine_grained_accessor_for_resources import lint_policies as lint_policies
 from dedp_assets.patterns.security.fine_grained_accessor_for_tables import ColumnMask as ColumnMask
 from dedp_assets.patterns.security.fine_grained_accessor_for_tables import Policy as Policy
 from dedp_assets.patterns.security.fine_grained_accessor_for_tables import PolicyLog as PolicyLog

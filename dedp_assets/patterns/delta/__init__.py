@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.storage.local_store import LocalStore
     from dedp_assets.patterns.delta.storage.locations import (
         as_folder,
+        beside,
         folder_at,
         is_in_bucket,
         is_link,
@@ -210,6 +211,7 @@ __all__ = [
     "serves",
     "sha256_of",
     "stage_nothing",
+    "beside",
     "store_at",
     "subjects_of",
     "table_lock",

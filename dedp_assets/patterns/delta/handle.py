@@ -13,6 +13,7 @@ from dedp_assets.patterns.core.leaving import require_open_partitions
 from dedp_assets.patterns.core.names import NAMED_ROWS
 from dedp_assets.patterns.core.running.disks import writing_to
 from dedp_assets.patterns.core.running.opening import note_opened
+from dedp_assets.patterns.core.running.permissions import require_allowed
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.sql.sql_options import reason_of
 from dedp_assets.patterns.delta.commit import commits, spark_writer
@@ -100,6 +101,7 @@ class TableHandle(Located):
         """
         if broadcast_bytes is not None and broadcast_bytes < 0:
             raise ConfigError(f"broadcast_bytes must be at least 0, not {broadcast_bytes}")
+        require_allowed("read", self.store.address)
         version = version_at(self.ledger, version) if isinstance(version, str) else version
         state = self.ledger.state(version)
         named = [self._spelled(state, partition) for partition in partitions]
@@ -122,6 +124,7 @@ class TableHandle(Located):
                 change of columns (added, renamed, dropped) then stops the query once, and the query goes on when it is
                 started again. Without the folder a query that meets a dropped column is refused for good.
         """
+        require_allowed("read", self.store.address)
         note_opened(self.spec, self.store.uri, None)
         # The stop is the warning that Delta means: whoever names the folder allows what follows.
         allowed = {"allowSourceColumnRename": "always", "allowSourceColumnDrop": "always"}

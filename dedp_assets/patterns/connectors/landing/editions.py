@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from dedp_assets.patterns.core.errors import ConfigError, Conflict
+from dedp_assets.patterns.core.running.permissions import extended_to, require_allowed
 from dedp_assets.patterns.delta import LocalStore, as_folder, table_lock
 
 __all__ = ["MANIFEST", "FolderContent", "FolderEdition", "current", "next_content", "next_edition", "replacing"]
@@ -83,16 +84,18 @@ def next_edition(target: LocalStore, *, keep_former: bool = True) -> Iterator[Fo
         keep_former: leave the former edition to those who are reading it, until the next replacement. Otherwise it
             is removed at once.
     """
+    require_allowed("write", target.address)
     former = current(target)
     _sweep(target, former)
     made = FolderEdition(target.above().within(f"{_prefix(target)}{uuid.uuid4().hex[:16]}"))
-    made.home.make_folder(_FILES)
-    try:
-        yield made
-    except BaseException:
-        made.home.delete_folder("")
-        raise
-    target.above().show(target.name, f"{made.home.name}/{_FILES}")
+    with extended_to(made.home.address):
+        made.home.make_folder(_FILES)
+        try:
+            yield made
+        except BaseException:
+            made.home.delete_folder("")
+            raise
+        target.above().show(target.name, f"{made.home.name}/{_FILES}")
     if not keep_former:
         _sweep(target, made)
 
@@ -106,7 +109,8 @@ def _sweep(target: LocalStore, keep: FolderEdition | None) -> None:
     beside = target.above()
     for name in beside.list():
         if name.startswith(_prefix(target)) and (keep is None or name != keep.home.name):
-            beside.delete_folder(name)
+            with extended_to(beside.within(name).address):
+                beside.delete_folder(name)
 
 
 @dataclass(slots=True)

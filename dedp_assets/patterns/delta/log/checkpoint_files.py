@@ -18,7 +18,10 @@ __all__ = ["CheckpointFiles"]
 class CheckpointFiles(ABC):
     """The checkpoints in the folder of a log."""
 
-    _log: Store
+    @property
+    @abstractmethod
+    def _log(self) -> Store:
+        """The store of the log, if the block may read the table."""
 
     @abstractmethod
     def readable(self) -> AbstractContextManager[None]:
@@ -43,8 +46,9 @@ class CheckpointFiles(ABC):
 
     def last_checkpoint(self) -> Mapping[str, Any]:
         """Read ``_last_checkpoint``; empty if missing or unreadable."""
+        log = self._log
         try:
-            content = json.loads(self._log.read("_last_checkpoint"))
+            content = json.loads(log.read("_last_checkpoint"))
         except (OSError, ValueError):
             return {}
         return content if isinstance(content, dict) else {}

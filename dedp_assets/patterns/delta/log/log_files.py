@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, TypeVar
@@ -15,8 +14,9 @@ from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.delta.log.checkpoint_files import CheckpointFiles
 from dedp_assets.patterns.delta.log.faults import log_faults, missing_commits
 from dedp_assets.patterns.delta.log.kept_commits import KeptCommits
+from dedp_assets.patterns.delta.log.log_folder import LogFolder, versions_in
 from dedp_assets.patterns.delta.log.redacted import RedactedFile
-from dedp_assets.patterns.delta.storage.locations import Located, Location, require_folder, store_at
+from dedp_assets.patterns.delta.storage.locations import Location, require_folder
 
 __all__ = ["DAMAGE", "LogFiles"]
 
@@ -26,10 +26,8 @@ DAMAGE = (ValueError, TypeError, KeyError, AttributeError)
 
 T = TypeVar("T")
 
-_COMMIT_FILE = re.compile(r"\d{20}\.json")
 
-
-class LogFiles(Located, CheckpointFiles):
+class LogFiles(LogFolder, CheckpointFiles):
     """The files of a Delta table's log: commits and checkpoints, read as bytes and as actions.
 
     Args:
@@ -38,10 +36,9 @@ class LogFiles(Located, CheckpointFiles):
     """
 
     def __init__(self, location: Location, *, name: str = "") -> None:
-        self.store = store_at(location)
+        super().__init__(location)
         self.name = name or self.store.name
-        self._log = self.store.within("_delta_log")
-        self.past = RedactedFile(self._log)
+        self.past = RedactedFile(self._folder)
         self._newest: tuple[int, object] = (-1, None)
         self.restarts = 0
         """Number of times that the newest known commit was gone, as another table lay in the folder."""
@@ -55,7 +52,7 @@ class LogFiles(Located, CheckpointFiles):
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the location; the other process looks for the newest version itself."""
-        return {**self.__dict__, "_newest": (-1, None), "_kept": None, "past": RedactedFile(self._log)}
+        return {**self.__dict__, "_newest": (-1, None), "_kept": None, "past": RedactedFile(self._folder)}
 
     def exists(self) -> bool:
         """Return whether the table exists.
@@ -103,7 +100,7 @@ class LogFiles(Located, CheckpointFiles):
         if isinstance(hint, int) and self.holds(hint):
             return self._last_from(hint)
         names = self._log.list()
-        versions = _versions(names)
+        versions = versions_in(names)
         if not versions:
             require_folder(self.name, self.store)
             raise NotReady(f"{self.name} does not exist yet: nothing was ever written to {self.store.address}")
@@ -254,21 +251,4 @@ class LogFiles(Located, CheckpointFiles):
     def read_identity(self, version: int) -> object:
         """Return the identity of the commit that was read last; of another version, the present identity."""
         return self._read_last if self._read_last[0] == version else self.identity(version)
-
-    def holds(self, version: int) -> bool:
-        """Return whether the log has the commit of a version."""
-        return self._log.exists(f"{version:020d}.json")
-
-    def tells_from(self) -> int:
-        """Return the version of the oldest known commit, a purged one or not; 0 without a table."""
-        first = min(self.versions(), default=0)
-        known = self.past.history().between(-1, first) if first else ()
-        return next((version for version, *_ in known), first)
-
-    def versions(self) -> list[int]:
-        """List the retained versions, by the names in the folder."""
-        return _versions(self._log.list())
-
-
-def _versions(names: Sequence[str]) -> list[int]:
-    return [int(name[:20]) for name in names if _COMMIT_FILE.fullmatch(name)]
+        self.past = RedactedFile(self._folder)
