@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from dedp_assets.graph.erasure.erasing import Eraser
-from dedp_assets.graph.mail.json_lines import append_lines
 from dedp_assets.patterns.connectors.secrets.key_files import replace_private
 from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.running.json_lines import append_lines
 from dedp_assets.patterns.governance.gdpr_erase import Erasure, ids_of, rows_of
 
 __all__ = ["Known", "known_of", "write_known"]

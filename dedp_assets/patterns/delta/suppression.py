@@ -140,7 +140,8 @@ class SuppressionList:
         try:
             self.store.put_if_absent(f"{request}.json", json.dumps(note).encode())
         except FileExistsError:
-            if json.loads(self.store.read(f"{request}.json"))["persons"] != digests:
+            known = json.loads(self.store.read(f"{request}.json"))["persons"]
+            if any({*named} - {*known.get(kind, ())} for kind, named in digests.items()):
                 raise ConfigError(f"request {request} must name the persons that it named before, not others") from None
             return False
         return True
@@ -188,7 +189,7 @@ class SuppressionList:
             note: dict[str, Any] = json.loads(self.store.read(name))
             if note["key"] != self._proof():
                 raise ConfigError(
-                    f"the key {self._key().id} must be the one of the suppression list in {self.store.uri}, not a "
+                    f"the key {self.masking_key().id} must be the one of the suppression list in {self.store.uri}, not a "
                     "foreign one: set DEDP_MASKING_KEY to the key of the platform that made the list"
                 )
             for kind, digests in note["persons"].items():
@@ -261,7 +262,7 @@ class SuppressionList:
 
         The key is closed over and in no plan.
         """
-        among, key = frozenset(digests), self._key().of(_PROOF)
+        among, key = frozenset(digests), self.masking_key().of(_PROOF)
 
         def are_listed(values: pa.Array) -> pa.Array:
             digest = keyed_digests(key, kind)
@@ -270,11 +271,12 @@ class SuppressionList:
         found: Column = arrow_udf(are_listed, BooleanType())(ids.cast("string"))  # type: ignore[call-overload]
         return found
 
-    def _key(self) -> MaskingKey:
+    def masking_key(self) -> MaskingKey:
+        """Return the key of the hashes."""
         return self.key() if callable(self.key) else self.key
 
     def _digest(self, kind: str, value: str) -> str:
-        return keyed_digest(self._key().of(_PROOF), kind, value)
+        return keyed_digest(self.masking_key().of(_PROOF), kind, value)
 
     def _proof(self) -> str:
-        return keyed_digest(self._key().of(_PROOF), "key", "")
+        return keyed_digest(self.masking_key().of(_PROOF), "key", "")

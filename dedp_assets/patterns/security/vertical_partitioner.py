@@ -209,7 +209,7 @@ def forget_persons(
     table.ensure()
     require_purgeable(table, give_up)
     ids = sorted({each for request in requests for each in request.persons})
-    source = _named(table, ids, suppressed.key.of("forgotten persons"))
+    source = _named(table, ids, suppressed.masking_key().of("forgotten persons"))
     # What the run has read says nothing about a deletion, which is done again whenever it is asked for.
     run = _of_persons(into.noting({"requests": names}), {}).run
     with persons_in_turn(table.store):

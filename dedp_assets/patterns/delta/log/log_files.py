@@ -251,4 +251,9 @@ class LogFiles(LogFolder, CheckpointFiles):
     def read_identity(self, version: int) -> object:
         """Return the identity of the commit that was read last; of another version, the present identity."""
         return self._read_last if self._read_last[0] == version else self.identity(version)
-        self.past = RedactedFile(self._folder)
+
+    def tells_from(self) -> int:
+        """Return the version of the oldest known commit, a purged one or not; 0 without a table."""
+        first = min(self.versions(), default=0)
+        known = self.past.history().between(-1, first) if first else ()
+        return next((version for version, *_ in known), first)
