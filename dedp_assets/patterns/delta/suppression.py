@@ -189,8 +189,8 @@ class SuppressionList:
             note: dict[str, Any] = json.loads(self.store.read(name))
             if note["key"] != self._proof():
                 raise ConfigError(
-                    f"the key {self.masking_key().id} must be the one of the suppression list in {self.store.uri}, not a "
-                    "foreign one: set DEDP_MASKING_KEY to the key of the platform that made the list"
+                    f"the key {self.masking_key().id} must be the one of the suppression list in {self.store.uri}, not "
+                    "another one: set DEDP_MASKING_KEY to the key of the platform that made the list"
                 )
             for kind, digests in note["persons"].items():
                 found.setdefault(kind, set()).update(digests)
