@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.errors import ConfigError, Conflict
 from dedp_assets.patterns.core.masking import MaskingKey
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import RowCounts, Split
@@ -202,3 +202,27 @@ def test_an_expression_that_cannot_be_computed_is_refused(users, spark):
     landed = spark.createDataFrame([(1, "ada", "mon")], USERS_TEXT)
     with pytest.raises(ConfigError, match="silver/users: subject_by must be SQL over the table's columns, not nobody"):
         users.stage(landed, partition={"day": "mon"}, provenance=a_run())
+
+
+def test_rows_that_were_staged_before_an_erasure_are_not_published(users, spark):
+    """Neither of a stage nor of a merge: whoever was erased meanwhile may be among them."""
+    landed = spark.createDataFrame([(1, "eve", "mon"), (2, "bob", "mon")], USERS_TEXT)
+    staged = users.stage(landed, partition={"day": "mon"}, provenance=a_run())
+    users.suppression.add("T-2", {"user": ["eve"]}, at=AT, because="asked")
+    with pytest.raises(Conflict, match="silver/users: a person was erased since these rows were read: run it again"):
+        staged.publish()
+    users.stage(landed, partition={"day": "mon"}, provenance=a_run()).publish()
+    assert rows_of(users) == [(2, "bob", "mon")]
+    source = spark.createDataFrame([(3, "cy", "mon")], USERS_TEXT)
+
+    def erased_meanwhile(*_):
+        users.suppression.add("T-3", {"user": ["cy"]}, at=AT, because="asked")
+
+    users.on_rows = erased_meanwhile
+    with pytest.raises(Conflict, match="a person was erased"):
+        users.merge(source, Merge(["id"], [Update(), Insert()]), provenance=a_run())
+    users.on_rows = None
+    users.merge(source, Merge(["id"], [Update(), Insert()]), provenance=a_run())
+    users.delete("id = 7", provenance=a_run())
+    users.clear(partition={"day": "tue"}, provenance=a_run())
+    assert rows_of(users) == [(2, "bob", "mon")]

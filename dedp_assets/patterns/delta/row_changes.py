@@ -94,7 +94,7 @@ def merge_rows(  # noqa: PLR0913 - of a verb of the table
         >>> rows(users)
         [(1, 'Ada L.')]
     """
-    source = table.without_erased(require_rows(table.name, source))
+    source, provenance = table.without_erased(require_rows(table.name, source), provenance)
     meter, state = Meter(), table.ensure()
     owned = require_writable(table.name, state, partition or {})
     merge = replace(merge, owned=owned, declared=table.spec.key)
@@ -164,7 +164,7 @@ def recompute_rows(  # noqa: PLR0913 - of a verb of the table
         Conflict: if the table was written after ``since``, or other writers change the same rows and do not yield.
         SchemaMismatch: if ``compute`` makes other columns than the table's.
     """
-    source = table.without_erased(require_rows(table.name, source))
+    source, provenance = table.without_erased(require_rows(table.name, source), provenance)
     meter, state = Meter(), table.ensure()
     require_own_key(table.spec, identity)
     require_in_place(table.name, state, {})

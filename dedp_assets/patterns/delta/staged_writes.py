@@ -69,7 +69,7 @@ def stage_write(  # noqa: PLR0913 - of a verb of the table
             that counts a column by itself.
         SchemaMismatch: if the rows' columns are not the table's.
     """
-    meter = Meter()
+    meter, provenance = Meter(), table.noting_erasures(provenance)
     require_rows(table.name, rows)
     require_whole(table.spec, partition or {}, append=append)
     state = table.ensure()

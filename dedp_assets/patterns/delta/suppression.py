@@ -7,6 +7,7 @@ the lake, so that all platforms that write there share the list, and a request t
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -195,6 +196,11 @@ class SuppressionList:
             for kind, digests in note["persons"].items():
                 found.setdefault(kind, set()).update(digests)
         return {kind: frozenset(digests) for kind, digests in found.items()}
+
+    def state(self) -> str:
+        """Return a digest of the requests on the list; empty if there is none."""
+        names = sorted(name for name in self.store.list() if name.endswith(".json") and not name.startswith("."))
+        return hashlib.sha256("/".join(names).encode()).hexdigest()[:16] if names else ""
 
     def among(self, kind: str, ids: Collection[str]) -> frozenset[str]:
         """Return the ids that are on the list."""
