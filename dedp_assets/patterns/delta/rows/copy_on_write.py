@@ -149,10 +149,7 @@ def _publish(
         raise _Outdated from error
     except Conflict:
         return None
-    if prepared.changed:
-        prepared.stage.finish()
-    else:
-        prepared.stage.discard()
+    (prepared.stage.finish if prepared.changed else prepared.stage.discard)()
     return _result(table, base, prepared, changed=changes_rows and bool(removed or added))
 
 
