@@ -51,15 +51,14 @@ def run(settings: Settings, chosen: argparse.Namespace) -> int:
     tables, now = project().tables(), Clock().now()
     eraser = Eraser.of(settings, lake_of(settings), tables, Secrets())
     eraser.cases.require_name(chosen.because)
-    asked = Erasure(request=chosen.because, ids=ids_in(chosen.subject), at=now)
+    asked = Erasure(request=chosen.because, ids=ids_in(chosen.subject), at=now, because="subject access")
     upstream = {
         spec.name: [*(each.name for each in table.reads.upstream), *(each.name for each in table.reads.sources)]
         for table in tables
         for spec in table.tables
     }
-    found = known_of(eraser, asked, upstream)
-    log = eraser.cases.folder
-    files = write_known(found, Path(chosen.to), request=chosen.because, by=chosen.by, at=now, log=log)
+    found = known_of(eraser, asked, upstream, by=chosen.by)
+    files = write_known(found, Path(chosen.to), request=chosen.because, at=now)
     for each in found:
         say(f"{each.table}: {each.count} rows")
     say(f"{sum(each.count for each in found)} rows in {len(found)} tables: {files[0]} and {files[1]}")

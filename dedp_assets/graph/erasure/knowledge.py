@@ -12,14 +12,26 @@ from typing import Any
 
 from dedp_assets.graph.erasure.erasing import Eraser
 from dedp_assets.patterns.connectors.secrets.key_files import replace_private
-from dedp_assets.patterns.core.names import identifier
-from dedp_assets.patterns.core.running.json_lines import append_lines
 from dedp_assets.patterns.governance.gdpr_erase import Erasure, ids_of, rows_of
+from dedp_assets.patterns.governance.purpose_based_access_control import (
+    AccessRequest,
+    AccessRules,
+    AccessTier,
+    Grants,
+    Purpose,
+    open_for,
+    request_access,
+)
 
 __all__ = ["Known", "known_of", "write_known"]
 
+PURPOSE = Purpose(name="subject access", tables=("*",), personal=True, needs=("case",))
+"""All that is known of a person, but for secrets; the case is the request of the person."""
+RULES = AccessRules(
+    purposes=(PURPOSE,), tiers=[AccessTier(name=name) for name in ("public", "internal", "restricted", "confidential")]
+)
+"""A person's own rows need no training and no approver; the audit says who handed them out."""
 _MOST = 100_000
-_LOG = "access.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +59,14 @@ class Known:
     count: int
 
 
-def known_of(eraser: Eraser, erasure: Erasure, upstream: Mapping[str, Sequence[str]]) -> list[Known]:
-    """Read the rows of a person in every table that declares persons.
+def known_of(eraser: Eraser, erasure: Erasure, upstream: Mapping[str, Sequence[str]], *, by: str) -> list[Known]:
+    """Read the rows of a person in every table that declares persons, for the purpose of subject access.
 
     Args:
         eraser: the places of the platform.
-        erasure: the person, as for an erasure.
+        erasure: the person, as for an erasure; its request is the case in the audit.
         upstream: table -> tables and sources that the table is computed from.
+        by: who asks, by whom the audit calls the access.
 
     Raises:
         ConfigError: for a kind of person that no table declares.
@@ -61,14 +74,17 @@ def known_of(eraser: Eraser, erasure: Erasure, upstream: Mapping[str, Sequence[s
     """
     tables, suppressed = eraser.with_persons(), eraser.lake.suppression()
     ids = ids_of(tables, erasure, suppressed)
+    grants = Grants(eraser.home / "grants.db")
+    ask = AccessRequest(user=by, purpose=PURPOSE.name, justification=erasure.because, case=erasure.request)
+    request_access(tables, ask, grants, at=erasure.at, hours=1, rules=RULES)
+    opened = open_for(tables, ask, grants, at=erasure.at, rules=RULES)
     found = []
     for table in tables:
         version = table.ledger.version()
         secret = [name for name, column in table.spec.columns.items() if column.classification == "secret"]
-        rows = rows_of(table, ids, suppressed, version=version)
-        shown = rows.select(*[identifier(name) for name in rows.columns if name not in secret])
+        shown = rows_of(table, ids, suppressed, opened[table.name])
         held = [row.asDict(recursive=True) for row in shown.limit(_MOST + 1).collect()]
-        count = len(held) if len(held) <= _MOST else rows.count()
+        count = len(held) if len(held) <= _MOST else shown.count()
         if not held:
             continue
         meanings = {name: table.spec.columns[name].comment for name in shown.columns if name in table.spec.columns}
@@ -77,18 +93,14 @@ def known_of(eraser: Eraser, erasure: Erasure, upstream: Mapping[str, Sequence[s
     return found
 
 
-def write_known(
-    found: Sequence[Known], folder: Path, *, request: str, by: str, at: datetime, log: Path
-) -> tuple[Path, Path]:
-    """Write a person's rows as JSON and as a page, for their owner alone, and log the access.
+def write_known(found: Sequence[Known], folder: Path, *, request: str, at: datetime) -> tuple[Path, Path]:
+    """Write a person's rows as JSON and as a page, for their owner alone.
 
     Args:
         found: the rows.
         folder: folder of the files.
         request: name of the request, which the files are called after.
-        by: who asks.
         at: time of the request.
-        log: folder of the log, in which no id stands.
 
     Returns:
         The file of JSON, and the page.
@@ -97,8 +109,6 @@ def write_known(
     files = folder / f"{request}.json", folder / f"{request}.html"
     replace_private(files[0], json.dumps(document, indent=1, default=_plain).encode())
     replace_private(files[1], "".join(_page(found, request, at)).encode())
-    counts = {each.table: each.count for each in found}
-    append_lines(log / _LOG, [{"at": at.isoformat(), "request": request, "by": by, "rows": counts}])
     return files
 
 

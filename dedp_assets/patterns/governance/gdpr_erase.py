@@ -114,10 +114,10 @@ def ids_of(tables: Sequence[Table], erasure: Erasure, suppressed: SuppressionLis
 
 
 def rows_of(
-    table: Table, ids: Mapping[str, Collection[str]], suppressed: SuppressionList, *, version: int | None = None
+    table: Table, ids: Mapping[str, Collection[str]], suppressed: SuppressionList, rows: DataFrame | None = None
 ) -> DataFrame:
-    """Read the rows of persons in a table; lazy."""
-    return table.read(version=version).filter(_where(table, ids, suppressed))
+    """Select the rows of persons of a table, or of rows that were read from the table; lazy."""
+    return (table.read() if rows is None else rows).filter(_where(table, ids, suppressed))
 
 
 @typed
