@@ -27,7 +27,7 @@ from supervisor.xmlrpc import SupervisorTransport
 from dedp_assets.graph.resources.engine import last_lines
 from dedp_assets.graph.resources.environments import child_environment, project_root
 
-__all__ = ["EndRequest", "Policy", "Server", "Supervision", "end_leftovers", "log_of", "supervise"]
+__all__ = ["EndRequest", "RestartPolicy", "Server", "Supervision", "end_leftovers", "log_of", "supervise"]
 
 MARK = "DEDP_PLATFORM"
 """Variable by which the processes of a platform are known, whoever started them."""
@@ -97,7 +97,7 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class RestartPolicy:
     """Limits and timeouts of a supervision.
 
     Attributes:
@@ -148,7 +148,7 @@ class Supervision:
         folder: Path,
         socket: Path,
         asked: EndRequest,
-        policy: Policy,
+        policy: RestartPolicy,
         died: Callable[[str, Path], None],
     ) -> None:
         self.folder, self.asked = folder, asked
@@ -213,7 +213,7 @@ def supervise(
     *,
     mark: str,
     died: Callable[[str, Path], None],
-    policy: Policy | None = None,
+    policy: RestartPolicy | None = None,
 ) -> Iterator[Supervision]:
     """Run servers for a block; at the end, stop all servers and the servers' child processes.
 
@@ -224,7 +224,7 @@ def supervise(
         died: takes name and log of a server that died and is started again.
         policy: how patient to be.
     """
-    chosen = policy or Policy()
+    chosen = policy or RestartPolicy()
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="dedp-") as short:  # the path of a socket has at most 100 characters
         socket, configuration = Path(short) / "socket", folder / "supervisord.conf"
@@ -260,7 +260,7 @@ def _on_signals(asked: EndRequest) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _end(process: subprocess.Popen[bytes], policy: Policy) -> None:
+def _end(process: subprocess.Popen[bytes], policy: RestartPolicy) -> None:
     """End supervisord with the servers, by force after the time limit."""
     process.terminate()
     with suppress(subprocess.TimeoutExpired):
@@ -293,7 +293,7 @@ def log_of(folder: Path, name: str) -> Path:
     return folder / f"{name}.log"
 
 
-def _program(server: Server, folder: Path, policy: Policy) -> str:
+def _program(server: Server, folder: Path, policy: RestartPolicy) -> str:
     removed = [word for name in server.without for word in ("-u", name)]
     changed = [f"{name}={value}" for name, value in server.variables.items()]
     return _PROGRAM.format(

@@ -368,7 +368,7 @@ SQL = [
     "SELECT id FROM {t} WHERE CAST(if(id = 3, name, '1') AS INT) = 1",
     "SELECT max(if(id IN (3, 5), raise_error(name), id)) FROM {t}",
     "SELECT a.id FROM {t} AS a JOIN range(9) AS g ON a.id = g.id AND if(a.id IN (3, 5), raise_error(a.name), true)",
-    "SELECT raise_error(ssn) FROM {t}",
+    "SELECT raise_error(ssn) FROM {t} WHERE id = 1",
     "SELECT CAST(ssn AS INT) FROM {t} WHERE id = 1",
     "SELECT id FROM {t} TABLESAMPLE (100 PERCENT)",
 ]

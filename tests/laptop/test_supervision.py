@@ -20,12 +20,13 @@ pytestmark = pytest.mark.slow
 KEEP = """
 import json, sys
 from pathlib import Path
-from dedp_assets.laptop.supervision import Policy, Server, supervise
+from dedp_assets.laptop.supervision import RestartPolicy, Server, supervise
 
 folder, programs = Path(sys.argv[1]), json.loads(sys.argv[2])
 after = {"second": "first"}
 servers = [Server(name, [sys.executable, "-c", text], after=after.get(name, "")) for name, text in programs.items()]
-policy = Policy(settled_seconds=int(sys.argv[3]), retries=int(sys.argv[4]), hourly=int(sys.argv[5]), stop_seconds=2)
+settled, retries, hourly = map(int, sys.argv[3:6])
+policy = RestartPolicy(settled_seconds=settled, retries=retries, hourly=hourly, stop_seconds=2)
 
 def died(name, log):
     print("died:", name, log, flush=True)

@@ -17,7 +17,6 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from dedp_assets.patterns.connectors.postgres.policies import PostgresPolicies
 from dedp_assets.patterns.core.classes import loosened
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, NotReady
 from dedp_assets.patterns.core.masking import MaskingKey
@@ -29,6 +28,7 @@ from dedp_assets.patterns.core.running.digests import digest_of
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.delta import BaseChanges, Commit, Table, Target, require_partition, version_at
 from dedp_assets.patterns.security._policy_log import PolicyLog
+from dedp_assets.patterns.security._postgres_policies import PostgresPolicies
 
 __all__ = ["read_for", "refresh_copy", "grant_in_postgres", "ColumnMask", "Policy", "PolicyLog"]
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dedp_assets.patterns.connectors.postgres.errors import naming_write_errors
-from dedp_assets.patterns.connectors.postgres.masks import shown_column, truth_of
 from dedp_assets.patterns.connectors.postgres.sessions import SESSION, opened, schema_and_table, table_identifier
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.extras import optional
 from dedp_assets.patterns.core.policies import Policy
 from dedp_assets.patterns.core.sql.sql_options import require_of_one_row
+from dedp_assets.patterns.security._postgres_masks import shown_column, truth_of
 
 if TYPE_CHECKING:
     import psycopg
@@ -65,7 +65,7 @@ FROM pg_roles WHERE rolname = ANY(%(audiences)s) OR NOT rolsuper"""
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _TableState:
     """State of the table in the catalogue."""
 
     oid: int
@@ -143,7 +143,7 @@ class PostgresPolicies:
                     f"{self.table}: PostgreSQL refuses a policy ({reason}); nothing was changed"
                 ) from None
 
-    def _held(self, connection: psycopg.Connection[Any]) -> _Held:
+    def _held(self, connection: psycopg.Connection[Any]) -> _TableState:
         found = connection.execute(_TABLE, schema_and_table(self.table)).fetchone()
         if found is None:
             raise ConfigError(f"table must be a table of the database, not {self.table}")
@@ -151,9 +151,9 @@ class PostgresPolicies:
         for policy in self.policies:
             if gone := [column for column in policy.columns if column not in columns]:
                 raise ConfigError(f"the policy of {policy.audience} for {self.table} names {gone}, which is not there")
-        return _Held(found[0], found[3], (found[1], found[2]), columns)
+        return _TableState(found[0], found[3], (found[1], found[2]), columns)
 
-    def _differences(self, connection: psycopg.Connection[Any], held: _Held) -> list[str]:
+    def _differences(self, connection: psycopg.Connection[Any], held: _TableState) -> list[str]:
         wrong = [
             f"row security is not {word}"
             for word, on in zip(("enabled", "forced"), held.switches, strict=True)
@@ -164,7 +164,7 @@ class PostgresPolicies:
         wrong += self._of_views(connection, held)
         return [*wrong, *self._of_roles(connection, held)]
 
-    def _of_policies(self, connection: psycopg.Connection[Any], held: _Held) -> Iterator[str]:
+    def _of_policies(self, connection: psycopg.Connection[Any], held: _TableState) -> Iterator[str]:
         found = {name: (sum_, noted) for name, sum_, noted in connection.execute(_POLICIES, (held.oid,))}
         wanted = self._wanted_policies()
         yield from (f"policy {name} is missing" for name in wanted if name not in found)
@@ -181,7 +181,7 @@ class PostgresPolicies:
             _WRITERS: " ".join(sorted({*self.keep, MASKING_ROLE})),
         }
 
-    def _of_grants(self, connection: psycopg.Connection[Any], held: _Held) -> Iterator[str]:
+    def _of_grants(self, connection: psycopg.Connection[Any], held: _TableState) -> Iterator[str]:
         found = {tuple(row) for row in connection.execute(_GRANTS, {"oid": held.oid})}
         found = {each for each in found if each[0] not in {held.owner, *self.keep}}
         clear = {(each.audience, "SELECT", column) for each in self.policies for column in _clear(each)}
@@ -191,7 +191,7 @@ class PostgresPolicies:
         for role, privilege, column in sorted(wanted - found):
             yield f"{role} may not {privilege} {column or 'all columns'}"
 
-    def _of_views(self, connection: psycopg.Connection[Any], held: _Held) -> Iterator[str]:
+    def _of_views(self, connection: psycopg.Connection[Any], held: _TableState) -> Iterator[str]:
         schema, name = schema_and_table(self.table)
         wanted = {(schema, _view_name(name, each)): each.digest for each in self.policies if each.masks}
         seen = set()
@@ -204,7 +204,7 @@ class PostgresPolicies:
                 yield f"view {key[0]}.{key[1]} of {owner} shows rows past the policies: WITH (security_invoker = true)"
         yield from (f"view {name} is missing" for _, name in sorted(wanted.keys() - seen))
 
-    def _of_roles(self, connection: psycopg.Connection[Any], held: _Held) -> Iterator[str]:
+    def _of_roles(self, connection: psycopg.Connection[Any], held: _TableState) -> Iterator[str]:
         audiences = [each.audience for each in self.policies]
         there = {name for (name,) in connection.execute("SELECT rolname FROM pg_roles")}
         if gone := [name for name in audiences if name not in there]:
@@ -215,7 +215,7 @@ class PostgresPolicies:
             elif len(of) > 1 and role not in {held.owner, *self.keep}:
                 yield f"role {role} is of several audiences ({', '.join(of)}): rows of one with columns of the other"
 
-    def _statements(self, connection: psycopg.Connection[Any], held: _Held) -> Iterator[Any]:
+    def _statements(self, connection: psycopg.Connection[Any], held: _TableState) -> Iterator[Any]:
         """Yield the statements; lazily, because later statements depend on earlier results."""
         schema, name = schema_and_table(self.table)
         table, masker = table_identifier(self.table), sql.Identifier(MASKING_ROLE)
@@ -232,7 +232,7 @@ class PostgresPolicies:
             yield from self._of_audience(each, held, sql.Identifier(schema, _view_name(name, each)))
         yield from self._noted(connection, held)
 
-    def _taken_back(self, connection: psycopg.Connection[Any], held: _Held) -> Iterator[Any]:
+    def _taken_back(self, connection: psycopg.Connection[Any], held: _TableState) -> Iterator[Any]:
         """Yield statements that take back grants, policies and views of masks."""
         table = table_identifier(self.table)
         for role in sorted({role for role, *_ in connection.execute(_GRANTS, {"oid": held.oid})}):
@@ -244,7 +244,7 @@ class PostgresPolicies:
         for place, view, *_ in self._masking_views(connection, held):
             yield sql.SQL("DROP VIEW {}").format(sql.Identifier(place, view))
 
-    def _noted(self, connection: psycopg.Connection[Any], held: _Held) -> Iterator[Any]:
+    def _noted(self, connection: psycopg.Connection[Any], held: _TableState) -> Iterator[Any]:
         """Yield comments on policies and views: digest of the declaration, and of the stored form."""
         _, name = schema_and_table(self.table)
         table, wanted = table_identifier(self.table), self._wanted_policies()
@@ -256,10 +256,10 @@ class PostgresPolicies:
             noted = sql.Literal(f"{digests[view]} {sum_}")
             yield sql.SQL("COMMENT ON VIEW {} IS {}").format(sql.Identifier(place, view), noted)
 
-    def _masking_views(self, connection: psycopg.Connection[Any], held: _Held) -> list[tuple[Any, ...]]:
+    def _masking_views(self, connection: psycopg.Connection[Any], held: _TableState) -> list[tuple[Any, ...]]:
         return [each for each in connection.execute(_VIEWS, {"oid": held.oid}).fetchall() if each[2] == MASKING_ROLE]
 
-    def _of_audience(self, policy: Policy, held: _Held, view: Any) -> Iterator[Any]:  # noqa: ANN401 - of psycopg
+    def _of_audience(self, policy: Policy, held: _TableState, view: Any) -> Iterator[Any]:  # noqa: ANN401 - of psycopg
         table, role = table_identifier(self.table), sql.Identifier(policy.audience)
         schema, _ = schema_and_table(self.table)
         chosen = truth_of(policy.rows or "false")
