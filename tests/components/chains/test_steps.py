@@ -5,13 +5,26 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
-from dedp_assets.components.chains.declaring import declare, draft
+from dedp_assets.components.chains.declaring import _named_places, _touching, declare, draft
 from dedp_assets.components.yaml.documents import documents
-from dedp_assets.graph.declare import About, Gates, Nightly, Pinned, Reads, Runs, job_of, lake_table, same, schedules_of
+from dedp_assets.graph.declare import (
+    About,
+    Gates,
+    Nightly,
+    Pinned,
+    Reads,
+    Runs,
+    Touches,
+    job_of,
+    lake_table,
+    same,
+    schedules_of,
+)
 from dedp_assets.graph.declare.partitions import daily
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.patterns.connectors.delivery.csv_folder import CsvFolder
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import tally
@@ -210,3 +223,18 @@ def test_a_chain_of_every_kind_of_step_runs(lake_with):
     assert [(row["page"], row["views"]) for row in read_back(lake.table(aside))] == [("/x", 2)]
     commit = lake.ledger("gold/page_counts").latest({"event_date": DAY})
     assert commit.record.inputs["silver/visits"] == 1
+
+
+def test_places_that_a_step_names_count_as_declared():
+    """Absolute paths, URIs and folders of CSV sinks; no name, number or list."""
+    options = {
+        "to": "/exports",
+        "bucket": "s3://lake/x",
+        "sink": CsvFolder("/out"),
+        "name": "to",
+        "most": 3,
+        "by": ["/a"],
+    }
+    assert list(_named_places(options)) == ["/exports", "s3://lake/x", "/out"]
+    reads = _touching(Reads(touches=Touches(files=["snapshots"], whole_lake=True)), ["/out"])
+    assert reads.touches == Touches(files=("snapshots", "/out"), whole_lake=True)

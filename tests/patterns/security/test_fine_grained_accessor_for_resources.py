@@ -16,6 +16,7 @@ from dedp_assets.patterns.core.running.permissions import is_allowed, require_al
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.core.secret import Secret
 from dedp_assets.patterns.delta import Ledger, LocalStore, Table, store_at, table_lock
+from dedp_assets.patterns.delta.snapshots.tiers import Placed
 from dedp_assets.patterns.delta.storage.locations import group_beside, partitions_beside
 from dedp_assets.patterns.delta.storage.s3_store import S3Store
 from dedp_assets.patterns.security._resource_policies import ACTIONS, identities_of
@@ -391,6 +392,14 @@ def test_a_run_touches_what_it_declares(lake, access):
             own.delete("part", ".claim")
         own.delete_folder("")
     assert not (lake / "b").exists()
+
+
+def test_rows_on_a_tier_belong_to_the_table_that_names_the_place(lake, access):
+    """Whoever may read the table follows its log to the copy, and opens the copy by no other way."""
+    on_tier = Placed({}, "cold", str(lake / "c"), 1, online=True)
+    with restricted_to(access):
+        copy = on_tier.require_copy("a")
+        assert "may not read" in refusal(copy.version)
 
 
 @pytest.mark.spark
