@@ -108,7 +108,7 @@ class Grants:
             pass
 
     def standing(self, user: str, purpose: str, at: datetime) -> list[Grant]:
-        """Return the grants of a user for a purpose at a time: those for exports last, the longest of them last."""
+        """Return the grants of a user for a purpose at a time, for exports and the longest last."""
         now = stamp(at)
         with private_database(self.file, of=_OF) as database:
             rows = database.execute(_STANDING, (user, purpose, now, now)).fetchall()
