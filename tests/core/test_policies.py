@@ -7,6 +7,7 @@ import hmac
 import io
 import re
 from contextlib import redirect_stdout
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 
@@ -54,6 +55,7 @@ def seen(rows, policy, key=KEY):
     [
         ({"audience": ""}, "audience must say who reads"),
         ({"columns": ["id", "ID"]}, "columns names id twice"),
+        ({"columns": []}, "columns must name what analysts may see, not be empty"),
         ({"columns": [""]}, "columns must "),
         ({"masks": {"snn": SSN}}, "masks must be of columns that analysts may see, not of snn"),
         ({"masks": {"ssn": SSN, "SSN": ColumnMask(by="null")}}, "masks names ssn twice"),
@@ -170,6 +172,14 @@ def test_rows_are_chosen_by_values_and_not_by_masks(people):
     assert seen(people, Policy("a", ["id"], {}, "region <> 'North'")) == [(2,)]
     assert seen(people, Policy("a", ["id"], {}, "CAST(NULL AS BOOLEAN)")) == []
     assert seen(people, Policy("a", ["id"])) == []
+
+
+def test_the_strictest_of_two_policies_shows_the_rows_and_cells_that_both_show(people):
+    """AC-8.3-4: of one table, by filters that would mean something else if they were put together as texts."""
+    one = Policy("a", ["id", "ssn", "region"], {"ssn": SSN}, "id = 1 OR id = 2 OR id = 3")
+    other = Policy("b", ["id", "ssn"], {"ssn": ColumnMask(by="null", unless="id = 2")}, "id = 9 OR region IS NOT NULL")
+    assert seen(people, strictest(one, other)) == [(1, None), (2, None)]
+    assert seen(people, strictest(one, replace(other, masks={}))) == [(1, "XXX-XX-1111"), (2, "XXX-XX-2222")]
 
 
 def test_a_column_that_the_table_gets_later_is_not_there(people):

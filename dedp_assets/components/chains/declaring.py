@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -20,6 +21,8 @@ from dedp_assets.components.yaml.model import Options, create
 from dedp_assets.graph.declare import Gates, LakeTable, Reads, Runs, lake_table
 from dedp_assets.graph.declare.layers import about_of, gates_of, module_of
 from dedp_assets.graph.declare.queries import names_of
+from dedp_assets.graph.declare.touching import is_absolute
+from dedp_assets.patterns.connectors.delivery.csv_folder import CsvFolder
 from dedp_assets.patterns.core.column import TAGS
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.running.digests import as_plain, digest_of
@@ -197,12 +200,28 @@ def _lake_table(found: Draft, records: Mapping[str, Any], chain: Chain) -> LakeT
         raise Misfit((*ROOT, "steps"), "patterns must name the pattern at work, where only SQL and Python steps are")
     function = computing(chain, description=stated.description or spec.comment or spec.name)
     made = {"gates": _gates(records.get("gates", Gates()), spec, chain), "code_version": _code_version(found, records)}
+    made["reads"] = _touching(
+        records["reads"], [place for step in chain.steps for place in _named_places(step.options)]
+    )
     return lake_table(
         spec,
         patterns=patterns,
         beside={table: chain.patterns_beside(table) or patterns for table in found.tables[1:]},
         **{**records, **made},
     )(function)
+
+
+def _touching(reads: Reads, places: Sequence[str]) -> Reads:
+    """Return the reads with further places of plain files."""
+    return replace(reads, touches=replace(reads.touches, files=(*reads.touches.files, *places)))
+
+
+def _named_places(options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the places that options of a step name: absolute paths, URIs, and folders of sinks."""
+    for value in options.values():
+        place = value.root if isinstance(value, CsvFolder) else value
+        if isinstance(place, str) and is_absolute(place):
+            yield place
 
 
 def _code_version(found: Draft, records: Mapping[str, Any]) -> str:

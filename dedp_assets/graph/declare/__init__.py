@@ -7,7 +7,7 @@ from dedp_assets.graph.declare.editions import edition_of
 from dedp_assets.graph.declare.expects import Baseline, Due, Expects, QuietHours
 from dedp_assets.graph.declare.isolated import OnMarkers, finished
 from dedp_assets.graph.declare.queries import lake_query
-from dedp_assets.graph.declare.records import About, Gates, Reads, Request
+from dedp_assets.graph.declare.records import About, Gates, Reads, Request, Touches
 from dedp_assets.graph.declare.runs import (
     AtOnce,
     Branch,
@@ -48,7 +48,7 @@ __all__ = [
     "About", "AtOnce", "Baseline", "Branch", "Due", "Every", "Expects", "FanInAlert", "Feed", "Figure", "Follow",
     "Gates", "InOrder", "InSequence", "Inputs", "Job", "LakeJob", "LakeTable", "Nightly", "OnDelivery", "OnEvent",
     "OnMarkers", "OnRequest", "Pinned", "Polls", "QuietHours", "Reads", "Request", "Runs", "Source", "Span", "Step",
-    "Target", "Validation", "aligned", "by_event", "day_to_hour", "day_to_week", "declared", "declared_jobs",
+    "Target", "Touches", "Validation", "aligned", "by_event", "day_to_hour", "day_to_week", "declared", "declared_jobs",
     "edition_of", "finished", "hour_to_day", "job_of", "lake_job", "lake_query", "lake_table", "letters_of",
     "of_branch", "rules_of_presence", "rules_of_time", "same", "schedules_of", "sensors_of", "sources", "starting",
     "unaligned", "whole",

@@ -38,6 +38,23 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Touches:
+    """Further places of the lake for a table's functions, besides the tables of their rows.
+
+    Attributes:
+        reads: tables whose logs or rows are looked at, and nothing is pinned of.
+        writes: tables that get commits without rows, as a milestone.
+        files: places of plain files that are written: a name below ``Lake.files``, an absolute path or a URI.
+        whole_lake: whether the functions look at any table of the lake, as one that lists all tables does.
+    """
+
+    reads: Sequence[TableSpec] = ()
+    writes: Sequence[TableSpec] = ()
+    files: Sequence[str] = ()
+    whole_lake: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Reads:
     """Inputs of a table.
 
@@ -51,6 +68,7 @@ class Reads:
         sources: systems outside of the lake that rows come from.
         inputs: function that finds the inputs in the sources before anything is computed; its parameters are a
             :class:`Request`, and what the table's function may ask for.
+        touches: places of the lake that the functions touch besides; a run refuses all others.
     """
 
     tables: Mapping[TableSpec, Feed] = field(default_factory=dict)
@@ -58,6 +76,7 @@ class Reads:
     revised_by: Sequence[TableSpec] = ()
     sources: Sequence[Source] = ()
     inputs: Callable[..., Inputs] | None = None
+    touches: Touches = Touches()
 
     @property
     def upstream(self) -> tuple[TableSpec, ...]:

@@ -14,6 +14,7 @@ from dedp_assets.graph.catalogue.figures import Figure
 from dedp_assets.graph.catalogue.rendering import Did, materialized, metadata_of
 from dedp_assets.graph.catalogue.specs import asset_key, code_of
 from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.declare.touching import declared_only
 from dedp_assets.graph.inputs.feeds import Feed, pin
 from dedp_assets.graph.outcomes.failures import failure
 from dedp_assets.graph.outcomes.run_tags import provenance_of
@@ -22,7 +23,7 @@ from dedp_assets.graph.run.batches import Inputs, Step, owned_by
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import Provenance
-from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.results import Access, WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table, Target
 from dedp_assets.patterns.error_management._letters import LETTER, open_by_class
@@ -101,7 +102,7 @@ def replay_asset(table: LakeTable[...], replay: Replay) -> dg.AssetsDefinition:
         lake = context.resources.lake
         upstream = {feed: lake.table(spec) for spec, feed in table.reads.tables.items()}
         valid, dead, audits = lake.table(table.spec), lake.table(letters), tuple(table.gates.audits)
-        work = _Work(valid, dead, upstream, replay, audits, table.about.figures)
+        work = _Work(valid, dead, upstream, replay, audits, table.about.figures, table.access(lake))
         provenance = provenance_of(
             context.run,
             table.spec.name,
@@ -116,7 +117,7 @@ def replay_asset(table: LakeTable[...], replay: Replay) -> dg.AssetsDefinition:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A replay: both tables, upstream tables, replay function, audits and display of figures."""
+    """A replay: tables, upstream tables, function, audits, display of figures, access."""
 
     valid: Table
     dead: Table
@@ -124,6 +125,7 @@ class _Work:
     replay: Replay
     audits: tuple[Audit, ...]
     figures: Mapping[str, Figure | str]
+    access: Access
 
     def partition(self, key: str, provenance: Provenance) -> WriteResult:
         """Replay the dead letters of one partition; without letters, or for a stale partition, write nothing."""
@@ -136,7 +138,8 @@ class _Work:
             due = f"what {name} {key} is computed from has changed: its own run processes the letters, too"
             return replace(nothing, reason=due)
         step = Step(key, Inputs({}), provenance)
-        return self.replay(step.target(self.valid, self.audits), step.target(self.dead))
+        with declared_only(self.access):
+            return self.replay(step.target(self.valid, self.audits), step.target(self.dead))
 
 
 def _replay_all(context: dg.AssetExecutionContext, work: _Work, provenance: Provenance) -> dict[str, WriteResult]:

@@ -31,7 +31,8 @@ from dedp_assets.graph.declare.layers import (
 )
 from dedp_assets.graph.declare.parameters import Given, arguments, resources_of
 from dedp_assets.graph.declare.records import About, Gates, Reads, Request
-from dedp_assets.graph.declare.runs import Job, OnDelivery, OnEvent, Runs
+from dedp_assets.graph.declare.runs import Job, OnDelivery, OnEvent, OnMarkers, Runs
+from dedp_assets.graph.declare.touching import access_to, declared_only
 from dedp_assets.graph.inputs.fan_in import NO_BRANCH, RunStates, alerting, handled, note_of, without_runs
 from dedp_assets.graph.inputs.feeds import Feed, Pinned, pin, whole
 from dedp_assets.graph.inputs.revisions import Revisions
@@ -47,7 +48,7 @@ from dedp_assets.graph.run.ordering import earlier_keys, fed_keys, handed_over, 
 from dedp_assets.graph.run.runner import run
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.measuring.costs import Cost
-from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.results import Access, WriteResult
 from dedp_assets.patterns.core.running.digests import as_plain, digest_of
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table, Target
@@ -57,6 +58,8 @@ __all__ = ["LakeTable", "lake_table"]
 P = ParamSpec("P")
 Patterns = Sequence[Callable[..., Any]]
 NOTHING: Mapping[TableSpec, Patterns] = MappingProxyType({})
+_OF_PERSONS = ("classification", "purpose", "subject", "subject_by")
+"""Options of columns by which no value of a row is computed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,9 +141,7 @@ class LakeTable(Generic[P]):
     def declaration(self) -> str:
         """Digest of the declared columns and gates, by which rows are refused."""
         audits = [[type(audit).__name__, as_plain(audit)] for audit in self.gates.audits]
-        return digest_of(
-            as_plain(self.tables, without=["comment", "classification", "purpose"]), audits, sorted(self.gates.blocking)
-        )
+        return digest_of(as_plain(self.tables, without=["comment", *_OF_PERSONS]), audits, sorted(self.gates.blocking))
 
     @property
     def code(self) -> str:
@@ -161,6 +162,11 @@ class LakeTable(Generic[P]):
     def unchecked(self) -> Mapping[str, str]:
         """Kind of default check that the table does without -> the reason."""
         return reasons_of(self)
+
+    def access(self, lake: Lake) -> Access:
+        """Return the places of a lake for the functions; a run refuses all others."""
+        producers = (each.producer for each in self.runs.of(OnMarkers))
+        return access_to(lake, (*self.reads.upstream, *producers), self.tables, self.reads.touches)
 
     def lineage(self) -> dict[str, dg.TableColumnLineage]:
         """Name the upstream columns that each column of each table is computed from."""
@@ -267,10 +273,11 @@ class LakeTable(Generic[P]):
         refusals = Refusals(lake.refused(self.spec.name))
         traces = self._traces(lake)
         traces.watch(tables, upstream.values())
+        access = self.access(lake)
 
         def inputs_of(key: str) -> Inputs:
             request = Request(key, at, context.run.run_id, event_attributes(context.run.tags))
-            with handled(alerting(context, self.spec.name)):
+            with handled(alerting(context, self.spec.name)), declared_only(access):
                 found = self._find_inputs(request, tables, upstream, more, refusals, states)
             if ended:
                 context.resources.alerts.clear(NO_BRANCH, self.spec.name, key)
@@ -279,7 +286,8 @@ class LakeTable(Generic[P]):
         def build(step: Step) -> WriteResult:
             given: Given = {Step: [step], Pinned: step.inputs.pinned, Target: self._targets(step, tables)}
             compute: Callable[..., WriteResult] = self.function
-            return compute(**arguments(compute, given, more))
+            with declared_only(access):
+                return compute(**arguments(compute, given, more))
 
         beside, figures, branch = tuple(tables[1:]), self.about.figures, self.runs.branch
         return Work(

@@ -247,6 +247,10 @@ class Settings:
         "DEDP_SECURE",
         "`on`: servers of `dedp up` ask for certificates or tokens ([doors](doors.md)), files of the home are their "
         "owner's alone", parse=_one_of("off", "on"))] = "off"
+    undeclared: Annotated[Literal["refuse", "allow"], Variable(
+        "DEDP_UNDECLARED",
+        "`allow`: functions of tables may touch places of the lake that they do not declare "
+        "([access](access_resources.md))", parse=_one_of("refuse", "allow"))] = "refuse"
     history: Annotated[str | None, Variable(
         "DEDP_HISTORY",
         "Dagster's runs and events: `own`, the PostgreSQL of `dedp up`, or the URL of a database",

@@ -8,11 +8,12 @@ from dagster_deltalake import DeltaTableResource, LocalConfig
 from deltalake import DeltaTable
 from pydantic import Field
 
-from dedp_assets.graph.resources.environments import Settings
+from dedp_assets.graph.resources.environments import Settings, settings
+from dedp_assets.graph.resources.keys import masking_key
 from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta import Ledger, Store, Table, is_link, store_at
+from dedp_assets.patterns.delta import Ledger, Store, SuppressionList, Table, is_link, store_at
 
 __all__ = ["Lake", "lake_of"]
 
@@ -30,7 +31,7 @@ class Lake(dg.ConfigurableResource[Any]):
 
     def table(self, spec: TableSpec) -> Table:
         """Open the table that ``spec`` declares."""
-        return Table(spec, self._uri_of(spec.name), lambda: self.engine.session)
+        return self._suppressing(Table(spec, self._uri_of(spec.name), lambda: self.engine.session))
 
     def names(self, *, replicas: bool = False) -> list[str]:
         """List the names of the lake's own tables, sorted; links to replicas only with ``replicas``."""
@@ -46,7 +47,7 @@ class Lake(dg.ConfigurableResource[Any]):
         """
         if self.ledger(name).exists():
             with suppress(ConfigError, ContractError):
-                return Table.at(self._uri_of(name), lambda: self.engine.session, name=name)
+                return self._suppressing(Table.at(self._uri_of(name), lambda: self.engine.session, name=name))
         return self.table(TableSpec(name, {}))
 
     def ledger(self, name: str) -> Ledger:
@@ -66,6 +67,14 @@ class Lake(dg.ConfigurableResource[Any]):
         place = self.files(f"tiers/{name}")
         store_at(place).put(".tier", b"")
         return place
+
+    def suppression(self) -> SuppressionList:
+        """Open the list of erased persons, whose rows no write of this lake brings back."""
+        return SuppressionList(store_at(self._uri_of("_suppressed")), lambda: masking_key(settings()))
+
+    def _suppressing(self, table: Table) -> Table:
+        table.suppression = self.suppression()
+        return table
 
     def refused(self, name: str) -> Store:
         """Open the folder with the notes on refused partitions of the table ``name``, outside of all tables."""

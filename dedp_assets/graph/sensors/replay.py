@@ -103,7 +103,8 @@ class OpenLetters:
         return plan_replay({day: count for day, (count, _) in held.items()}, refused_by, code_version=code_version)
 
     def _begin(self, ledger: Ledger) -> int:
-        if (first := ledger.begins_at()) == 0:
+        first = ledger.begins_at()
+        if first == 0 or ledger.files.tells_from() == 0:
             return -1
         for values, stats in ledger.state(first).statistics().items():
             if (day := self._day(dict(values))) is not None:

@@ -15,7 +15,8 @@ import dagster as dg
 
 from dedp_assets.graph.resources.announced import announced
 from dedp_assets.graph.resources.environments import Settings, settings
-from dedp_assets.patterns.connectors.secrets.key_files import KEY_BYTES, key_in, secret_in
+from dedp_assets.graph.resources.keys import masking_key
+from dedp_assets.patterns.connectors.secrets.key_files import KEY_BYTES, secret_in
 from dedp_assets.patterns.connectors.secrets.sealed_file import SealedFile
 from dedp_assets.patterns.connectors.secrets.store import VALUE
 from dedp_assets.patterns.connectors.secrets.vault import VaultServer
@@ -54,13 +55,7 @@ class Secrets(dg.ConfigurableResource[Any]):
         Raises:
             ConfigError: if the setting is not 64 hexadecimal digits; the text does not repeat it.
         """
-        chosen = settings()
-        if chosen.masking_key is None:
-            return MaskingKey("home", key_in(chosen.home / "masking.key"))
-        try:
-            return MaskingKey("setting", bytes.fromhex(chosen.masking_key))
-        except ValueError:
-            raise ConfigError(f"DEDP_MASKING_KEY has to be {2 * KEY_BYTES} hexadecimal digits") from None
+        return masking_key(settings())
 
     def pointers(self, identity: str, *, granted: Sequence[str]) -> SecretPointers:
         """Return the granted names of a run, with a cache that all runs of an identity in this process share.

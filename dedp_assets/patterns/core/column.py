@@ -11,7 +11,7 @@ from dedp_assets.patterns.core.options import require_types
 
 __all__ = ["STORED", "TAGS", "Column", "withheld"]
 
-TAGS = ("classification", "purpose", "technical", "replica")
+TAGS = ("classification", "purpose", "technical", "replica", "subject", "subject_by")
 """Options of a column that Delta has no place for."""
 STORED = (*TAGS, "personal")
 """Names of these options in tables of any release: ``personal`` was a truth before the classes."""
@@ -32,9 +32,13 @@ class Column:
         technical: says when or by whom a row was made and not what it is; left out of the content fingerprint.
         replica: what a transformed replica holds instead: ``""`` (the values; nothing, if the class keeps them),
             ``"pseudonym"`` (a keyed hash), or an SQL expression of the column's type over the columns of its row.
+        subject: kind of person whose id the column holds, such as ``user``; an erasure finds a person's rows by the id,
+            and rows of an erased person are not written again. Ids of a kind are one name space for all tables.
+        subject_by: SQL expression of the id over the columns of the row, where the column holds more than the id, such
+            as ``get_json_object(raw, '$.user_id')``.
 
     Raises:
-        ConfigError: for a rule of a replica for a secret, which no replica holds.
+        ConfigError: for a rule of a replica for a secret, which no replica holds, or an expression without a kind.
     """
 
     type: str
@@ -44,11 +48,17 @@ class Column:
     purpose: tuple[str, ...] = ()
     technical: bool = False
     replica: str = ""
+    subject: str = ""
+    subject_by: str = ""
 
     def __post_init__(self) -> None:
         require_types(self)
         if self.replica and self.classification == "secret":
             raise ConfigError(f"replica must be left out of a secret, not {self.replica!r}: no replica holds one")
+        if self.subject_by and not self.subject:
+            raise ConfigError(
+                f'subject must be the kind of person, such as "user", not empty: {self.subject_by!r} names one'
+            )
 
     def shown(self, place: Place) -> Shown:
         """Return the part of the column that comes to a place, by class."""

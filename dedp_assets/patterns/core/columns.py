@@ -30,6 +30,7 @@ __all__ = [
     "require_columns",
     "require_free",
     "require_named",
+    "require_parts",
     "require_rows",
     "spelled_as",
 ]
@@ -144,6 +145,19 @@ def require_columns(rows: DataFrame, columns: Iterable[str | None], use: Use | N
         kind = kinds[column.lower()]
         if use and not use.fits(kind):
             raise ConfigError(f"column {column} is {kind.simpleString().upper()}, which {use.why_not}")
+
+
+def require_parts(rows: DataFrame, columns: Iterable[str]) -> None:
+    """Refuse rows without a column of the parts to make, or with a column of no part, case aside.
+
+    Raises:
+        ConfigError: names the columns.
+    """
+    wanted = {*columns}
+    require_columns(rows, sorted(wanted))
+    known = {column.lower() for column in wanted}
+    if left := [column for column in rows.columns if column.lower() not in known]:
+        raise ConfigError(f"rows must have columns of a part only, not {', '.join(left)}: declare them, or drop them")
 
 
 def require_named(option: str, names: Iterable[str]) -> None:

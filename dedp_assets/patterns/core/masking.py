@@ -21,7 +21,9 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import require_types
 
-__all__ = ["Mask", "MaskingKey", "by_batch", "draw", "drawn", "keyed_digest", "normalised", "pseudonym"]
+__all__ = [
+    "Mask", "MaskingKey", "by_batch", "draw", "drawn", "keyed_digest", "keyed_digests", "normalised", "pseudonym",
+]  # fmt: skip
 
 _BETWEEN = "\x1f"
 _PLACES = {"9": "[0-9]", "A": "[A-Za-z]"}
@@ -82,7 +84,12 @@ def keyed_digest(key: MaskingKey, of: str, value: str) -> str:
         of: what the value is, such as ``email``: an equal text that is something else has another digest.
         value: the value.
     """
-    return _digests(key, f"{of}{_BETWEEN}")(value)
+    return keyed_digests(key, of)(value)
+
+
+def keyed_digests(key: MaskingKey, of: str) -> Callable[[str], str]:
+    """Return the function of :func:`keyed_digest` from a value to a digest, for many values."""
+    return _digests(key, f"{of}{_BETWEEN}")
 
 
 def _digests(key: MaskingKey, before: str) -> Callable[[str], str]:

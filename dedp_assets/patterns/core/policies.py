@@ -91,6 +91,8 @@ class Policy:
         require_types(self)
         if not self.audience:
             raise ConfigError("audience must say who reads, as 'analysts', not be empty")
+        if not self.columns:
+            raise ConfigError(f"columns must name what {self.audience} may see, not be empty: leave the policy out")
         require_named("columns", self.columns)
         require_distinct("columns", self.columns)
         require_distinct("masks", self.masks)

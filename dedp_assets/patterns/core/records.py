@@ -6,8 +6,10 @@ what, so nothing can disagree with the table.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime, timezone
@@ -22,6 +24,9 @@ from dedp_assets.patterns.core.results import Finding, RowCounts
 __all__ = ["PROMOTABLE", "Approval", "CommitRecord", "Provenance", "slice_name"]
 
 PROMOTABLE = ("passed", "warned", "approved")
+
+_DIGEST = re.compile(r"[0-9a-f:/|+-]*")
+_SHA = "sha256:"
 
 
 def slice_name(partition: Mapping[str, str] | Mapping[str, str | None]) -> str:
@@ -230,6 +235,17 @@ class CommitRecord:
     def promotable(self) -> bool:
         """``True`` if a downstream gate may read the rows, by an explicit verdict."""
         return self.verdict in PROMOTABLE
+
+    @property
+    def content_digest(self) -> str:
+        """The fingerprint, or a digest of a fingerprint with words, among which may be values of rows."""
+        if _DIGEST.fullmatch(self.fingerprint) or self.fingerprint.startswith(_SHA):
+            return self.fingerprint
+        return _SHA + hashlib.sha256(self.fingerprint.encode()).hexdigest()
+
+    def same_content(self, other: CommitRecord) -> bool:
+        """Return whether two records are of the same content; either may be a redacted one."""
+        return self.fingerprint == other.fingerprint or self.content_digest == other.content_digest
 
     def awaits(self, partition: Mapping[str, str | None]) -> bool:
         """Return whether the rolled-back execution ``partition`` has to run again after this execution."""

@@ -24,6 +24,7 @@ from dedp_assets.patterns.core.types.partitions import quoted
 __all__ = [
     "DROPPED",
     "Decoded",
+    "ERASED",
     "Measures",
     "READ_IDENTITY",
     "RowsRead",
@@ -44,6 +45,8 @@ READ_IDENTITY = f"{RESERVED}read_identity"
 """Figure of a tally: an order-free digest of the identities read, without those of dropped parts."""
 DROPPED = f"{RESERVED}dropped_"
 """What begins the figures of a tally that count the rows of a split's parts that it dropped."""
+ERASED = "erased"
+"""Figure: the number of rows of erased persons that a write leaves out."""
 
 
 class Decoded(str):

@@ -32,11 +32,20 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.log.holds import LegalHold, apart_from_held, holds, shown_holds
     from dedp_assets.patterns.delta.log.ledger import Ledger
     from dedp_assets.patterns.delta.log.moments import milestone_id, milestones, require_lasting, version_at
+    from dedp_assets.patterns.delta.log.parsing import MAINTENANCE
     from dedp_assets.patterns.delta.log.partition_values import Partition, partition_name
+    from dedp_assets.patterns.delta.log.redacted import REDACTED
     from dedp_assets.patterns.delta.log.table_state import Files, FileStats, KeyedFile, TableState
     from dedp_assets.patterns.delta.log.transactions import Cursors, Transactions, transaction_id
     from dedp_assets.patterns.delta.merge.clauses import Clause, Delete, Insert, Merge, Update
     from dedp_assets.patterns.delta.merge.declared_keys import require_merge_by_key
+    from dedp_assets.patterns.delta.merge.newest_rows import (
+        differs,
+        newer_wins,
+        newest_rows,
+        places_agree,
+        without_place,
+    )
     from dedp_assets.patterns.delta.merge.recomputing import Compute
     from dedp_assets.patterns.delta.phases import PhaseState, enter_phase
     from dedp_assets.patterns.delta.row_changes import keep_log
@@ -62,8 +71,9 @@ if TYPE_CHECKING:
         lost_files,
         lost_files_message,
     )
+    from dedp_assets.patterns.delta.snapshots.places import FILE
     from dedp_assets.patterns.delta.snapshots.pruning import Bounds, candidates, is_ordered
-    from dedp_assets.patterns.delta.snapshots.reading import lies_outside, missing_files, predicate
+    from dedp_assets.patterns.delta.snapshots.reading import lies_outside, missing_files, predicate, read_files
     from dedp_assets.patterns.delta.staged_writes import stage_nothing
     from dedp_assets.patterns.delta.staging.guards import require_untouched, without_statistics
     from dedp_assets.patterns.delta.staging.staged_write import StagedWrite
@@ -71,6 +81,7 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.storage.local_store import LocalStore
     from dedp_assets.patterns.delta.storage.locations import (
         as_folder,
+        beside,
         folder_at,
         is_in_bucket,
         is_link,
@@ -86,6 +97,7 @@ if TYPE_CHECKING:
         by_first_name,
     )
     from dedp_assets.patterns.delta.storage.store import Entry, Store, sha256_of
+    from dedp_assets.patterns.delta.suppression import ErasureRequest, SuppressionList, persons_in_turn, subjects_of
     from dedp_assets.patterns.delta.tables import Table, Target, same_run
 
 __all__ = [
@@ -101,6 +113,8 @@ __all__ = [
     "Decision",
     "Delete",
     "Entry",
+    "ErasureRequest",
+    "FILE",
     "FilePath",
     "FileStats",
     "Files",
@@ -110,6 +124,7 @@ __all__ = [
     "KeyedFile",
     "Layout",
     "Ledger",
+    "MAINTENANCE",
     "LegalHold",
     "LogFold",
     "LocalStore",
@@ -121,9 +136,11 @@ __all__ = [
     "Operation",
     "Partition",
     "PhaseState",
+    "REDACTED",
     "RELABELLED",
     "StagedWrite",
     "Store",
+    "SuppressionList",
     "Table",
     "TableGroup",
     "TableHandle",
@@ -146,6 +163,7 @@ __all__ = [
     "candidates",
     "commit_actions",
     "conformed",
+    "differs",
     "constraints",
     "folder_at",
     "group_of",
@@ -166,13 +184,18 @@ __all__ = [
     "milestone_id",
     "milestones",
     "missing_files",
+    "newer_wins",
+    "newest_rows",
     "only_spark_changes",
     "other_rows",
     "partition_name",
+    "persons_in_turn",
     "path_at",
+    "places_agree",
     "predicate",
     "publish_together",
     "read_actions",
+    "read_files",
     "repeated_keys",
     "require_buckets",
     "require_lasting",
@@ -188,12 +211,15 @@ __all__ = [
     "serves",
     "sha256_of",
     "stage_nothing",
+    "beside",
     "store_at",
+    "subjects_of",
     "table_lock",
     "lost_files_message",
     "transaction_id",
     "usual_values",
     "verify_table",
+    "without_place",
     "versions_together",
     "without_statistics",
     "version_at",

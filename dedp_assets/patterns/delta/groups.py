@@ -19,6 +19,7 @@ from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta.staging.staged_write import StagedWrite
 from dedp_assets.patterns.delta.storage.coordination import table_lock
+from dedp_assets.patterns.delta.storage.locations import group_beside
 from dedp_assets.patterns.delta.storage.store import Store
 from dedp_assets.patterns.delta.tables import Table
 
@@ -150,8 +151,7 @@ def group_of(tables: Sequence[Table], results: dict[str, WriteResult]) -> TableG
     def versions() -> dict[str, int]:
         return {name: table.ledger.version() for name, table in by_name.items()}
 
-    main = tables[0].store
-    return TableGroup(main.above().within(f".{main.name}.group"), publish, versions)
+    return TableGroup(group_beside(tables[0].store), publish, versions)
 
 
 def publish_together(tables: Sequence[Table], staged: Iterable[StagedWrite]) -> WriteResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -11,8 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError
 from dedp_assets.patterns.core.leaving import require_open_partitions
 from dedp_assets.patterns.core.names import NAMED_ROWS
+from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.running.disks import writing_to
 from dedp_assets.patterns.core.running.opening import note_opened
+from dedp_assets.patterns.core.running.permissions import require_allowed
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.sql.sql_options import reason_of
 from dedp_assets.patterns.delta.commit import commits, spark_writer
@@ -35,8 +38,12 @@ from dedp_assets.patterns.delta.snapshots.tiers import placed
 from dedp_assets.patterns.delta.storage.coordination import require_lock, turn
 from dedp_assets.patterns.delta.storage.locations import Located, Location, require_vacant
 from dedp_assets.patterns.delta.storage.store import require
+from dedp_assets.patterns.delta.suppression import SuppressionList, subjects_of
 
-__all__ = ["TableHandle"]
+__all__ = ["ERASURES", "TableHandle"]
+
+ERASURES = "erasures"
+"""Note of a write: the state of the suppression list by which rows were left out."""
 
 
 class TableHandle(Located):
@@ -56,6 +63,8 @@ class TableHandle(Located):
         self._session = session
         self.on_rows: Callable[[Callable[[], DataFrame]], None] | None = None
         """Callback with a function that returns the staged or merged rows; the callback starts no Spark job."""
+        self.suppression: SuppressionList | None = None
+        """Erased persons, whose rows are left out of every write."""
         self.named_in_plans = True
         """Whether rows that are read have the table's name in query plans, which costs an analysis."""
 
@@ -97,6 +106,7 @@ class TableHandle(Located):
         """
         if broadcast_bytes is not None and broadcast_bytes < 0:
             raise ConfigError(f"broadcast_bytes must be at least 0, not {broadcast_bytes}")
+        require_allowed("read", self.store.address)
         version = version_at(self.ledger, version) if isinstance(version, str) else version
         state = self.ledger.state(version)
         named = [self._spelled(state, partition) for partition in partitions]
@@ -119,6 +129,7 @@ class TableHandle(Located):
                 change of columns (added, renamed, dropped) then stops the query once, and the query goes on when it is
                 started again. Without the folder a query that meets a dropped column is refused for good.
         """
+        require_allowed("read", self.store.address)
         note_opened(self.spec, self.store.uri, None)
         # The stop is the warning that Delta means: whoever names the folder allows what follows.
         allowed = {"allowSourceColumnRename": "always", "allowSourceColumnDrop": "always"}
@@ -131,6 +142,26 @@ class TableHandle(Located):
         if self.on_rows and whole:
             self.on_rows(lambda: rows)
         return rows
+
+    def without_erased(self, source: DataFrame, run: Provenance) -> tuple[DataFrame, Provenance]:
+        """Leave out the rows of erased persons from the source of a merge, and note the list's state; lazy.
+
+        Args:
+            source: rows with some of the table's columns.
+            run: who merges.
+        """
+        # Noted before the list is read: whoever is erased later is found by the publish, which compares the states.
+        noted = self.noting_erasures(run)
+        return (self.suppression.left_out(source, self.spec) if self.suppression else source), noted
+
+    def noting_erasures(self, run: Provenance) -> Provenance:
+        """Return the run with a note of the suppression list's state, if somebody is on the list."""
+        state = self.erasures()
+        return replace(run, notes={**run.notes, ERASURES: state}) if state else run
+
+    def erasures(self) -> str:
+        """Return the state of the suppression list; empty for a table without persons, or with nobody on the list."""
+        return self.suppression.state() if self.suppression and subjects_of(self.spec) else ""
 
     def _spelled(self, state: TableState, partition: Mapping[str, object]) -> dict[str, str | None]:
         """Spell a partition as the log does, NULL values included."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.audits import Audit, not_empty, require_passed
@@ -94,7 +94,7 @@ def merge_rows(  # noqa: PLR0913 - of a verb of the table
         >>> rows(users)
         [(1, 'Ada L.')]
     """
-    require_rows(table.name, source)
+    source, provenance = table.without_erased(require_rows(table.name, source), provenance)
     meter, state = Meter(), table.ensure()
     owned = require_writable(table.name, state, partition or {})
     merge = replace(merge, owned=owned, declared=table.spec.key)
@@ -164,7 +164,7 @@ def recompute_rows(  # noqa: PLR0913 - of a verb of the table
         Conflict: if the table was written after ``since``, or other writers change the same rows and do not yield.
         SchemaMismatch: if ``compute`` makes other columns than the table's.
     """
-    require_rows(table.name, source)
+    source, provenance = table.without_erased(require_rows(table.name, source), provenance)
     meter, state = Meter(), table.ensure()
     require_own_key(table.spec, identity)
     require_in_place(table.name, state, {})
@@ -182,27 +182,40 @@ def recompute_rows(  # noqa: PLR0913 - of a verb of the table
 @with_requests_counted
 def delete_rows(
     table: TableHandle,
-    where: str,
+    where: str | Column,
     *,
     provenance: Provenance,
     partition: Mapping[str, object] | None = None,
     audits: Sequence[Audit] = (),
+    about: str = "",
 ) -> WriteResult:
-    """Delete the rows for which the SQL predicate ``where`` is true, as one audited commit.
+    """Delete the rows for which a predicate is true, as one audited commit.
 
     A row for which the predicate is NULL stays.
 
+    Args:
+        table: the table to write.
+        where: predicate in SQL; or a column, for values that may stand in no plan, log or commit.
+        provenance: who deletes, and why.
+        partition: partition values that the rows lie in.
+        audits: rules, such as a bound on the figure ``deleted``.
+        about: description of the rows of a column, for the commit.
+
     Raises:
-        AuditFailed: if a rule refuses it, e.g. a bound on the figure ``deleted``.
-        ConfigError: if the predicate cannot be analysed.
+        AuditFailed: if a rule refuses the deletion; nothing is published.
+        ConfigError: if the predicate cannot be analysed; for a column, if only Delta's SQL changes rows of the table.
         Conflict: if other writers change the same rows and do not yield.
     """
     state = table.ensure()
     owned = require_writable(table.name, state, partition or {})
-    check_condition(table.name, no_rows(table.session, state), where)
-    change, request = Deletion(where, owned, table.session, table.store), RowChangeRequest(owned, provenance, audits)
+    if isinstance(where, str):
+        check_condition(table.name, no_rows(table.session, state), where)
+    change = Deletion(where, owned, table.session, table.store, about)
+    request = RowChangeRequest(owned, provenance, audits)
     if not (why := file_exchange.only_spark_changes(state)):
         return rewrite(table, change, request)
+    if not isinstance(where, str):
+        raise ConfigError(f"{table.name} has {why}: only a predicate in SQL deletes rows there, not a column")
     condition = f"({where}) AND {predicate(owned, state)}"
     statement = f"DELETE FROM delta.`{table.store.address}` WHERE {condition}"  # noqa: S608 - a predicate is SQL by contract
     return spark_dml.run(table, lambda session, _: session.sql(statement), change.content, request, why=why)

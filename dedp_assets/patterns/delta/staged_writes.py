@@ -31,6 +31,7 @@ from dedp_assets.patterns.delta.staging.stage_files import stage_rows
 from dedp_assets.patterns.delta.staging.staged_write import StagedWrite
 from dedp_assets.patterns.delta.staging.stages import empty_stage
 from dedp_assets.patterns.delta.staging.write_counts import Parts
+from dedp_assets.patterns.delta.suppression import MARK
 
 __all__ = ["publish_nothing", "stage_nothing", "stage_write"]
 
@@ -68,7 +69,7 @@ def stage_write(  # noqa: PLR0913 - of a verb of the table
             that counts a column by itself.
         SchemaMismatch: if the rows' columns are not the table's.
     """
-    meter = Meter()
+    meter, provenance = Meter(), table.noting_erasures(provenance)
     require_rows(table.name, rows)
     require_whole(table.spec, partition or {}, append=append)
     state = table.ensure()
@@ -79,13 +80,21 @@ def stage_write(  # noqa: PLR0913 - of a verb of the table
     if table.on_rows:
         given = split
         table.on_rows(lambda: given[keep] if given.outcome else given.rows)
-    rows_read = rows_read.along(rows, audits)
-    tally = rows_read.tally
+    split, present = table.suppression.apart(split, table.spec) if table.suppression else (split, "")
+    # Rows of erased persons are told apart in the pass over all: a tally is then taken where the rows are read.
+    tally = (rows_read := rows_read if present else rows_read.along(rows, audits)).tally
     split = Split.of(tally.rows) if tally and tally.along else split
-    parts = Parts.of(split, keep, content_columns(table.spec, state), rows_read)
+    parts = Parts.of(split, keep, content_columns(table.spec, state), rows_read, present)
     same = repeated(table.spec, parts.chosen)
     accounting = Accounting.of(table.name, parts, state, owned, audits, repeated=REPEATED if same else "")
-    measuring = Measuring(accounting.measures(), accounting.asked(), accounting.landed(), {**parts.hashes, **same})
+    measuring = Measuring(
+        accounting.measures(),
+        accounting.asked(),
+        accounting.landed(),
+        {**parts.hashes, **same},
+        aside=(MARK,) if present else (),
+        where=present,
+    )
     with meter.jobs(split.rows.sparkSession):
         stage = stage_rows(
             split, layout_of(table, state, owned), measuring=measuring.along(tally), keep=keep, also=also

@@ -238,9 +238,9 @@ def _spent(ledger: Ledger) -> float:
     last = ledger.last(lambda commit: commit.record and _NOTE in commit.record.notes)
     if last and last.record:
         return float(last.record.notes[_NOTE]["figures"]["spent"])
-    if ledger.begins_at() > 0:
+    if (begin := ledger.files.tells_from()) > 0:
         raise ContractError(
-            f"{ledger.name}: the log before version {ledger.begins_at()} is gone, and with it what was spent of the "
+            f"{ledger.name}: the log before version {begin} is gone, and with it what was spent of the "
             "budget: nothing was released; keep the log for as long as releases count, by delta.logRetentionDuration"
         )
     return 0.0

@@ -74,7 +74,7 @@ def _decide(ledger: Ledger, state: TableState, record: CommitRecord, standing: E
     commit = ledger.commit(standing.version)
     before = commit.record
     if before and same_write(before, record):
-        if before.fingerprint == record.fingerprint:
+        if before.same_content(record):
             return Decision(app_id, sequence, applied=commit)
         if not record.replay:
             raise TransactionReused(other_rows(ledger.name, before, record))

@@ -11,27 +11,37 @@ Choose instead: Data Overwrite, if a run sees all rows; Stateful Merger, to merg
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.columns import COMPARED, FLAG, fields_of, require_columns, spelled_as
+from dedp_assets.patterns.core.columns import COMPARED, FLAG, require_columns, spelled_as
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.keys import require_distinct
-from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import row_hash, same
 from dedp_assets.patterns.core.running.demands import demanding
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.types.meeting import as_held
-from dedp_assets.patterns.delta import Clause, Delete, Insert, Merge, Table, Target, Update, held_types
+from dedp_assets.patterns.delta import (
+    Clause,
+    Delete,
+    Insert,
+    Merge,
+    Table,
+    Target,
+    Update,
+    differs,
+    held_types,
+    newer_wins,
+    newest_rows,
+    places_agree,
+    without_place,
+)
 
 __all__ = ["merge_changes"]
-
-_NEWEST, _STATE = f"{RESERVED}newest", f"{RESERVED}state"
 
 
 def _require_fit(table: TableSpec, *, keys: Sequence[str], order_by: Sequence[str] = (), deleted: str = "") -> None:
@@ -107,10 +117,11 @@ def merge_changes(
     if not order_by:
         _require_newer(into)
     changes = as_held(changes, held_types(target.ensure()), target.name)
-    faults = {f"no {column}": f"{identifier(column)} IS NULL" for column in (*keys, *order_by, deleted) if column}
-    agree = [Audit.none_where("changes_of_one_place_agree", _null(order_by[0]))] if order_by else []
+    faults = without_place((*keys, *order_by, deleted))
+    agree = [places_agree(order_by)] if order_by else []
+    selected = _selected(changes, target, keys, order_by, deleted)
     return target.merge(
-        _newest(_selected(changes, target, keys, order_by, deleted), keys, order_by, faults.values()),
+        newest_rows(selected, keys, order_by, faults.values()) if order_by else selected,
         Merge(keys, _clauses(changes, target, keys, order_by, deleted), unusable=faults),
         execution=into.execution,
         provenance=into.run,
@@ -132,32 +143,15 @@ def _selected(
     return changes.select(*columns, *map(identifier, flag))
 
 
-def _newest(changes: DataFrame, keys: Sequence[str], order_by: Sequence[str], faults: Iterable[str]) -> DataFrame:
-    """Keep the newest change of each key without repeats, and faulty changes for refusal."""
-    if not order_by:
-        return changes
-    place = F.struct(*[F.col(identifier(c)) for c in order_by])
-    greatest = F.max(place).over(Window.partitionBy(*[F.col(identifier(key)) for key in keys]))
-    found = changes.withColumn(_NEWEST, greatest)
-    found = found.filter((place == F.col(_NEWEST)) | F.expr(" OR ".join(faults))).drop(_NEWEST)
-    found = found.withColumn(_STATE, F.expr(row_hash(fields_of(changes, changes.columns))))
-    return found.dropDuplicates([*keys, _STATE]).drop(_STATE)
-
-
 def _clauses(
     changes: DataFrame, target: Table, keys: Sequence[str], order_by: Sequence[str], deleted: str
 ) -> Sequence[Clause]:
     """Return the merge clauses for changes of known keys and of new keys."""
     # Who made a row, and when, is no change of it: the technical columns of a row that stays are its own.
     compared = {*target.spec.content, *target.spec.partition_by, deleted}
-    values = fields_of(changes, [c for c in target.spec.columns if c not in keys and c in compared])
-    agree = " AND ".join(same(f, f"t.{identifier(f.name)}", f"s.{identifier(f.name)}") for f in values)
-    other = f"NOT ({agree or 'true'})"
+    other = differs(changes, [c for c in target.spec.columns if c not in keys and c in compared])
     if order_by:
-        mine, theirs = (f"struct({', '.join(f'{side}.{identifier(c)}' for c in order_by)})" for side in "st")
-        # Two truths for one place: without a place, the row is refused.
-        contradiction = Update({order_by[0]: "NULL"}, when=f"{mine} = {theirs} AND {other}")
-        return [contradiction, Update(when=f"{mine} > {theirs}"), Insert()]
+        return [*newer_wins(order_by, other), Insert()]
     if not deleted:
         return [Update(when=other), Insert()]
     gone = f"s.{identifier(deleted)}"
@@ -178,7 +172,3 @@ def _require_newer(into: Target) -> None:
             "overwrite what came after it: nothing was changed. Name columns that order the changes (order_by), or "
             "rewind the table to what it was before the batch (Stateful Merger)"
         )
-
-
-def _null(column: str) -> str:
-    return f"{identifier(column)} IS NULL"

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dedp_assets.patterns.core.errors import ConfigError, Conflict
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.running.permissions import inheriting
 from dedp_assets.patterns.delta import Store, table_lock
 from dedp_assets.patterns.ingestion._replica_contents import HINT, Contents, FileState, readable, some, version_of
 from dedp_assets.patterns.ingestion._replica_files import CopyRate, checks_of, figures_of, result_of, unchanged
@@ -114,7 +115,7 @@ def _copy(
         return _copy_file(contents, path, None if done else target, limit)
 
     with ThreadPoolExecutor(limit.files_at_once) as pool:
-        digests = dict(zip(data, pool.map(copy, data), strict=True))
+        digests = dict(zip(data, pool.map(inheriting(copy), data), strict=True))
     return digests | {path: copy(path) for path in [*log, *last]}
 
 

@@ -11,12 +11,14 @@ import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 
 from dedp_assets.patterns.connectors.landing.editions import MANIFEST, FolderEdition, next_edition, replacing
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
+from dedp_assets.patterns.core.running.permissions import inheriting
 from dedp_assets.patterns.delta import Ledger, LocalStore, Store, as_folder, sha256_of
 from dedp_assets.patterns.ingestion._replica_contents import Contents, FileState, folder_contents, readable, some
 from dedp_assets.patterns.ingestion._replica_manifest import (
@@ -141,9 +143,10 @@ def _fill(
             digests[path] = held[path][1]
         else:
             copied.append(path)
+    copy = partial(_copy, contents, into=made.files, limit=limit)
     with ThreadPoolExecutor(limit.files_at_once) as pool:
         try:
-            made_of = pool.map(lambda path: _copy(contents, path, made.files, limit), copied)
+            made_of = pool.map(inheriting(copy), copied)
             digests |= dict(zip(copied, made_of, strict=True))
         except BaseException:
             # The others would be copied for nothing, and each waits its turn.

@@ -11,6 +11,7 @@ from dedp_assets.patterns.connectors.landing.editions import current, next_editi
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.masking import MaskingKey
 from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.running.permissions import restricted_to
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import LocalStore, Table, as_folder
 from dedp_assets.patterns.delta.maintenance import discard_stage, remove_unjudged
@@ -57,7 +58,8 @@ def remake(
                 return write(fresh, parts, owned if parts == [owned] else {})
     except AuditFailed as refused:
         if refused.stage:
-            discard_stage(refused.stage)
+            with restricted_to(None):  # of an edition beside the replica, which is no longer this block's
+                discard_stage(refused.stage)
         raise AuditFailed(str(refused), findings=refused.findings) from None
 
 

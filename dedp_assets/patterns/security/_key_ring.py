@@ -36,6 +36,7 @@ CREATE TABLE IF NOT EXISTS data_keys (
 _SHRED = "UPDATE data_keys SET wrapped = NULL WHERE until <= ? AND wrapped IS NOT NULL"
 _WRAPPED_OTHERWISE = "SELECT * FROM data_keys WHERE wrapped_by != ? AND wrapped IS NOT NULL"
 _DELETE = "UPDATE data_keys SET until = ? WHERE purpose = ? AND person = ? AND wrapped IS NOT NULL"
+_ERASE = "UPDATE data_keys SET wrapped = NULL, until = ? WHERE person = ? AND wrapped IS NOT NULL"
 _RESTORE = """
 UPDATE data_keys SET until = NULL WHERE until > ? AND purpose = ? AND person = ? AND wrapped IS NOT NULL
 """
@@ -174,6 +175,11 @@ class KeyRing:
         """Destroy the deleted keys whose grace is over, for ever, and return their number."""
         with self._ring() as ring:
             return ring.execute(_SHRED, (_written(now),)).rowcount
+
+    def erase(self, person: str, *, now: datetime) -> int:
+        """Destroy all keys of a person, of every purpose and without a grace, and return their number."""
+        with self._ring() as ring:
+            return ring.execute(_ERASE, (_written(now), self._hashed(ring, person))).rowcount
 
     def wrapped_by(self) -> set[str]:
         """Return the versions of the wrapping key by which data keys are wrapped."""

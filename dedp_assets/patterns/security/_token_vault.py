@@ -158,6 +158,16 @@ class TokenVault:
             vault.execute("COMMIT")
         return sum(done)
 
+    def forget(self, values: Collection[str]) -> int:
+        """Remove values from the vault, whatever they are, and return the number of removed values.
+
+        Raises:
+            NotReady: if the vault cannot be changed.
+        """
+        with self._opened() as vault:
+            kinds = [of for (of,) in vault.execute("SELECT DISTINCT of FROM tokens")]
+        return sum(self.remove(of, values) for of in kinds)
+
     def reversals(self) -> list[Reversal]:
         """Return all requests for values, in order.
 

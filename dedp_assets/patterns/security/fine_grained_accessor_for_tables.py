@@ -11,7 +11,7 @@ Choose instead: Vertical Partitioner, if columns are to be deleted by person; En
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -45,7 +45,7 @@ def read_for(
     version: int | str | None = None,
     partitions: Sequence[Mapping[str, str]] = (),
 ) -> DataFrame:
-    """Read a table for an audience, by its policy; lazy.
+    """Read a table for an audience, by the policy in force; lazy.
 
     A version of the past is read by the policy of today, and a policy that changed holds from the next call on. A copy
     for the audience (:func:`refresh_copy`) is read as it is, if it was written by the same policy.
@@ -191,12 +191,14 @@ def grant_in_postgres(
     return Finding("the_grants_are_the_policies", not wrong, figures=figures, note="; ".join(wrong))
 
 
-def _policy_of(audience: str, policies: Iterable[Policy], table: str) -> Policy:
+def _policy_of(audience: str, policies: Sequence[Policy], table: str) -> Policy:
     found = [each for each in policies if each.audience == audience]
     if len(found) > 1:
         raise ConfigError(
             f"policies must have one policy of {audience} for {table}, not {len(found)}: merge them first"
         )
+    if not policies:
+        raise ConfigError(f"policies must say what of {table} is shown to whom, not be empty: nothing is shown")
     if not found:
         raise ConfigError(
             f"{audience} has no policy for {table}, so that nothing is shown: let the owner of the table declare one"

@@ -23,6 +23,7 @@ from dedp_assets.patterns.core.errors import TRANSIENT, ConfigError, NotReady, c
 from dedp_assets.patterns.core.options import require_types, typed
 from dedp_assets.patterns.core.results import Access
 from dedp_assets.patterns.core.running.backoff import Backoff
+from dedp_assets.patterns.core.running.permissions import FOLDER, covers
 from dedp_assets.patterns.core.secret import Secret, remember
 
 __all__ = ["read_secret", "using_secret", "SecretPointers"]
@@ -33,7 +34,6 @@ _REFUSED = (
     r"|(?:status|HTTP|HTTP error)[ :=]*40[13]\b"
 )
 """Texts of a refused login: of PostgreSQL, Kafka, HTTP services and object stores."""
-_ALL = "/*"
 _LEAST = 4
 _PATIENCE = Backoff(attempts=4, first_seconds=0.2, longest_seconds=5)
 
@@ -73,13 +73,13 @@ class SecretPointers:
         if self.cached_seconds < 0:
             raise ConfigError(f"cached_seconds must be at least 0, not {self.cached_seconds:g}")
         for name in self.granted:
-            if name.removesuffix(_ALL) in ("", "*"):
+            if name.removesuffix(FOLDER) in ("", "*"):
                 raise ConfigError("granted must name secrets, or a folder of secrets like prod/db/*, not everything")
-            require_path(name.removesuffix(_ALL))
+            require_path(name.removesuffix(FOLDER))
 
     def allows(self, path: str) -> bool:
         """Return whether a secret's name is granted."""
-        return any(path == each or (each.endswith(_ALL) and path.startswith(each[:-1])) for each in self.granted)
+        return any(covers(each, path) for each in self.granted)
 
     def fetch(self, path: str, version: int | None) -> tuple[StoredSecret, bool]:
         """Return a secret, and whether the cache had the secret; one question to the store serves all threads."""

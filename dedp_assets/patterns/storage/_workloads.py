@@ -11,7 +11,7 @@ from typing import Literal
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types
-from dedp_assets.patterns.delta import Commit
+from dedp_assets.patterns.delta import MAINTENANCE, Commit
 
 __all__ = [
     "DAY",
@@ -32,11 +32,6 @@ _HOT_WRITES, _REGULAR_WRITES, _ARCHIVE_AGE = 10, 1, timedelta(days=30)
 _HOT_BYTES = 64 * 1024 * 1024
 _LOOK_BACK = timedelta(days=90)
 _KINDS = {"OPTIMIZE": "optimize", "VACUUM END": "vacuum"}
-_OTHERS = {
-    *("COMPUTE STATS", "VACUUM START"),
-    *("EXPIRE PARTITIONS", "HOLD PARTITIONS", "KEEP VERSIONS", "MOVE PARTITIONS"),
-}
-_MAINTENANCE = {*_KINDS, *_OTHERS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +114,7 @@ class SeenCommits:
         known = self.written_at is not None and self.at.keys() == {*_KINDS.values()}
         if age > (DAY if known else _LOOK_BACK) and self.written_at is not None:
             return False
-        if commit.operation in _MAINTENANCE:
+        if commit.operation in MAINTENANCE:
             if job := _KINDS.get(commit.operation):
                 self.at.setdefault(job, commit.timestamp)
         elif commit.changed or commit.files_added:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import not_empty
-from dedp_assets.patterns.core.columns import require_columns, require_free, require_rows
+from dedp_assets.patterns.core.columns import require_free, require_parts, require_rows
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import key_of, require_distinct
 from dedp_assets.patterns.core.names import identifier, select_list
@@ -221,7 +221,4 @@ def _context(spec: TableSpec) -> list[str]:
 def _require_columns(rows: DataFrame, specs: Sequence[TableSpec], hashes: Iterable[str]) -> None:
     filled = {*hashes}
     wanted = {column for spec in specs for column in spec.columns} - filled
-    require_columns(require_free(require_rows("write_parts", rows), *filled), sorted(wanted))
-    known = {column.lower() for column in wanted}
-    if left := [column for column in rows.columns if column.lower() not in known]:
-        raise ConfigError(f"rows must have columns of a part only, not {', '.join(left)}: declare them, or drop them")
+    require_parts(require_free(require_rows("write_parts", rows), *filled), wanted)

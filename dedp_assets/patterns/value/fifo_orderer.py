@@ -25,6 +25,7 @@ from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once
 from dedp_assets.patterns.core.running.backoff import Backoff
+from dedp_assets.patterns.core.running.permissions import inheriting
 from dedp_assets.patterns.core.types.partitions import quoted
 from dedp_assets.patterns.delta import Target
 
@@ -95,7 +96,7 @@ def deliver_in_order(
         delivery.count(ordered)
         with delivery.noting(), ThreadPoolExecutor(workers) as pool:
             for read in in_requests(ordered.toLocalIterator(), _READ):
-                list(pool.map(send, _by_entity(read)))
+                list(pool.map(inheriting(send), _by_entity(read)))
                 delivery.note_many()
     return delivery.finish()
 

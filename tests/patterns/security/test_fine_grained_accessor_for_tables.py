@@ -11,9 +11,11 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, NotReady
 from dedp_assets.patterns.core.masking import MaskingKey
+from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.policies import secured
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
+from dedp_assets.patterns.observability.fine_grained_tracker import trace_columns
 from dedp_assets.patterns.security.fine_grained_accessor_for_tables import (
     ColumnMask,
     Policy,
@@ -92,6 +94,44 @@ def test_one_query_under_three_identities_shows_the_matrix_of_policies(people):
         (2, "Eve Online", "111-22-3332", 8273642, "North", "a"),
     ]
     assert seen(people, "admin") == PERSONS
+
+
+PROBES = {
+    "SELECT count(*), max(id), count(DISTINCT region) FROM {t}": [(3, 4, 2)],
+    "SELECT count(*) FROM {t} AS a JOIN {t} AS b USING (region)": [(5,)],
+    "SELECT id FROM {t} AS a WHERE EXISTS (SELECT 1 FROM {t} AS b WHERE b.ssn LIKE '111%')": [],
+    "SELECT id FROM {t} WHERE if(region = 'East', raise_error(region), id = 4)": [(4,)],
+    "SELECT id FROM {t} WHERE region = 'South' AND if(name LIKE 'Bob%', raise_error(name), true)": [(4,)],
+    "SELECT min(region), max(region) FROM {t} WHERE id <> 4": [("North", "North")],
+    "SELECT id FROM {t} WHERE 1 / (length(region) - 4) > 0 AND id = 1": [(1,)],
+    "SELECT _metadata.file_path FROM {t}": "UNRESOLVED_COLUMN",
+    "SELECT id FROM {t} ORDER BY salary": "UNRESOLVED_COLUMN",
+}
+
+
+@pytest.mark.both
+def test_questions_to_a_table_are_answered_from_visible_rows(spark, tmp_path):
+    """Acceptance 3: Delta's own pruning of partitions evaluates nothing over rows and partitions that are hidden."""
+    table = made(spark, tmp_path, [*PERSONS, (5, "Zoë", None, 5, None, "East", "b")])
+    rows = read_for(table, POLICIES, KEY, audience="analyst")
+    for query, expected in PROBES.items():
+        if isinstance(expected, str):
+            with pytest.raises(SPARK_ERRORS, match=expected):
+                spark.sql(query, t=rows).collect()
+        else:
+            assert (query, [tuple(row) for row in spark.sql(query, t=rows).collect()]) == (query, expected)
+
+
+def test_column_lineage_passes_a_policy(people):
+    """What an audience computes comes from columns of the table, and the filter is an influence."""
+    lineage = trace_columns(read_for(people, POLICIES, KEY, audience="analyst"))
+    assert {name: {each.column for each in origin.inputs} for name, origin in lineage.columns.items()} == {
+        "id": {"id"},
+        "name": {"name"},
+        "ssn": {"ssn"},
+        "region": {"region"},
+    }
+    assert ("store", "FILTER") in {(each.column, each.effect) for each in lineage.influences}
 
 
 def test_an_audience_without_a_policy_sees_nothing(people):
@@ -460,7 +500,7 @@ def test_a_policy_that_postgresql_cannot_hold_changes_nothing(store, policy, sai
 # --- contracts -------------------------------------------------------------------------------------------------------
 
 
-@any_names(STORED, handed_on=["note"])
+@any_names(STORED, handed_on=["id", "note"])
 def a_table_and_its_copy(n):
     columns = "id INT, name STRING, note STRING, store STRING"
     base = n.table(columns)
@@ -475,15 +515,15 @@ def a_table_and_its_copy(n):
 
 @known_calls
 def calls_that_work(known):
-    base = known.table("silver/base", "id INT, day STRING", (1, "mon"), by=("day",))
-    copy = known.table("gold/copy", "id INT, day STRING", by=("day",))
+    base = known.table("silver/seen", "id INT, day STRING", (1, "mon"), by=("day",))
+    copy = known.table("gold/seen", "id INT, day STRING", by=("day",))
     policies = [Policy("a", ["id", "day"], rows="true")]
     shared = {"policies": policies, "key": KEY, "audience": "a", "version": None}
     return {
         "read_for": {"table": base, **shared, "partitions": [{"day": "mon"}]},
         "refresh_copy": {"base": base, "into": copy.target(known.run), **shared},
         "grant_in_postgres": {
-            "connect": known.connect,
+            "connect": known.begin,
             "policies": policies,
             "table": "public.base",
             "keep": ["writer"],
@@ -493,7 +533,7 @@ def calls_that_work(known):
 
 
 @two_runs()
-def refreshed_at_once(world):
+def copied_at_once(world):
     columns = "id INT, day STRING"
     base = world.table("base", columns, by=["day"])
     world.table("copy", columns, by=["day"])

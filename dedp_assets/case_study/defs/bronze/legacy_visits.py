@@ -21,7 +21,7 @@ LEGACY_VISITS = TableSpec(
     {
         "visit_id": Column("BIGINT", "key", required=True),
         "event_time": Column("TIMESTAMP", "when it happened", required=True),
-        "user_id": Column("STRING", "who visited", required=True, classification="personal"),
+        "user_id": Column("STRING", "who visited", required=True, classification="personal", subject="user"),
         "page": Column("STRING", "path that was visited", required=True),
         "ingestion_time": Column("TIMESTAMP", "when the database received it", required=True),
         "ingested_on": Column("DATE", "UTC day of ingestion_time", required=True),

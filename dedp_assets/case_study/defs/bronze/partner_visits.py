@@ -30,7 +30,14 @@ DATASET = "partner_visits"
 PARTNER_VISITS = TableSpec(
     "bronze/partner_visits",
     {
-        "line": Column("STRING", "the record as it landed", required=True, classification="personal"),
+        "line": Column(
+            "STRING",
+            "the record as it landed",
+            required=True,
+            classification="personal",
+            subject="visitor of a partner",
+            subject_by="coalesce(get_json_object(line, '$.user'), get_json_object(line, '$.u_id'))",
+        ),
         "line_bytes": Column("BINARY", "its bytes, where they are not valid UTF-8", classification="personal"),
         "partner": Column("STRING", "partner that the file is called after", required=True),
         "source_file": Column("STRING", "file it came in", required=True),

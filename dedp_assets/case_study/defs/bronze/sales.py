@@ -51,7 +51,7 @@ ORDERS = TableSpec(
     "bronze/orders",
     {
         "order_id": Column("BIGINT", "key", required=True, classification="public"),
-        "user_id": Column("STRING", "who ordered", required=True, classification="personal"),
+        "user_id": Column("STRING", "who ordered", required=True, classification="personal", subject="user"),
         "plan_id": Column("STRING", "plan that was ordered", required=True, classification="public"),
         **_BOOKED,
     },

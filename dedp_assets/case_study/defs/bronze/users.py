@@ -36,9 +36,9 @@ KEYS = ("user_id",)
 USERS = TableSpec(
     "bronze/users",
     {
-        "user_id": Column("STRING", "key", required=True, classification="personal"),
-        "login": Column("STRING", "name to log in with", required=True, classification="personal"),
-        "email": Column("STRING", "address, if the user gave one", classification="personal"),
+        "user_id": Column("STRING", "key", required=True, classification="personal", subject="user"),
+        "login": Column("STRING", "name to log in with", required=True, classification="personal", subject="login"),
+        "email": Column("STRING", "address, if the user gave one", classification="personal", subject="email"),
         "biography": Column("STRING", "what the user says", classification="personal"),
         "credit": Column("DECIMAL(10,2)", "in euros", required=True),
         "active": Column("BOOLEAN", "whether the user may log in", required=True),
@@ -49,7 +49,7 @@ USERS = TableSpec(
 )
 HISTORY = TableSpec(
     "bronze/users_history",
-    CHANGES,
+    {**CHANGES, "key": replace(CHANGES["key"], subject="user", subject_by="get_json_object(key, '$.user_id')")},
     partition_by=("committed_on",),
     event_time="committed_at",
     comment="One row per change of a user, in the order of the database's log.",

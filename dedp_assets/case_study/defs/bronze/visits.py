@@ -44,7 +44,14 @@ from dedp_assets.patterns.core.types.conversion import exact
 VISITS = TableSpec(
     "bronze/visits",
     {
-        "raw": Column("STRING", "the line as it landed", required=True, classification="personal"),
+        "raw": Column(
+            "STRING",
+            "the line as it landed",
+            required=True,
+            classification="personal",
+            subject="user",
+            subject_by="get_json_object(raw, '$.user_id')",
+        ),
         "raw_bytes": Column("BINARY", "its bytes, where they are not valid UTF-8", classification="personal"),
         "source_file": Column("STRING", "file it came in, or <topic>-<partition>", required=True),
         "line_number": Column("BIGINT", "line in that file, from 1; in a topic its offset + 1", required=True),

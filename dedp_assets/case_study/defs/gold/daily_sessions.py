@@ -27,7 +27,12 @@ DAILY_SESSIONS = TableSpec(
             classification="quasi",
         ),
         "user_id": Column(
-            "STRING", "pseudonymous visitor", required=True, classification="personal", replica="pseudonym"
+            "STRING",
+            "pseudonymous visitor",
+            required=True,
+            classification="personal",
+            replica="pseudonym",
+            subject="user",
         ),
         "started_at": Column("TIMESTAMP", "first visit, UTC", required=True, classification="quasi"),
         "ended_at": Column("TIMESTAMP", "last visit, UTC", required=True, classification="quasi"),

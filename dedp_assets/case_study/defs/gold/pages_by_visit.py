@@ -9,7 +9,12 @@ PAGES_BY_VISIT = TableSpec(
     {
         "event_date": Column("DATE", "UTC day; a visit ends with it", required=True, classification="public"),
         "user_id": Column(
-            "STRING", "pseudonymous visitor", required=True, classification="personal", replica="pseudonym"
+            "STRING",
+            "pseudonymous visitor",
+            required=True,
+            classification="personal",
+            replica="pseudonym",
+            subject="user",
         ),
         "pages": Column(
             "ARRAY<STRING>", "paths in the order in which they were visited", required=True, classification="quasi"

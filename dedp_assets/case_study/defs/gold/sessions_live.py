@@ -16,7 +16,12 @@ SESSIONS_LIVE = TableSpec(
             "STRING", "of the visitor and of the session's first visit", required=True, classification="quasi"
         ),
         "user_id": Column(
-            "STRING", "pseudonymous visitor", required=True, classification="personal", replica="pseudonym"
+            "STRING",
+            "pseudonymous visitor",
+            required=True,
+            classification="personal",
+            replica="pseudonym",
+            subject="user",
         ),
         "started_at": Column("TIMESTAMP", "first visit, UTC", required=True, classification="quasi"),
         "ended_at": Column("TIMESTAMP", "last visit, UTC", required=True, classification="quasi"),

@@ -17,6 +17,7 @@ from dedp_assets.graph.declare import (
     Runs,
     Source,
     Step,
+    Touches,
     declared,
     lake_table,
 )
@@ -75,7 +76,7 @@ def published(request: Request, lake: Lake) -> Inputs:
 
 @lake_table(
     CONTRACTS,
-    reads=Reads(sources=[SOURCE], inputs=published),
+    reads=Reads(sources=[SOURCE], inputs=published, touches=Touches(whole_lake=True)),
     runs=Runs(
         when=Every(
             "40 4 * * *",

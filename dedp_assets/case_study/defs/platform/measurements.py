@@ -21,6 +21,7 @@ from dedp_assets.graph.declare import (
     Runs,
     Source,
     Step,
+    Touches,
     declared,
     declared_jobs,
     lake_table,
@@ -137,7 +138,7 @@ def measurements_every_day(context: dg.ScheduleEvaluationContext, lake: Lake) ->
 
 @lake_table(
     MEASUREMENTS,
-    reads=Reads(sources=[SOURCE], inputs=noted),
+    reads=Reads(sources=[SOURCE], inputs=noted, touches=Touches(reads=[VISITS])),
     runs=Runs(
         DAILY,
         Every(

@@ -16,7 +16,12 @@ PARTNER_VISITS = TableSpec(
         "visit_id": Column("STRING", "identity of the visit at its partner"),
         "partner": Column("STRING", "partner that reported it", required=True),
         "event_time": Column("TIMESTAMP", "when it happened, UTC"),
-        "user_id": Column("STRING", "the partner's pseudonym of the visitor", classification="personal"),
+        "user_id": Column(
+            "STRING",
+            "the partner's pseudonym of the visitor",
+            classification="personal",
+            subject="visitor of a partner",
+        ),
         "page": Column("STRING", "path that was visited"),
         "user_agent": Column("STRING", "the visitor's program", classification="personal"),
         "os_name": Column("STRING", "operating system of the visitor's program, or unknown", required=True),

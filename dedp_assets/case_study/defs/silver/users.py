@@ -27,7 +27,7 @@ from dedp_assets.patterns.modeling.current_dimension import NEWEST
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION, ChangeStream
 
 _USER = {
-    "user_id": Column("STRING", "key", required=True, classification="personal"),
+    "user_id": Column("STRING", "key", required=True, classification="personal", subject="user"),
     "login": Column("BINARY", "name to log in with: an encrypted STRING", classification="personal"),
     "email": Column("BINARY", "address, if the user gave one: an encrypted STRING", classification="personal"),
     "credit": Column("DECIMAL(10,2)", "in euros"),

@@ -31,7 +31,9 @@ from dedp_assets.patterns import (
 EVENT = {
     "visit_id": Column("STRING", "identity of the visit", required=True, classification="public"),
     "event_time": Column("TIMESTAMP", "when it happened, UTC", required=True, classification="public"),
-    "user_id": Column("STRING", "pseudonymous visitor", required=True, classification="personal", replica="pseudonym"),
+    "user_id": Column(
+        "STRING", "pseudonymous visitor", required=True, classification="personal", replica="pseudonym", subject="user"
+    ),
     "page": Column("STRING", "path that was visited", required=True, classification="public"),
     "referrer": Column("STRING", "where the visitor came from", classification="public"),
     "user_agent": Column("STRING", "the visitor's program", classification="personal"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, Protocol, TypeAlias, TypeVar, get_args
@@ -12,7 +12,7 @@ from dedp_assets.patterns.connectors.web.parts import calling, is_text, sentence
 from dedp_assets.patterns.core.parsing.json_schemas import RecordSchema, record_faults
 from dedp_assets.patterns.core.running.backoff import Backoff
 
-__all__ = ["OTHERS", "Answer", "Outgoing", "Sink", "contract_of", "in_requests", "refusal", "send"]
+__all__ = ["OTHERS", "Answer", "ErasableCopy", "Outgoing", "Sink", "contract_of", "in_requests", "refusal", "send"]
 
 T = TypeVar("T")
 
@@ -27,12 +27,12 @@ class Outgoing:
     Attributes:
         id: the same one each time the record is sent, so that a sink can know it again.
         key: the entity whose records keep their order.
-        value: JSON.
+        value: JSON; ``None`` says that the entity is gone, which in a compacted topic erases its records (a tombstone).
     """
 
     id: str
     key: str
-    value: str
+    value: str | None
 
 
 Outcome: TypeAlias = Literal["accepted", "present", "failed", "refused"]
@@ -84,6 +84,31 @@ class Sink(Protocol):
         """
 
 
+class ErasableCopy(Protocol):
+    """A copy of persons' rows outside of Delta, from which persons can be erased.
+
+    Both steps may be repeated: an id that is not there changes nothing.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name of the copy in errors."""
+
+    def erase(self, ids: Collection[str]) -> None:
+        """Delete the newest state of persons for readers.
+
+        Raises:
+            NotReady: if the system does not answer.
+        """
+
+    def purge(self, ids: Collection[str]) -> None:
+        """Remove the rows that :meth:`erase` deleted from files.
+
+        Raises:
+            NotReady: if the system needs more time.
+        """
+
+
 def send(sink: Sink, destination: str, records: Sequence[Outgoing], *, backoff: Backoff) -> tuple[list[Answer], int]:
     """Send records in one request, and resend failed records after a doubling pause.
 
@@ -128,7 +153,7 @@ def refusal(record: Outgoing, contract: RecordSchema | None) -> Answer | None:
 
     The answer has every reason. A producer asks before a record is sent: what the table would refuse leaves nothing.
     """
-    faults = record_faults(record.value, contract) if contract else ()
+    faults = record_faults(record.value, contract) if contract and record.value is not None else ()
     return Answer("refused", reason=f"{contract.table}: {'; '.join(faults)}") if contract and faults else None
 
 

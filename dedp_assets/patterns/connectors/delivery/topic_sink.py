@@ -100,12 +100,11 @@ class TopicSink:
     ) -> Answer | None:
         """Enqueue a record, waiting for room; return ``None``, or the answer for a rejected record."""
         headers: dict[str, str | bytes | None] = {"id": record.id}
+        value = None if record.value is None else header + record.value.encode()
         deadline = time.monotonic() + self.give_up_seconds
         while True:
             try:
-                producer.produce(
-                    topic, header + record.value.encode(), record.key, headers=headers, on_delivery=on_delivery
-                )
+                producer.produce(topic, value, record.key, headers=headers, on_delivery=on_delivery)
             except BufferError as error:
                 if time.monotonic() > deadline:
                     return Answer("failed", reason=str(error))

@@ -311,7 +311,7 @@ def _channel(start: Position) -> str:
 def _last_read(ledger: Ledger, topic: str) -> CommitRecord | None:
     """Return the newest commit record of ``topic`` that no restore took back."""
     last = ledger.last(lambda commit: commit.record and commit.record.notes.get("topic") == topic, past_restores=True)
-    if last is None and (begin := ledger.begins_at()) > 0:
+    if last is None and (begin := ledger.files.tells_from()) > 0:
         raise ContractError(
             f"{ledger.name} has read a topic, but its log begins at version {begin} and no longer tells how far: read "
             f"what {topic} holds into a table of its own, and take over from there what is missing"

@@ -5,6 +5,7 @@ This package is the face of its modules: chapters and resources import from here
 
 from __future__ import annotations
 
+from dedp_assets.patterns.connectors.postgres.erasing import ErasableTable
 from dedp_assets.patterns.connectors.postgres.errors import (
     BEHIND_POLICY,
     RESNAPSHOT,
@@ -36,6 +37,7 @@ __all__ = [
     "table_identifier",
     "Changed",
     "Described",
+    "ErasableTable",
     "Incoming",
     "PostgresTable",
     "SlotState",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from dedp_assets.patterns.connectors.postgres.errors import naming_write_errors
 from dedp_assets.patterns.connectors.postgres.sessions import SESSION, opened, schema_and_table, table_identifier
@@ -38,6 +38,8 @@ class Incoming:
         rows: values as PostgreSQL reads them, in the order of ``columns``.
         owned: column -> value of the part of the table that the rows are all there is of.
         may_be_empty: whether no rows may empty that part.
+        newest: columns that order the rows of a key, never NULL: a row that is there is replaced by a greater one only,
+            whatever the order of delivery. Empty where the last one that comes counts.
     """
 
     table: str
@@ -46,11 +48,14 @@ class Incoming:
     rows: Iterable[Sequence[str | None]] = field(repr=False)
     owned: Mapping[str, str] = field(default_factory=dict)
     may_be_empty: bool = False
+    newest: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         schema_and_table(self.table)
         require_distinct(f"{self.table}: keys=", self.keys)
-        lacking = {*self.keys, *self.owned} - {*self.columns}
+        lacking = {*self.keys, *self.owned, *self.newest} - {*self.columns}
+        if {*self.newest} & {*self.keys}:
+            raise ConfigError(f"{self.table}: newest must be columns beside the key, not {', '.join(self.newest)}")
         if not self.keys or lacking:
             raise ConfigError(f"{self.table}: its rows need columns that are their key; missing: {sorted(lacking)}")
 
@@ -140,13 +145,13 @@ def _upsert(incoming: Incoming, table: sql.Identifier, received: sql.Identifier)
     rest = [column for column in incoming.columns if column not in incoming.keys]
     update = sql.Composed([sql.SQL("DO NOTHING")])
     if rest:
-        values = [
-            [sql.SQL("{}.{}").format(sql.SQL(side), sql.Identifier(c)) for c in rest] for side in ("old", "EXCLUDED")
-        ]
-        old, new = (sql.SQL(", ").join(side) for side in values)
+        old, new = _columns_of("old", rest), _columns_of("EXCLUDED", rest)
         update = sql.SQL("DO UPDATE SET ({}) = ROW ({}) WHERE ({}) IS DISTINCT FROM ({})").format(
             _columns(rest), new, old, new
         )
+        if incoming.newest:
+            older, newer = _columns_of("old", incoming.newest), _columns_of("EXCLUDED", incoming.newest)
+            update += sql.SQL(" AND ROW ({}) < ROW ({})").format(older, newer)
     # In the order of the key, so that two writers meet at the first row they share and not across two.
     return sql.SQL(
         "WITH done AS (INSERT INTO {} AS old ({}) SELECT {} FROM {} ORDER BY {} ON CONFLICT ({}) {} RETURNING "
@@ -168,6 +173,10 @@ def _received(number: int) -> sql.Identifier:
 
 def _columns(names: Sequence[str]) -> sql.Composed:
     return sql.SQL(", ").join(map(sql.Identifier, names))
+
+
+def _columns_of(side: Literal["old", "EXCLUDED"], names: Iterable[str]) -> sql.Composed:
+    return sql.SQL(", ").join(sql.SQL("{}.{}").format(sql.SQL(side), sql.Identifier(name)) for name in names)
 
 
 def _owned(incoming: Incoming) -> sql.Composed:

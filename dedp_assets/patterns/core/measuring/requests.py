@@ -2,8 +2,8 @@
 
 Whoever sends requests calls :func:`count_request`; whoever asks for a count opens it around the work. Counts belong to
 the context (:mod:`contextvars`): two runs in one process have counts of their own. A new thread begins with none, so
-work for others goes there by :func:`inheriting`. What deltalake and Spark send is not seen here, and neither is what a
-client sends again by itself.
+work for others goes there by :func:`~dedp_assets.patterns.core.running.permissions.inheriting`. What deltalake and
+Spark send is not seen here, and neither is what a client sends again by itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Literal, ParamSpec, TypeVar
 
 from dedp_assets.patterns.core.measuring.costs import Cost
 
-__all__ = ["RequestCount", "RequestKind", "count_request", "counting_requests", "inheriting", "with_requests_counted"]
+__all__ = ["RequestCount", "RequestKind", "count_request", "counting_requests", "with_requests_counted"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -89,20 +89,5 @@ def with_requests_counted(work: Callable[P, R]) -> Callable[P, R]:
     def counted(*args: P.args, **kwargs: P.kwargs) -> R:
         with counting_requests():
             return work(*args, **kwargs)
-
-    return counted
-
-
-def inheriting(work: Callable[P, R]) -> Callable[P, R]:
-    """Return a function for other threads whose requests are added to the counts that are open now."""
-    counts = _open.get()
-
-    @wraps(work)
-    def counted(*args: P.args, **kwargs: P.kwargs) -> R:
-        token = _open.set(counts)
-        try:
-            return work(*args, **kwargs)
-        finally:
-            _open.reset(token)
 
     return counted

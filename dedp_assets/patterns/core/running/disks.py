@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dedp_assets.patterns.core.errors import ConfigError, NotReady, PatternError
+from dedp_assets.patterns.core.running.permissions import require_allowed
 
 __all__ = ["NoRoom", "Unwritable", "refused_write", "writing_to"]
 
@@ -78,7 +79,9 @@ def writing_to(place: str) -> Iterator[None]:
     Raises:
         NoRoom: if the disk is full.
         Unwritable: if this user may not write there.
+        ConfigError: if the block is restricted to other places.
     """
+    require_allowed("write", place)
     try:
         yield
     except Exception as error:

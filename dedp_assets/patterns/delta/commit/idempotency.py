@@ -80,7 +80,7 @@ def decide(
     sequence = (last or 0) + 1 if record.sequence is None else record.sequence
     known = last is not None or state.written(ledger.name, record.partition)
     if known and before is not None and same_write(before, record):
-        same = before.fingerprint == record.fingerprint
+        same = before.same_content(record)
         if same and not (lost and not append):
             return Decision(app_id, sequence, applied=latest)
         if not same and (append or not record.replay):
@@ -98,7 +98,7 @@ def decide(
         app_id = f"{app_id}/{record.code_version}"
         replayed = state.transaction(app_id)
         sequence = sequence if replayed is None else max(sequence, replayed + 1)
-    same = before is not None and before.fingerprint == record.fingerprint and not append
+    same = before is not None and before.same_content(record) and not append
     return Decision(app_id, sequence, same_rows=same and not lost, rewrite=latest is not None, repair=same and lost)
 
 

@@ -63,7 +63,7 @@ def behind(ledger: Ledger, version: int) -> tuple[int, datetime | None]:
 
 def _changed(ledger: Ledger, until: int, by: list[str], version: int) -> list[Mapping[str, str]] | None:
     """List the changed partitions; ``None`` for an incomplete log or a NULL partition value."""
-    if ledger.begins_at() > version + 1:
+    if ledger.files.tells_from() > version + 1:
         return None
     found = set[tuple[str | None, ...]]()
     for commit in ledger.commits(since=version):

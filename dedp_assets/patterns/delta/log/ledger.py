@@ -99,10 +99,7 @@ class Ledger(Located):
     def transactions(self) -> Cursors:
         """Read the transaction cursors, where possible without the active files.
 
-        A sensor asks at every tick.
-
-        They come from one column of the last checkpoint and from the commits after it; from the whole state if the
-        checkpoint cannot be read like that.
+        A sensor asks at every tick. From the last checkpoint and later commits, or else from the whole state.
         """
         return self.states.transactions()
 
@@ -133,7 +130,7 @@ class Ledger(Located):
         for version, raw, follows in self.files.raws(since):
             self.states.read_naming(version, raw)
             if not follows:
-                yield Glimpse(version, frozenset(self.state(version).statistics()), forgotten=True)
+                yield Glimpse(version, frozenset(self._known_at(version)), forgotten=True)
             yield self.files.read(version, partial(parse_glimpse, version, raw, naming, records=records))
 
     def raw_commits(self, since: int = -1) -> Iterator[RawCommit]:
@@ -183,7 +180,7 @@ class Ledger(Located):
             yield commit
 
     def begins_at(self) -> int:
-        """Return the oldest retained version; 0 of a log that was never cleaned up, and without a table."""
+        """Return the oldest readable version; 0 of a log never cleaned up, and without a table."""
         return min(self.files.versions(), default=0)
 
     def last(
@@ -219,7 +216,7 @@ class Ledger(Located):
     def vector_files(self) -> set[str] | None:
         """List the files with deletion vectors of the active data files.
 
-        ``None`` if the log does not tell: it was cleaned up behind a checkpoint that is not of plain Parquet files.
+        ``None`` if the log does not tell, behind a checkpoint that is not of plain Parquet files.
         """
         if "deletionVectors" not in self.state().features:
             return set()
@@ -263,9 +260,10 @@ class Ledger(Located):
         """List the partitions changed after version ``since``, each with the version of the last change.
 
         Reads the commits after ``since`` only, so a caller that keeps the returned version pays for new commits and
-        not for the length of the log. Where the log was cleaned up past ``since``, every partition that is active
-        at the first readable version counts as changed then: unknown means changed. A log that ends before ``since``
-        is of another table in the same folder and read from its beginning. What went by age counts if ``expired``.
+        not for the length of the log. Where the log was cleaned up past ``since``, and no purge kept what it said, each
+        partition active at the first known version counts as changed then: unknown means changed. A log that ends
+        before ``since`` is of another table in the folder and read from its beginning. What went by age counts if
+        ``expired``.
 
         Returns:
             The newest version looked at, and partition -> version.
@@ -275,9 +273,14 @@ class Ledger(Located):
         naming = cache(self.states.naming)
         for head, raw, follows in self.files.raws(since):
             if not follows:
-                found = dict.fromkeys(self.state(head).statistics(), head)
+                found = {key: last for key, last in self._known_at(head).items() if last > since}
             self.files.read(head, partial(take_changes, found, head, raw, naming, expired=expired))
         return head, found
+
+    def _known_at(self, version: int) -> Mapping[Partition, int]:
+        """Return the partitions with rows at the oldest known version, with the version of the last change."""
+        past = self.files.past.history()
+        return past.before if version == past.first else dict.fromkeys(self.state(version).statistics(), version)
 
     def _newest(
         self,
@@ -295,6 +298,3 @@ class Ledger(Located):
                 if any(matches(commit, partition) for partition in partitions):
                     return commit
         return None
-
-    def __repr__(self) -> str:
-        return f"Ledger({self.name!r})"

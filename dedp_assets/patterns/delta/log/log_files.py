@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
 from dedp_assets.patterns.core.errors import ContractError, NotReady
+from dedp_assets.patterns.delta.log.checkpoint_files import CheckpointFiles
 from dedp_assets.patterns.delta.log.faults import log_faults, missing_commits
 from dedp_assets.patterns.delta.log.kept_commits import KeptCommits
-from dedp_assets.patterns.delta.storage.locations import Located, Location, require_folder, store_at
+from dedp_assets.patterns.delta.log.log_folder import LogFolder, versions_in
+from dedp_assets.patterns.delta.log.redacted import RedactedFile
+from dedp_assets.patterns.delta.storage.locations import Location, require_folder
 
 __all__ = ["DAMAGE", "LogFiles"]
 
@@ -26,10 +26,8 @@ DAMAGE = (ValueError, TypeError, KeyError, AttributeError)
 
 T = TypeVar("T")
 
-_COMMIT_FILE = re.compile(r"\d{20}\.json")
 
-
-class LogFiles(Located):
+class LogFiles(LogFolder, CheckpointFiles):
     """The files of a Delta table's log: commits and checkpoints, read as bytes and as actions.
 
     Args:
@@ -38,9 +36,9 @@ class LogFiles(Located):
     """
 
     def __init__(self, location: Location, *, name: str = "") -> None:
-        self.store = store_at(location)
+        super().__init__(location)
         self.name = name or self.store.name
-        self._log = self.store.within("_delta_log")
+        self.past = RedactedFile(self._folder)
         self._newest: tuple[int, object] = (-1, None)
         self.restarts = 0
         """Number of times that the newest known commit was gone, as another table lay in the folder."""
@@ -54,7 +52,7 @@ class LogFiles(Located):
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the location; the other process looks for the newest version itself."""
-        return {**self.__dict__, "_newest": (-1, None), "_kept": None}
+        return {**self.__dict__, "_newest": (-1, None), "_kept": None, "past": RedactedFile(self._folder)}
 
     def exists(self) -> bool:
         """Return whether the table exists.
@@ -102,7 +100,7 @@ class LogFiles(Located):
         if isinstance(hint, int) and self.holds(hint):
             return self._last_from(hint)
         names = self._log.list()
-        versions = _versions(names)
+        versions = versions_in(names)
         if not versions:
             require_folder(self.name, self.store)
             raise NotReady(f"{self.name} does not exist yet: nothing was ever written to {self.store.address}")
@@ -115,28 +113,13 @@ class LogFiles(Located):
         """Return ``since``, or -1 if the log ends before: the table was removed and created again."""
         return since if since < 0 or self.holds(since) or any(v > since for v in self.versions()) else -1
 
-    def checkpointed(self, file: str, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Read the actions of the given kinds from a checkpoint file."""
-        with self.readable(), self._log.open(file) as opened:
-            read = pq.ParquetFile(opened).read(columns=list(kinds), use_threads=False)
-        # A checkpoint has no column for a kind of action that its table has none of.
-        for kind in (each for each in kinds if each in read.column_names):
-            held = read[kind].combine_chunks().drop_null()
-            # As in a commit, maps are objects: whoever writes an action back would write lists otherwise.
-            yield from ((kind, action) for action in held.to_pylist(maps_as_pydicts="strict"))
-
-    def checkpointed_transactions(self, file: str) -> Iterable[tuple[str, int]]:
-        """Read transaction ids and their versions from a checkpoint file."""
-        with self.readable(), self._log.open(file) as opened:
-            read = pq.ParquetFile(opened).read(columns=["txn.appId", "txn.version"], use_threads=False)
-        moved = read["txn"].combine_chunks().drop_null()
-        return zip(moved.field("appId").to_pylist(), moved.field("version").to_pylist(), strict=True)
-
     def raw(self, version: int) -> bytes:
-        """Read the bytes of a commit."""
+        """Read the bytes of a commit, or the redacted bytes of a purged commit."""
         try:
             return self._log.read(f"{version:020d}.json")
         except FileNotFoundError:
+            if (kept := self.past.history().commits.get(version)) is not None:
+                return kept
             raise NotReady(f"{self.name} has no version {version} in its log") from None
 
     def read(self, version: int, parse: Callable[[], T]) -> T:
@@ -200,10 +183,13 @@ class LogFiles(Located):
                 yield version, raw, True
             if since == self.unchanged:
                 return
-            if version == since and not (since >= 0 and self.holds(since)):
-                first = min((v for v in self.versions() if v > since), default=since + 1)
+            if (version == since or version in self.past.known) and not (version >= 0 and self.holds(version)):
+                first = min((v for v in self.versions() if v > version), default=version + 1)
+                past = [*self.past.history().between(version, first)]
+                yield from past
+                follows = past or version > since
                 for version, raw in self._read_from(first):
-                    yield version, raw, version > first
+                    yield version, raw, bool(follows) or version > first
             self._require_end(version + 1)
 
     @contextmanager
@@ -246,12 +232,14 @@ class LogFiles(Located):
         version = until
         if version is None or not self.holds(version):
             newest = self.version() if self.exists() else -1
-            if version is not None and version < newest:
+            if version is None or version > newest:
+                version = newest
+            elif version not in self.past.history().commits:
                 return  # cleaned up
-            version = newest
         while version >= 0:
             yield version
-            version = version - 1 if version and self.holds(version - 1) else -1
+            before = version and (self.holds(version - 1) or version - 1 in self.past.history().commits)
+            version = version - 1 if before else -1
 
     def identity(self, version: int) -> object:
         """Return the identity of a commit file: version and file tag; ``None`` if missing."""
@@ -264,34 +252,8 @@ class LogFiles(Located):
         """Return the identity of the commit that was read last; of another version, the present identity."""
         return self._read_last if self._read_last[0] == version else self.identity(version)
 
-    def holds(self, version: int) -> bool:
-        """Return whether the log has the commit of a version."""
-        return self._log.exists(f"{version:020d}.json")
-
-    def versions(self) -> list[int]:
-        """List the retained versions, by the names in the folder."""
-        return _versions(self._log.list())
-
-    def last_checkpoint(self) -> Mapping[str, Any]:
-        """Read ``_last_checkpoint``; empty if missing or unreadable."""
-        try:
-            content = json.loads(self._log.read("_last_checkpoint"))
-        except (OSError, ValueError):
-            return {}
-        return content if isinstance(content, dict) else {}
-
-    def checkpoint_files(self, checkpoint: Mapping[str, Any]) -> list[str]:
-        """List the Parquet files of the last checkpoint; empty if incomplete or not Parquet."""
-        version, parts = checkpoint.get("version"), checkpoint.get("parts") or 1
-        if not isinstance(version, int):
-            return []
-        named = (checkpoint.get("v2Checkpoint") or {}).get("path") or f"{version:020d}.checkpoint.parquet"
-        if parts == 1 and self._log.exists(named):
-            return [named] if named.endswith(".parquet") else []
-        found = [name for name in self._log.list() if name.startswith(f"{version:020d}.checkpoint")]
-        found = [name for name in found if name.endswith(".parquet") and self._log.exists(name)]
-        return found if len(found) == parts else []
-
-
-def _versions(names: Sequence[str]) -> list[int]:
-    return [int(name[:20]) for name in names if _COMMIT_FILE.fullmatch(name)]
+    def tells_from(self) -> int:
+        """Return the version of the oldest known commit, a purged one or not; 0 without a table."""
+        first = min(self.versions(), default=0)
+        known = self.past.history().between(-1, first) if first else ()
+        return next((version for version, *_ in known), first)

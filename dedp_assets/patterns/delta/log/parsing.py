@@ -14,7 +14,9 @@ from dedp_assets.patterns.delta.log.commit_info import EXPIRED, NOTHING, Commit,
 from dedp_assets.patterns.delta.log.partition_values import JSON, Naming, Partition, named_all
 from dedp_assets.patterns.delta.log.vectors import vector_file
 
-__all__ = ["actions_of", "pairs_of", "parse_commit", "parse_glimpse", "take_changes", "transactions_in"]
+__all__ = [
+    "MAINTENANCE", "actions_of", "pairs_of", "parse_commit", "parse_glimpse", "take_changes", "transactions_in",
+]  # fmt: skip
 
 
 _NO_FILE = re.compile(rb'[{] *"(?:commitInfo|txn|protocol|metaData|domainMetadata)" *:.*[}]')
@@ -26,10 +28,11 @@ _ROWS = {"add", "remove"}
 _FILES = _ROWS | {"cdc"}
 
 
-_MAINTENANCE = {
-    *("COMPUTE STATS", "OPTIMIZE", "VACUUM END"),
-    *("EXPIRE PARTITIONS", "HOLD PARTITIONS", "KEEP VERSIONS", "MOVE PARTITIONS"),
-}
+MAINTENANCE = {
+    "COMPUTE STATS", "EXPIRE PARTITIONS", "HOLD PARTITIONS", "KEEP VERSIONS", "MOVE PARTITIONS", "OPTIMIZE",
+    "PURGE START", "PURGE END", "VACUUM START", "VACUUM END",
+}  # fmt: skip
+"""Operations that change no row, whatever their record says."""
 
 
 _MAY_EXPIRE = f'\\"{EXPIRED}\\"'.encode()
@@ -129,7 +132,7 @@ def _stated(details: Mapping[str, Any]) -> Mapping[str, Any]:
     except ValueError:
         return {}
     ours = end == len(metadata) and isinstance(record, dict) and record.get("dedp") == 1
-    return record if ours and details.get("operation") not in _MAINTENANCE else {}
+    return record if ours and details.get("operation") not in MAINTENANCE else {}
 
 
 def _lines(raw: bytes) -> list[bytes]:
@@ -174,7 +177,7 @@ def parse_commit(version: int, raw: bytes, naming: Callable[[], Naming]) -> Comm
             transactions[txn["appId"]] = txn["version"]
         files += _files(action)
     record = CommitRecord.from_json(info.get("userMetadata"))
-    maintained = info.get("operation") in _MAINTENANCE
+    maintained = info.get("operation") in MAINTENANCE
     added = [file for file in files if file.kind == "add"]
     return Commit(
         version=version,

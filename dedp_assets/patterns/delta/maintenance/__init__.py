@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.maintenance.layout_advice import FEW_FILES, LayoutAdvice, advise_layout
     from dedp_assets.patterns.delta.maintenance.milestones import put_milestone
     from dedp_assets.patterns.delta.maintenance.moves import bring_in, files_in, move_out, require_movable, to_tier
+    from dedp_assets.patterns.delta.maintenance.purge import PURGED, purge_history, require_purgeable
     from dedp_assets.patterns.delta.maintenance.repartitioning import repartition
     from dedp_assets.patterns.delta.maintenance.statistics import describe_files
     from dedp_assets.patterns.delta.maintenance.vacuum import log_hours, remove_unneeded, safe_hours
@@ -41,6 +42,7 @@ __all__ = [
     "LAYOUT_CHECK",
     "LayoutAdvice",
     "LayoutDifference",
+    "PURGED",
     "advise_layout",
     "apply_layout",
     "bring_in",
@@ -63,12 +65,14 @@ __all__ = [
     "hold_partition",
     "put_milestone",
     "log_hours",
+    "purge_history",
     "remove_stages",
     "remove_unjudged",
     "remove_unneeded",
     "repartition",
     "require_apart",
     "require_movable",
+    "require_purgeable",
     "rewrite",
     "safe_hours",
     "small_files",

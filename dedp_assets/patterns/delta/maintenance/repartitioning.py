@@ -22,7 +22,7 @@ from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.definition import require_replaceable
 from dedp_assets.patterns.delta.snapshots.tiers import require_in_place
 from dedp_assets.patterns.delta.storage.coordination import table_lock, turn
-from dedp_assets.patterns.delta.storage.locations import STAGE
+from dedp_assets.patterns.delta.storage.locations import STAGE, partitions_beside
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["other_buckets", "repartition"]
@@ -46,7 +46,7 @@ def repartition(table: Table, run: Provenance, *, guard: Callable[[DataFrame], N
         Conflict: if another writer changed the table meanwhile, or another run rewrites it.
     """
     # Of two runs, both would fill the same copy, and the second remove what the first has published.
-    with table_lock(table.store.above().within(f".{table.store.name}.partitions"), timeout_seconds=_SOON):
+    with table_lock(partitions_beside(table.store), timeout_seconds=_SOON):
         return _repartition(table, run, guard, step_bytes)
 
 

@@ -27,7 +27,7 @@ from dedp_assets.patterns.delta.storage.locations import STAGE
 from dedp_assets.patterns.delta.storage.store import Entry, Store
 from dedp_assets.patterns.delta.tables import Table
 
-__all__ = ["log_hours", "remove_unneeded", "safe_hours"]
+__all__ = ["claimed_stages", "log_hours", "remove_unneeded", "safe_hours", "unneeded"]
 
 _AT_ONCE = 1000
 """Files removed between two looks at the lock; a bucket removes as many by one request."""
@@ -35,6 +35,7 @@ _HOURS = {"minute": 1 / 60, "hour": 1, "day": 24, "week": 168}
 _WEEK = 168.0
 _MONTH = 720.0
 _CLAIM = re.compile(r"\.(staged-\w+)\.claim")
+_DRAFT = re.compile(r"\.[0-9a-f]{32}\.tmp")
 
 
 def safe_hours(state: TableState) -> float:
@@ -66,14 +67,14 @@ def remove_unneeded(table: Table, *, cutoff: datetime, provenance: Provenance) -
     statement is in the middle of a write.
     """
     with table_lock(table.store) as held:
-        claimed = _claimed(table.store)
+        claimed = claimed_stages(table.store)
         state = table.ledger.state()
         if state.closed:
             kept = dict.fromkeys(("files_removed", "bytes_removed", "stages_in_use"), 0)
             reason = "its versions are removed by an expiry only"
             return WriteResult(table.name, state.version, applied=False, changed=False, reason=reason, figures=kept)
         require_open(table.name, state)
-        found = list(_unneeded(table.store, state, _needed(table.ledger, state, cutoff), cutoff, claimed))
+        found = list(unneeded(table.store, state, _needed(table.ledger, state, cutoff), cutoff, claimed))
         freed = sum(file.size_bytes for file in found)
         for first in range(0, len(found), _AT_ONCE):
             held.confirm()
@@ -130,16 +131,17 @@ def _needed(ledger: Ledger, state: TableState, cutoff: datetime) -> Callable[[st
     return is_needed
 
 
-def _unneeded(
+def unneeded(
     store: Store, state: TableState, needed: Callable[[str], bool], cutoff: datetime, claimed: Collection[str]
 ) -> Iterator[Entry]:
+    """List the unneeded files of data, dead stages and drafts, last written before ``cutoff``."""
     for file in _candidates(store, state, claimed):
         folder, _, name = file.path.rpartition("/")
         # A checksum file goes with the file it is about.
         subject = name[1:-4] if name.startswith(".") and name.endswith(".crc") else name
         dead_claim = (claim := _CLAIM.fullmatch(name)) and claim[1] not in claimed
         data = (subject.endswith(".parquet") and not subject.startswith((".", "_"))) or VECTOR_FILE.fullmatch(subject)
-        if not (data or folder.startswith(STAGE) or dead_claim):
+        if not (data or folder.startswith(STAGE) or dead_claim or _DRAFT.fullmatch(name)):
             continue
         if needed(f"{folder}/{subject}" if folder else subject):
             continue
@@ -155,7 +157,7 @@ def _candidates(store: Store, state: TableState, claimed: Collection[str]) -> It
             yield file
 
 
-def _claimed(store: Store) -> set[str]:
+def claimed_stages(store: Store) -> set[str]:
     """List the stages claimed by a running write."""
     claims = [(file.path, match[1]) for file in store.files(deep=False) if (match := _CLAIM.fullmatch(file.path))]
     return {stage for name, stage in claims if store.is_claimed(name)}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.names import OUTCOME
@@ -26,23 +26,25 @@ class Deletion:
     """A deletion of the rows for which a predicate is true.
 
     Attributes:
-        where: SQL predicate; a row for which it is NULL stays.
+        where: SQL predicate, or a column for values that may stand in no text; a row for which it is NULL stays.
         owned: partition values that the rows lie in.
         session: the Spark session.
         store: the table's.
+        about: description of the rows, for a predicate that is no SQL.
     """
 
-    where: str
+    where: str | Column
     owned: Mapping[str, str]
     session: SparkSession
     store: Store
+    about: str = ""
     operation: str = field(default="DELETE", init=False)
     source: int | None = field(default=None, init=False)
 
     @property
     def content(self) -> str:
         """The deletion as SQL."""
-        return f"DELETE WHERE ({self.where}) IN {dict(sorted(self.owned.items()))}"
+        return f"DELETE WHERE ({self.about or self.where}) IN {dict(sorted(self.owned.items()))}"
 
     def candidates(self, state: TableState) -> list[KeyedFile]:
         """List the files of the partition."""
@@ -51,7 +53,8 @@ class Deletion:
     @contextmanager
     def plan(self, state: TableState, files: Sequence[KeyedFile], *, placed: bool) -> Iterator[Rewrite]:
         """Plan the rewrite of a small partition whole, otherwise of the files with a row to delete."""
-        gone = F.expr(f"coalesce(({self.where}), false)")
+        where = F.expr(f"({self.where})") if isinstance(self.where, str) else self.where
+        gone = F.coalesce(where, F.expr("false"))
         if placed:
             rows = read_files(self.session, self.store, state, files, placed=True).filter(gone)
             yield Rewrite(files, rows.withColumn(OUTCOME, F.lit("deleted")), placed=True)

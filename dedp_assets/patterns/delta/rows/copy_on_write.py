@@ -27,7 +27,13 @@ from dedp_assets.patterns.delta.rows.marking import taken_out
 from dedp_assets.patterns.delta.rows.row_change import RowChange, RowChangeRequest
 from dedp_assets.patterns.delta.snapshots.definition import require_replaceable
 from dedp_assets.patterns.delta.snapshots.lost_files import FilesGone
-from dedp_assets.patterns.delta.staging.guards import discarded_if_unjudged, layout_of, refusal, require_untouched
+from dedp_assets.patterns.delta.staging.guards import (
+    discarded_if_unjudged,
+    layout_of,
+    refusal,
+    require_same_erasures,
+    require_untouched,
+)
 from dedp_assets.patterns.delta.staging.metrics import Measuring
 from dedp_assets.patterns.delta.staging.rewrite_counts import WRITTEN, Outcomes, rows_in
 from dedp_assets.patterns.delta.staging.row_accounting import Accounting, StageVerdict
@@ -115,6 +121,7 @@ def _publish(
         prepared.stage.discard()
         return idempotency.already_applied(table.name, prepared.record, base.decision.applied)
     require_untouched(table, request.owned, request.since)
+    require_same_erasures(table, prepared.record, brings_rows=change.source is not None)
     if _relevant(change, base) != prepared.relevant:
         raise _Outdated
     state, record = base.state, _noted(prepared.record, base)
@@ -142,10 +149,7 @@ def _publish(
         raise _Outdated from error
     except Conflict:
         return None
-    if prepared.changed:
-        prepared.stage.finish()
-    else:
-        prepared.stage.discard()
+    (prepared.stage.finish if prepared.changed else prepared.stage.discard)()
     return _result(table, base, prepared, changed=changes_rows and bool(removed or added))
 
 

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import slice_name
+from dedp_assets.patterns.core.running.permissions import restricted_to
 from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.definition import require_partition
@@ -56,7 +57,9 @@ class Placed:
             ConfigError: if the copy was removed since; names partition and tier.
         """
         ledger = Ledger(self.place)
-        if not ledger.exists():
+        with restricted_to(None):  # whoever may read the table may read its rows where the table's own log puts them
+            there = ledger.exists()
+        if not there:
             raise ConfigError(
                 f"{table} can no longer be read in {_some([self])} at that version: the copy there was removed. Take a "
                 "newer version"
@@ -71,8 +74,10 @@ class Placed:
         partitions: Sequence[Mapping[str, str | None]],
     ) -> DataFrame:
         """Read the rows on the tier, in the columns of a table's state; lazy."""
-        ledger, kept = self.require_copy(table), {name.lower() for name in state.columns}
-        rows = read_at(session, ledger.store, ledger.state(), partitions)
+        kept = {name.lower() for name in state.columns}
+        ledger = self.require_copy(table)
+        with restricted_to(None):  # as above
+            rows = read_at(session, ledger.store, ledger.state(), partitions)
         return rows.select(*(identifier(name) for name in rows.columns if name.lower() in kept))
 
 

@@ -15,13 +15,13 @@ from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict,
 from dedp_assets.patterns.core.layout import PARQUET, STATISTICS
 from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS, is_data_fault
 from dedp_assets.patterns.core.names import identifier
-from dedp_assets.patterns.core.records import slice_name
+from dedp_assets.patterns.core.records import CommitRecord, slice_name
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import TableSpec, without_comments
 from dedp_assets.patterns.core.sql.sql_options import reason_of
 from dedp_assets.patterns.core.types.meeting import OUT_OF_RANGE
 from dedp_assets.patterns.delta.commit import commits, file_exchange
-from dedp_assets.patterns.delta.handle import TableHandle
+from dedp_assets.patterns.delta.handle import ERASURES, TableHandle
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.definition import constraints, held_types
 from dedp_assets.patterns.delta.staging.letter_reasons import DEAD, letter_reasons, summed_up
@@ -34,6 +34,7 @@ __all__ = [
     "in_range",
     "layout_of",
     "refusal",
+    "require_same_erasures",
     "require_same_rules",
     "require_untouched",
     "without_statistics",
@@ -61,6 +62,16 @@ def require_untouched(table: TableHandle, held: Mapping[str, str], since: int | 
             f"{table.name} {slice_name(held)} was written at version {met.version}, these rows were computed from "
             f"version {since}: run it again"
         )
+
+
+def require_same_erasures(table: TableHandle, record: CommitRecord, *, brings_rows: bool) -> None:
+    """Refuse rows that were chosen before a person was put on the suppression list; a deletion brings none.
+
+    Raises:
+        Conflict: if the list has changed since.
+    """
+    if brings_rows and table.suppression and table.erasures() != record.notes.get(ERASURES, ""):
+        raise Conflict(f"{table.name}: a person was erased since these rows were read: run it again")
 
 
 def require_same_rules(table: TableHandle, judged: TableState | None, state: TableState) -> None:

@@ -32,7 +32,7 @@ from dedp_assets.patterns.delta.log.vectors import FileIdentity
 from dedp_assets.patterns.delta.snapshots.definition import content_columns, require_replaceable
 from dedp_assets.patterns.delta.snapshots.lost_files import FilesGone, lost_files
 from dedp_assets.patterns.delta.staging import stage_commit
-from dedp_assets.patterns.delta.staging.guards import require_same_rules, require_untouched
+from dedp_assets.patterns.delta.staging.guards import require_same_erasures, require_same_rules, require_untouched
 from dedp_assets.patterns.delta.staging.row_accounting import StageVerdict
 from dedp_assets.patterns.delta.staging.stages import Stage, held_cost
 from dedp_assets.patterns.delta.storage.coordination import AGAIN, turn
@@ -204,6 +204,7 @@ class StagedWrite:
     def _require_accepted(self, state: TableState, decision: idempotency.Decision) -> None:
         """Discard and refuse rows that were judged by other rules, or replace rows that may not be replaced."""
         try:
+            require_same_erasures(self.table, self.record, brings_rows=bool(self.stage.adds))
             require_same_rules(self.table, self.judged, state)
             if not (self.append or decision.same_rows) and state.holds(self.record.partition):
                 require_replaceable(self.table.name, state)

@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.measuring.costs import Cost
 from dedp_assets.patterns.core.names import identifier, select_list
+from dedp_assets.patterns.core.running.permissions import require_allowed
 from dedp_assets.patterns.core.types.partitions import quoted
 from dedp_assets.patterns.delta.commit.commits import now_ms
 from dedp_assets.patterns.delta.commit.parquet_statistics import may_be_true
@@ -141,6 +142,7 @@ def empty_stage(table: Store) -> Stage:
     Raises:
         ConfigError: if nothing could be published there.
     """
+    require_allowed("write", table.address)  # Spark writes the files, and would not ask
     require(table, "put_if_absent")
     return Stage(table.within(f"{STAGE}{uuid.uuid4().hex[:16]}"))
 

@@ -14,7 +14,7 @@ from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, reserved
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split
-from dedp_assets.patterns.core.rows import DROPPED, READ_IDENTITY, RowsRead, quoted, row_hash
+from dedp_assets.patterns.core.rows import DROPPED, ERASED, READ_IDENTITY, RowsRead, quoted, row_hash
 from dedp_assets.patterns.delta.staging.metrics import Account, RowMetrics
 from dedp_assets.patterns.delta.staging.row_accounting import ACCOUNTED, COUNTED
 
@@ -35,6 +35,7 @@ class Parts:
         rows_read: what is known about the rows read.
         hashes: columns that ``content`` and ``identity`` name -> SQL over the rows.
         where: SQL predicate of the plain rows that are meant for the table, if others are measured, too.
+        erased: whether these others are rows of erased persons.
         chosen: the same over the rows of a split or plain ones, as they are given.
 
     Raises:
@@ -49,6 +50,7 @@ class Parts:
     hashes: Mapping[str, str] = field(default_factory=dict)
     where: str = ""
     chosen: str = "true"
+    erased: bool = False
 
     def __post_init__(self) -> None:
         tallied, brought = self._tallied, self.rows_read.figures
@@ -60,10 +62,13 @@ class Parts:
             )
 
     @classmethod
-    def of(cls, split: Split, keep: str, content: Iterable[str], rows_read: RowsRead) -> Parts:
-        """Make the balance of a split, with ``content`` as the columns of the content digest."""
+    def of(cls, split: Split, keep: str, content: Iterable[str], rows_read: RowsRead, present: str = "") -> Parts:
+        """Make the balance of a split, with ``content`` as the columns of the content digest.
+
+        ``present`` is the SQL predicate of plain rows that are not of erased persons; empty if none is.
+        """
         tally = rows_read.tally
-        where = tally.kept if tally and tally.along else ""
+        where = tally.kept if tally and tally.along else present
         named: tuple[str, ...] = ()
         if tally and not tally.along:
             named = split.identity or (() if rows_read.represented else tally.identity)
@@ -73,7 +78,8 @@ class Parts:
         if named:
             hashes[_IDENTITY] = row_hash(fields_of(split.rows, named))
         outcomes = tuple(split.parts) if split.outcome else ()
-        return cls(keep, outcomes, _CONTENT, _IDENTITY if named else "", rows_read, hashes, where, kept or "true")
+        identity, chosen = _IDENTITY if named else "", kept or "true"
+        return cls(keep, outcomes, _CONTENT, identity, rows_read, hashes, where, chosen, bool(present))
 
     @property
     def kept(self) -> str:
@@ -110,8 +116,9 @@ class Parts:
     def _account(self, measured: RowMetrics, tallied: Mapping[str, Any]) -> Account:
         known = {name: tallied[name] for name in self._tallied if name in tallied} | dict(self.rows_read.figures)
         dropped = {n.removeprefix(DROPPED): rows for n, rows in tallied.items() if n.startswith(DROPPED)}
-        figures = {"read": measured.rows, "written": measured.kept, **measured.audited, **known}
-        counts = self._counts(measured, figures, dropped)
+        gone = {ERASED: measured.rows - measured.kept} if self.erased else {}
+        figures = {"read": measured.rows, "written": measured.kept, **measured.audited, **gone, **known}
+        counts = self._counts(measured, figures, dropped if self.rows_read.represented else {**dropped, **gone})
         compared = READ_IDENTITY in tallied and measured.identity is not None
         same = not compared or (tallied[READ_IDENTITY] or "") == measured.identity
         note = "" if same else "other records came out than went in"

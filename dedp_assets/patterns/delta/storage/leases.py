@@ -19,8 +19,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
-from dedp_assets.patterns.core.measuring.requests import inheriting
 from dedp_assets.patterns.core.running.backoff import Backoff
+from dedp_assets.patterns.core.running.permissions import inheriting
 from dedp_assets.patterns.delta.storage.s3_bucket import Bucket, Seen
 
 __all__ = ["LeaseClaim", "ObjectLease", "is_leased"]

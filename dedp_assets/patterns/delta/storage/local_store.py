@@ -20,11 +20,11 @@ from filelock import FileLock, Timeout
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.running.disks import writing_to
+from dedp_assets.patterns.core.running.permissions import require_allowed
 from dedp_assets.patterns.delta.storage.local_files import content_of, entry_of, tag_of
 from dedp_assets.patterns.delta.storage.store import Ability, Entry, Hold, Tree, Unending, WorkLock
 
 __all__ = ["LocalStore"]
-
 
 _LONGEST_NAME_BYTES = 255
 
@@ -164,6 +164,7 @@ class LocalStore:
     def delete(self, *paths: str, tidy: bool = False) -> None:
         """Remove files, if present."""
         for path in paths:
+            require_allowed("delete", self._at(path))
             with suppress(FileNotFoundError):
                 os.unlink(self._at(path))
             folder = os.path.dirname(path)
@@ -174,12 +175,14 @@ class LocalStore:
 
     def delete_folder(self, folder: str) -> None:
         """Remove everything below a folder, and the folder."""
+        require_allowed("delete", self._at(folder))
         shutil.rmtree(self._at(folder), ignore_errors=True)
 
     @contextmanager
     def lock(self, timeout_seconds: float) -> Iterator[Hold]:
         """Hold the writer's lock of the location: the file ``.<name>.lock`` next to the folder."""
         path = f"{os.path.dirname(self.root)}/.{self.name}.lock"
+        require_allowed("write", path)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with FileLock(path, timeout=timeout_seconds):
             yield Unending()

@@ -25,9 +25,12 @@ __all__ = [
     "STAGE",
     "Location",
     "as_folder",
+    "beside",
     "folder_at",
+    "group_beside",
     "is_in_bucket",
     "literal_path",
+    "partitions_beside",
     "path_at",
     "require_folder",
     "require_vacant",
@@ -104,6 +107,29 @@ def _bucket_at(text: str) -> S3Store:
     if odd := {"", ".", ".."} & {*root.split("/")}:
         raise ConfigError(f"{text!r} must have a name between any two slashes, not {min(odd)!r}")
     return S3Store(parts.netloc, root)
+
+
+def group_beside(table: Store) -> Store:
+    """Return the store beside a table with the notes of the group that the table is the first of."""
+    return table.above().within(f".{table.name}.group")
+
+
+def partitions_beside(table: Store) -> Store:
+    """Return the place beside a table whose lock a change of the partition columns holds."""
+    return table.above().within(f".{table.name}.partitions")
+
+
+def beside(address: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the addresses beside a table for the table's writers: folders, and single files.
+
+    Editions of a replica in a folder are not among them: they lie beside it under names of their own.
+
+    Args:
+        address: address of the table; nothing is opened there.
+    """
+    above, _, name = address.rpartition("/")
+    group, locked = f".{name}.group", (name, f".{name}.group", f".{name}.partitions", f"{name}.editions")
+    return (f"{above}/{group}",), (*(f"{above}/.{each}.lock" for each in locked), f"{above}/.{name}.replica.json")
 
 
 def path_at(location: str) -> FilePath:

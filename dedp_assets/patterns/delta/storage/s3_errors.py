@@ -17,6 +17,8 @@ failures = optional("obstore.exceptions")
 _CODE = re.compile(r"<Code>([^<]*)</Code>")
 _STATUS = re.compile(r"status code: (\d{3}[^:\n]*)")
 _FORBIDDEN = ("401", "403")
+_DENIED_OF_MANY = "(code: AccessDenied)"
+"""Words of obstore for a removal of several objects, whose answer has the status of a success."""
 
 
 @contextmanager
@@ -40,7 +42,7 @@ def refusal(bucket: str, key: str, text: str) -> OSError:
     code, status = _CODE.search(text), _STATUS.search(text)
     why = code[1] if code else status[1] if status else text.partition("\n")[0]
     place, why = object_named(bucket, key), masked(why.strip())
-    if status and status[1].startswith(_FORBIDDEN):
+    if (status and status[1].startswith(_FORBIDDEN)) or _DENIED_OF_MANY in text:
         return PermissionError(
             errno.EACCES,
             f"the server refuses it ({why}): look at AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and their right to the "

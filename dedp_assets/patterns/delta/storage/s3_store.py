@@ -14,9 +14,9 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.measuring.requests import inheriting
 from dedp_assets.patterns.core.running.backoff import Backoff
 from dedp_assets.patterns.core.running.disks import writing_to
+from dedp_assets.patterns.core.running.permissions import inheriting, require_allowed
 from dedp_assets.patterns.delta.storage.leases import LeaseClaim, ObjectLease, is_leased
 from dedp_assets.patterns.delta.storage.s3_bucket import PAGE, Bucket, require_client, written_at
 from dedp_assets.patterns.delta.storage.s3_parts import RangedObject
@@ -208,11 +208,14 @@ class S3Store:
 
     def delete(self, *paths: str, tidy: bool = False) -> None:  # noqa: ARG002 - there are no folders to be left empty
         """Remove objects, if present; many by one request."""
+        for path in paths:
+            require_allowed("delete", self.address_of(path))
         with suppress(FileNotFoundError):
             self._objects.delete(*map(self._key, paths))
 
     def delete_folder(self, folder: str) -> None:
         """Remove everything below a prefix."""
+        require_allowed("delete", self.address_of(folder))
         key = self._key(folder)
         if keys := [found["path"] for found in self._objects.below(key) if found["path"] != key]:
             with suppress(OSError):
@@ -237,7 +240,8 @@ class S3Store:
         return Bucket(self.bucket)
 
     def _lease(self, key: str) -> ObjectLease:
-        return ObjectLease(self._objects, key, self.lease_seconds, f"{_SCHEME}://{self.bucket}/{key}")
+        require_allowed("write", place := f"{_SCHEME}://{self.bucket}/{key}")
+        return ObjectLease(self._objects, key, self.lease_seconds, place)
 
     def _key(self, path: str) -> str:
         """Return the key of a path below, of one from the bucket on, or of an address in the bucket."""

@@ -1,0 +1,76 @@
+"""Requests to erase persons: open ones go on every night, and are ended within thirty days."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+
+from dedp_assets.graph.catalogue.selections import writing
+from dedp_assets.graph.erasure.erasing import Eraser
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.environments import settings
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.systems.secrets import Secrets
+from dedp_assets.patterns import Provenance
+from dedp_assets.patterns.core.errors import PatternError
+from dedp_assets.project import project
+
+KEY = ["platform", "erasures"]
+IN_TIME = "every_request_is_in_time"
+
+
+@dg.multi_asset(
+    specs=[
+        dg.AssetSpec(
+            KEY,
+            description="Requests to erase persons. What had to wait is erased: tables on which a run wrote, rows that "
+            "are computed again, rows whose legal hold was released.\n\nPatterns at work: GDPR Erasure.",
+            metadata={"patterns": "governance.gdpr_erase"},
+            group_name="platform",
+            code_version="1",
+            owners=["team:platform"],
+            tags={"dedp/pattern": "governance.gdpr_erase", "dedp/chapter": "governance"},
+            kinds={"spark", "deltalake", "platform"},
+        )
+    ],
+    check_specs=[
+        dg.AssetCheckSpec(
+            IN_TIME,
+            asset=KEY,
+            description="Fails once thirty days have passed since a request that is not ended: `dedp erase` says what "
+            "is left.",
+            blocking=True,
+        )
+    ],
+    name="platform_erasures",
+    pool="platform_erasures",
+)
+def erasures(context: dg.AssetExecutionContext, lake: Lake, clock: Clock, secrets: Secrets) -> Iterator[Any]:
+    """Go on with the open requests."""
+    eraser, now = Eraser.of(settings(), lake, project().tables(), secrets), clock.now()
+    run = Provenance(asset="platform/erasures", run_id=context.run_id, at=now, cause="erasure")
+    for case in list(eraser.cases):
+        if case.approved_by and not case.ended:
+            try:
+                eraser.erase(case, run, now=now, leave_held=True)
+            except PatternError as error:
+                context.log.warning(f"{case.request}: {error}")
+    left = [case for case in eraser.cases if not case.ended]
+    late = {case.request: len(case.open) for case in left if case.due < now}
+    yield dg.AssetCheckResult(asset_key=KEY, check_name=IN_TIME, passed=not late, metadata=late)
+    yield dg.MaterializeResult(asset_key=KEY, metadata={"requests": len(eraser.cases.names()), "open": len(left)})
+
+
+go_on_with_erasures = dg.define_asset_job(
+    "go_on_with_erasures",
+    selection=writing(dg.AssetSelection.assets(KEY)),
+    description="Erase what had to wait, of every open request.",
+)
+erasures_every_night = dg.ScheduleDefinition(
+    name="erasures_every_night",
+    job=go_on_with_erasures,
+    cron_schedule="20 5 * * *",
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="At 05:20 UTC, after the nightly loads, the maintenance and the checks.",
+)

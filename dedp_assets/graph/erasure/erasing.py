@@ -1,0 +1,301 @@
+"""Erasure of a person from a platform: a plan, the erasure after an approval, and the end when nothing is left.
+
+Every step may be repeated, and a run after a crash goes on: tables are erased by their declared persons, ids in files
+beside the tables are redacted, keys and tokens of the person are destroyed. What is computed from erased tables is
+looked through until it was computed again. What the platform cannot erase stands in the report as owed by its owner.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.functions import arrow_udf
+
+from dedp_assets.graph.declare import LakeTable
+from dedp_assets.graph.erasure.cases import DEADLINE, Case, Cases, Place
+from dedp_assets.graph.erasure.files import Redacted, copies_with_ids, files_below, redact_files, redact_store
+from dedp_assets.graph.erasure.history import redact_history
+from dedp_assets.graph.erasure.spellings import LEAST, Spellings
+from dedp_assets.graph.resources.environments import Settings
+from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.systems.postgres import history_url
+from dedp_assets.graph.systems.secrets import Secrets
+from dedp_assets.patterns.core.errors import ConfigError, PatternError
+from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.delta import Store, Table, holds, shown_holds, store_at, subjects_of
+from dedp_assets.patterns.delta.maintenance import purge_history
+from dedp_assets.patterns.governance.gdpr_erase import Erasure, erase_person, find_person, ids_of
+from dedp_assets.patterns.security.encryptor import KeyRing
+from dedp_assets.patterns.security.pseudo_anonymizer import TokenVault
+
+__all__ = ["Eraser"]
+
+_CHECKPOINTS = "_checkpoints"
+_OWN = ("cache", "erasures", "keys")
+"""Folders of the home without rows of anybody: jars, the cases themselves, wrapped keys."""
+_SERVERS = ("postgres", "kafka", "bao", "s3", "registry")
+_PATHS = re.compile(r"\$(?:\.\w+)*\.(\w+)")
+_TEXTS = (T.StringType, T.BinaryType, T.ArrayType, T.MapType, T.StructType)
+
+
+@dataclass(frozen=True, slots=True)
+class Eraser:
+    """All places of a platform that may hold a person.
+
+    Attributes:
+        lake: the tables.
+        tables: the declared tables, by name; others of the lake are opened by their logs.
+        home: folder of the platform.
+        landing: location of the landing zone; empty without one.
+        cases: the requests.
+        elsewhere: systems that the platform reads from and does not own -> what their owner has to do.
+        history: URL of the run history's database; empty for files of the home.
+        key_ring: opens the keys of encrypted columns.
+        token_vault: opens the tokens.
+    """
+
+    lake: Lake
+    tables: Mapping[str, Table]
+    home: Path
+    landing: str
+    cases: Cases
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    history: str = field(default="", repr=False)
+    key_ring: Callable[[], KeyRing] | None = None
+    token_vault: Callable[[], TokenVault] | None = None
+
+    @classmethod
+    def of(cls, chosen: Settings, lake: Lake, declared: Sequence[LakeTable[...]], secrets: Secrets) -> Eraser:
+        """Open the places of the platform of the settings.
+
+        Args:
+            chosen: the settings.
+            lake: the tables.
+            declared: the declared tables of all code locations.
+            secrets: keys and tokens.
+        """
+        specs = {spec.name: spec for table in declared for spec in table.tables}
+        by_others = {
+            source.name: f"{source.owner} deletes the person there; rows that still come are not written"
+            for table in declared
+            for source in table.reads.sources
+            if subjects_of(table.spec) and not source.name.startswith("landing/")
+        }
+        ring, vault = chosen.home / "keys/columns.ring", chosen.home / "keys/tokens.vault"
+        return cls(
+            lake,
+            {name: lake.table(spec) for name, spec in specs.items() if lake.ledger(name).exists()},
+            chosen.home,
+            chosen.landing_zone,
+            Cases(chosen.home / "erasures", chosen.home / "keys"),
+            by_others,
+            history=history_url(chosen),
+            key_ring=(lambda: secrets.key_ring("dedp erase")) if ring.exists() else None,
+            token_vault=(lambda: secrets.token_vault("dedp erase")) if vault.exists() else None,
+        )
+
+    def plan(self, erasure: Erasure) -> Case:
+        """Find the persons in every place, without a change, and keep the plan as a case.
+
+        Raises:
+            ConfigError: for a kind of person that no table declares, or a case that is under way.
+        """
+        if self.cases.knows(erasure.request) and self.cases.case(erasure.request).approved_by:
+            raise ConfigError(f"{erasure.request} was approved: dedp erase {erasure.request} goes on with it")
+        tables = self.with_persons()
+        ids = ids_of(tables, erasure, self.lake.suppression())
+        found = find_person(tables, replace(erasure, ids=ids), self.lake.suppression())
+        places = [
+            Place(
+                each["table"], "table", each["rows"], "held" if "held" in each else "open", _planned(each), figures=each
+            )
+            for each in found.figures["tables"]
+        ]
+        places += [Place(name, "elsewhere", state="owed", note=owed) for name, owed in self.elsewhere.items()]
+        if not found.passed:
+            places.append(Place("request", "refusal", state="open", note=found.note))
+        case = Case(erasure.request, erasure.at.isoformat(), erasure.because, places=tuple(places))
+        return self.cases.keep(case, ids)
+
+    def erase(self, case: Case, run: Provenance, *, now: datetime, most: float = 0.1, leave_held: bool = False) -> Case:
+        """Erase the persons of an approved case from every place that can be erased now.
+
+        Args:
+            case: the case.
+            run: who erases.
+            now: current time, with time zone.
+            most: share of a table's rows that the persons may have.
+            leave_held: whether rows on legal hold stay until the hold is released.
+
+        Returns:
+            The case, ended and signed if nothing is left.
+
+        Raises:
+            ConfigError: for a case without an approval.
+            ContractError: if the persons have too many rows, or rows on legal hold; nothing is changed.
+        """
+        if not case.approved_by:
+            raise ConfigError(f"{case.request} must be approved first: dedp erase {case.request} --by NAME")
+        if case.ended:
+            return case
+        ids = self.cases.ids(case)
+        erasure = Erasure(
+            request=case.request,
+            ids=ids,
+            at=datetime.fromisoformat(case.at),
+            because=case.because,
+            most=most,
+            held="leave" if leave_held else "refuse",
+        )
+        before = {(place.kind, place.name): place for place in case.places if place.state == "erased"}
+        places: dict[tuple[str, str], Place] = {}
+        for place in self._erased(erasure, run, now):
+            known = before.get((place.kind, place.name))
+            # A run that goes on finds nothing more where an earlier one erased.
+            done = known and place.state == "nothing"
+            total = replace(place, found=place.found + known.found) if known and place.state == "erased" else place
+            places[place.kind, place.name] = known if known and done else total
+        case = self.cases.keep(replace(case, places=tuple(places.values())))
+        return case if case.open else self.cases.end(case, now=now)
+
+    def _erased(self, erasure: Erasure, run: Provenance, now: datetime) -> Iterator[Place]:
+        tables = self.with_persons()
+        spellings = Spellings([each for named in erasure.ids.values() for each in named], _fields(tables, erasure.ids))
+        due = (erasure.at + DEADLINE).date().isoformat()
+        done = erase_person(tables, erasure, self.lake.suppression(), run, purge=False)
+        for table in tables:
+            yield self._purged(table, done.figures["tables"].get(table.name, 0), run, now, due)
+        named = {table.name for table in tables}
+        for name in self.lake.names():
+            if name not in named:
+                yield self._derived(self._opened(name), spellings, run, now, due)
+        yield from self._keys(erasure, now)
+        yield from self._beside(spellings)
+        yield from self._copied(spellings, due)
+        yield from (Place(name, "elsewhere", state="owed", note=owed) for name, owed in self.elsewhere.items())
+        if short := sum(len(each) < LEAST for named_ids in erasure.ids.values() for each in named_ids):
+            note = f"{short} ids of fewer than {LEAST} letters were looked for in declared columns only"
+            yield Place("texts", "files", state="owed", note=note)
+
+    def _purged(self, table: Table, rows: int, run: Provenance, now: datetime, due: str) -> Place:
+        """Purge the past of a table of persons."""
+        state = "erased" if rows else "nothing"
+        if standing := holds(table.ledger):
+            return Place(table.name, "table", rows, "held", f"its past stays, {shown_holds(standing)}", due)
+        try:
+            purged = purge_history(table, provenance=run, now=now)
+        except PatternError as error:
+            return Place(table.name, "table", rows, "open", str(error), due)
+        figures = {**purged.figures, "version": purged.version}
+        return Place(table.name, "table", rows, state, purged.reason, figures=figures)
+
+    def _derived(self, table: Table, spellings: Spellings, run: Provenance, now: datetime, due: str) -> Place:
+        """Look through a table that names no persons; purge its past once no row holds an id."""
+        if not _texts_of(table):
+            return Place(table.name, "derived")
+        if held := _rows_with_ids(table, spellings):
+            note = "rows hold ids until they are computed again from erased tables; then their past goes"
+            return Place(table.name, "derived", held, "open", note, due)
+        return replace(self._purged(table, 0, run, now, due), kind="derived")
+
+    def _keys(self, erasure: Erasure, now: datetime) -> Iterator[Place]:
+        ids = sorted({each for named in erasure.ids.values() for each in named})
+        if self.key_ring and (destroyed := sum(self.key_ring().erase(each, now=now) for each in ids)):
+            yield Place("keys of encrypted columns", "keys", destroyed, "erased", "destroyed for ever")
+        if self.token_vault and (removed := self.token_vault().forget(ids)):
+            yield Place("tokens", "tokens", removed, "erased", "the tokens that others have lead to nobody")
+
+    def _beside(self, spellings: Spellings) -> Iterator[Place]:
+        """Redact the files beside the tables: of the home, of the lake, of the landing zone."""
+        without = [self.home / name for name in (*_OWN, *_SERVERS)]
+        local = [Path(each) for each in (self.landing, str(self.lake.root)) if each and "://" not in each]
+        for folder in sorted(self.home.iterdir()) if self.home.is_dir() else []:
+            if folder in without or folder in local:
+                continue
+            files = files_below(folder, without=local) if folder.is_dir() else iter([folder])
+            yield _place(f"home: {folder.name}", redact_files(files, spellings))
+        yield _place("lake, beside the tables", redact_store(store_at(self.lake.root), spellings))
+        if self.landing:
+            yield _place("landing zone", redact_store(store_at(self.landing), spellings, by_line=True))
+
+    def _copied(self, spellings: Spellings, due: str) -> Iterator[Place]:
+        """Look through what is written again by others: copies of tables, states of queries, the run history."""
+        root = store_at(self.lake.root)
+        for path, rows in copies_with_ids(root, self.lake.names(), spellings).items():
+            yield Place(path, "copy", rows, "open", "holds ids until the table is copied again", due)
+        states = [name for name in root.list(_CHECKPOINTS) if _has_state(root.within(f"{_CHECKPOINTS}/{name}"))]
+        for name in states:
+            note = "packed state of a query, which forgets by its watermark: start the query anew to be certain"
+            yield Place(f"{_CHECKPOINTS}/{name}", "state", state="owed", note=note)
+        if self.history and (places := redact_history(self.history, spellings)):
+            yield Place("run history", "database", places, "erased", "redacted, and its tables are written again")
+
+    def with_persons(self) -> list[Table]:
+        """List the tables of the lake that declare persons."""
+        return [table for table in map(self._opened, self.lake.names()) if subjects_of(table.spec)]
+
+    def _opened(self, name: str) -> Table:
+        return self.tables.get(name) or self.lake.stored(name)
+
+
+def _fields(tables: Sequence[Table], ids: Mapping[str, Sequence[str]]) -> dict[str, set[str]]:
+    """Return name of a field of records -> ids, by the tables' columns and the paths in their expressions."""
+    found: dict[str, set[str]] = {}
+    for table in tables:
+        for name, column in table.spec.columns.items():
+            if column.subject in ids:
+                for each in _PATHS.findall(column.subject_by) if column.subject_by else [name]:
+                    found.setdefault(each, set()).update(ids[column.subject])
+    return found
+
+
+def _has_state(checkpoint: Store) -> bool:
+    return any("/state/" in f"/{entry.path}" for entry in checkpoint.files())
+
+
+def _planned(figures: Mapping[str, object]) -> str:
+    rest = f", {figures['held']}" if "held" in figures else ""
+    return f"{figures['rows']} of {figures['of']} rows, in {figures['files']} files of {figures['bytes']} bytes{rest}"
+
+
+def _place(name: str, found: Redacted) -> Place:
+    if found.left:
+        note = f"{len(found.left)} files cannot be redacted, such as {found.left[0]}: make them again, and remove these"
+        return Place(name, "files", found.places, "open", note)
+    return Place(name, "files", found.places, "erased" if found.places else "nothing", f"{found.done} files")
+
+
+def _texts_of(table: Table) -> list[str]:
+    """List the columns that may hold an id: no numbers and dates, and none of public values."""
+    fields = table.read().schema.fields
+    open_ = {name.lower() for name, column in table.spec.columns.items() if column.classification == "public"}
+    return [each.name for each in fields if isinstance(each.dataType, _TEXTS) and each.name.lower() not in open_]
+
+
+def _rows_with_ids(table: Table, spellings: Spellings) -> int:
+    """Count the rows of a table with an id in a text; the ids are closed over and in no plan."""
+
+    def hold(texts: pa.Array) -> pa.Array:
+        return pa.array([bool(text) and spellings.found(text) > 0 for text in texts.to_pylist()], pa.bool_())
+
+    rows: DataFrame = table.read()
+    kinds = {each.name: each.dataType for each in rows.schema.fields}
+    texts = [_bytes_of(name, kinds[name]) for name in _texts_of(table)]
+    found = arrow_udf(hold, T.BooleanType())(F.concat_ws("\n", *texts).cast("binary"))  # type: ignore[call-overload]
+    return rows.filter(found).count()
+
+
+def _bytes_of(name: str, kind: T.DataType) -> Column:
+    column = F.col(identifier(name))
+    if isinstance(kind, T.BinaryType):
+        return F.decode(column, "ISO-8859-1")
+    return column if isinstance(kind, T.StringType) else F.to_json(F.struct(column))

@@ -1,0 +1,113 @@
+"""Spellings of a person's ids in files, and texts without the ids."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from base64 import b64encode
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from urllib.parse import quote, quote_plus
+
+__all__ = ["GONE", "LEAST", "Spellings"]
+
+LEAST = 5
+"""Letters of the shortest id that is looked for in texts: a shorter one stands in them by chance."""
+GONE = b"erased"
+"""Text in place of an id."""
+
+
+@dataclass(frozen=True)
+class Spellings:
+    """The ways in which ids are written in texts: plain, escaped for JSON, HTML and URLs, hexadecimal, and in Base64.
+
+    Attributes:
+        ids: the ids of all kinds.
+        fields: name of a field of records -> the ids that it may hold: there an id of any length is found.
+    """
+
+    ids: Collection[str] = field(repr=False)
+    fields: Mapping[str, Collection[str]] = field(default_factory=dict, repr=False)
+
+    @property
+    def looked_for(self) -> list[str]:
+        """The ids that are long enough to be told from other text."""
+        return sorted(each for each in {*self.ids} if len(each) >= LEAST)
+
+    @cached_property
+    def _words(self) -> re.Pattern[bytes] | None:
+        """Pattern of an id as a whole word: not part of a longer one."""
+        spelt = {each for one in self.looked_for for each in _spelt(one)}
+        return re.compile(rb"(?<![A-Za-z0-9])(?:" + _any(spelt) + rb")(?![A-Za-z0-9])") if spelt else None
+
+    @cached_property
+    def _within(self) -> re.Pattern[bytes] | None:
+        """Pattern of an id within a longer text of digits: hexadecimal, or Base64 at any place."""
+        spelt = {each for one in self.looked_for for each in _encoded(one.encode())}
+        return re.compile(_any(spelt)) if spelt else None
+
+    def found(self, content: bytes) -> int:
+        """Count the ids in a text."""
+        return sum(1 for pattern in self._patterns() for _ in pattern.finditer(content))
+
+    def without(self, content: bytes) -> bytes:
+        """Return a text with a fixed word in place of each id."""
+        for pattern in self._patterns():
+            content = pattern.sub(GONE, content)
+        return content
+
+    def without_lines(self, content: bytes) -> tuple[bytes, int]:
+        """Return the lines of a text without an id, byte for byte, and the number of the others."""
+        lines = content.splitlines(keepends=True)
+        kept = [line for line in lines if not (self.found(line) or self._is_of(line))]
+        return b"".join(kept), len(lines) - len(kept)
+
+    def _is_of(self, line: bytes) -> bool:
+        """Return whether a line is a record of JSON with an id in one of the named fields."""
+        if not self.fields or not line.lstrip().startswith(b"{"):
+            return False
+        try:
+            return self.names(json.loads(line))
+        except ValueError:
+            return False
+
+    def names(self, value: object) -> bool:
+        """Return whether a record has an id in one of the named fields, at any depth."""
+        if isinstance(value, Mapping):
+            return any(
+                (name in self.fields and str(each) in self.fields[name]) or self.names(each)
+                for name, each in value.items()
+            )
+        return isinstance(value, list) and any(map(self.names, value))
+
+    def _patterns(self) -> Iterator[re.Pattern[bytes]]:
+        yield from filter(None, (self._words, self._within))
+
+
+def _any(spelt: Iterable[bytes]) -> bytes:
+    return b"|".join(re.escape(each) for each in sorted(spelt, key=len, reverse=True))
+
+
+def _spelt(text: str) -> Iterator[bytes]:
+    once = json.dumps(text)[1:-1]
+    for each in (
+        text,
+        once,
+        json.dumps(once)[1:-1],
+        html.escape(text),
+        quote(text),
+        quote(text, safe=""),
+        quote_plus(text),
+    ):
+        yield each.encode()
+
+
+def _encoded(value: bytes) -> Iterator[bytes]:
+    yield from (value.hex().encode(), value.hex().upper().encode())
+    for before, start in ((0, 0), (1, 2), (2, 3)):
+        digits = b64encode(bytes(before) + value).rstrip(b"=")
+        # The last digit is the value's own only if no other byte follows.
+        inner = digits[start : len(digits) - (1 if len(digits) % 4 else 0)]
+        yield from (inner, inner.translate(bytes.maketrans(b"+/", b"-_")))

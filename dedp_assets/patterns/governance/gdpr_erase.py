@@ -1,0 +1,317 @@
+"""GDPR Erasure: a person is gone from every table, version and file, and does not come back.
+
+Problem: a person's rows lie in many tables under several ids, in old versions and logs, and late files, replays and
+    backfills bring the person back.
+Solution: tables declare which columns name persons. From the ids of a request all ids of the person are found; the
+    person goes on the suppression list; the rows of each table are deleted in one commit, and its past is purged.
+Consequences: an erased table has no time travel to before. Ids stand in no commit, plan or error, so nobody reads in
+    the log who is gone. Tables without a declared person are computed again from erased ones, and purged then.
+Choose instead: the Encryptor's key of a person, if values are encrypted; the Vertical Partitioner, if events may stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import reduce
+from operator import or_
+from typing import Any, Literal
+from urllib.parse import unquote
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core.errors import ConfigError, ContractError
+from dedp_assets.patterns.core.names import RESERVED
+from dedp_assets.patterns.core.options import require_types, typed
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.results import Finding, WriteResult
+from dedp_assets.patterns.delta import (
+    FILE,
+    LegalHold,
+    SuppressionList,
+    Table,
+    holds,
+    read_files,
+    shown_holds,
+    subjects_of,
+)
+from dedp_assets.patterns.delta.maintenance import purge_history
+
+__all__ = ["erase_person", "find_person", "ids_of", "rows_of", "Erasure"]
+
+_NOTE, _ID = "erasure", f"{RESERVED}id"
+_FEW, _MOST_IDS = 25, 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erasure:
+    """A request to erase a person, or several.
+
+    Attributes:
+        request: name of the request, such as a ticket; the same name is the same request.
+        ids: kind of person, as columns declare (``Column.subject``) -> ids.
+        at: when the request came, with a time zone.
+        because: reason, for people; without an id.
+        most: share of a table's rows from 0 to 1 that the persons may have; more of them, and more than 25, are a
+            mistaken id.
+        held: whether rows on legal hold refuse the request, or stay until the hold is released.
+
+    Raises:
+        ConfigError: for a request without a name, an id or a time zone.
+    """
+
+    request: str
+    ids: Mapping[str, Sequence[str]] = field(repr=False)
+    at: datetime
+    because: str = ""
+    most: float = 0.1
+    held: Literal["refuse", "leave"] = "refuse"
+
+    def __post_init__(self) -> None:
+        require_types(self)
+        if not self.request.strip():
+            raise ConfigError("request must be a name, such as a ticket, not empty")
+        if not self.ids or any(not named or not all(map(str.strip, named)) for named in self.ids.values()):
+            raise ConfigError(
+                "ids must name at least one person of each kind, such as {'user': ['u-17']}, not be empty"
+            )
+        if not 0 < self.most <= 1:
+            raise ConfigError(f"most must be a share above 0 and up to 1, not {self.most}")
+
+
+@typed
+def ids_of(tables: Sequence[Table], erasure: Erasure, suppressed: SuppressionList) -> Mapping[str, Sequence[str]]:
+    """Find all ids of the persons: those of the request, and those that stand beside a known one in a row.
+
+    Args:
+        tables: tables that declare columns of persons.
+        erasure: the request.
+        suppressed: the list whose key hashes ids, so that none stands in a plan.
+
+    Raises:
+        ConfigError: for a kind of person that no table declares.
+        ContractError: if the ids lead to more than 1,000 ids of a kind: one of them is nobody's own.
+    """
+    kinds = sorted({kind for each in tables for kind in subjects_of(each.spec)})
+    if unknown := sorted({*erasure.ids} - {*kinds}):
+        raise ConfigError(
+            f"ids must be of a kind that a table declares by Column(subject=...) ({', '.join(kinds) or 'none does'}), "
+            f"not {', '.join(unknown)}"
+        )
+    found = {kind: {*named} for kind, named in erasure.ids.items()}
+    leading = [each for each in tables if len(subjects_of(each.spec)) > 1 and each.ledger.exists()]
+    while True:
+        before = {kind: len(named) for kind, named in found.items()}
+        for table in leading:
+            for kind, value in _ids_beside(table, found, suppressed):
+                found.setdefault(kind, set()).add(value)
+        if many := [kind for kind, named in found.items() if len(named) > _MOST_IDS]:
+            raise ContractError(f"the ids of {erasure.request} lead to more than {_MOST_IDS} ids of {', '.join(many)}")
+        if before == {kind: len(named) for kind, named in found.items()}:
+            return {kind: sorted(named) for kind, named in found.items()}
+
+
+def rows_of(
+    table: Table, ids: Mapping[str, Collection[str]], suppressed: SuppressionList, *, version: int | None = None
+) -> DataFrame:
+    """Read the rows of persons in a table; lazy."""
+    return table.read(version=version).filter(_where(table, ids, suppressed))
+
+
+@typed
+def find_person(tables: Sequence[Table], erasure: Erasure, suppressed: SuppressionList) -> Finding:
+    """Count the persons' rows in each table, without a change.
+
+    Args:
+        tables: tables that declare columns of persons.
+        erasure: the request.
+        suppressed: the list whose key hashes ids.
+
+    Returns:
+        Whether the request can be carried out, with ``table``, ``rows``, ``of``, ``files`` and ``bytes`` for each table
+        in the figure ``tables``; the note says what refuses it.
+
+    Raises:
+        ConfigError: for a kind of person that no table declares.
+    """
+    ids = ids_of(tables, erasure, suppressed)
+    found = [_found(each, ids, suppressed) for each in tables if each.ledger.exists()]
+    faults = [fault for each in found for fault in _faults(each, erasure)]
+    figures = {"tables": [each.figures for each in found if each.rows]}
+    return Finding("the_persons_can_be_erased", not faults, figures=figures, note="; ".join(faults))
+
+
+@typed
+def erase_person(
+    tables: Sequence[Table], erasure: Erasure, suppressed: SuppressionList, run: Provenance, *, purge: bool = True
+) -> WriteResult:
+    """Erase the persons from tables: on the suppression list first, then out of each table, then out of its past.
+
+    The rows that lead from one id to another go last, so that a run after a crash finds the same ids. A request that is
+    repeated erases what is left, or nothing.
+
+    Args:
+        tables: tables that declare columns of persons; those without rows of them are purged, too.
+        erasure: the request.
+        suppressed: the list, which every writer of the tables must have (``Table.suppression``).
+        run: who erases, with the time of the run.
+        purge: whether the past of the tables goes now; otherwise a later call with ``purge`` ends the erasure.
+
+    Returns:
+        The write of the last table, and beside it the others; ``erased`` counts the rows of all in its figures.
+
+    Raises:
+        ConfigError: for a kind of person that no table declares, or a run without a time.
+        ContractError: if the persons have more rows than ``most``, or rows on legal hold; nothing is changed.
+        NotReady: while a write is running in a table that is to be purged.
+
+    Example:
+        >>> import tempfile
+        >>> from datetime import datetime, timezone
+        >>> from dedp_assets.patterns.core.masking import MaskingKey
+        >>> from dedp_assets.patterns.core.schema import Column, TableSpec
+        >>> from dedp_assets.patterns.delta import store_at
+        >>> columns = {"id": Column("INT"), "user": Column("STRING", subject="user")}
+        >>> visits = table(TableSpec("silver/visits", columns))
+        >>> _ = visits.overwrite(frame("id INT, user STRING", (1, "ada"), (2, "bob")), provenance=run)
+        >>> key = MaskingKey("home", b"32 random bytes, which these are not")
+        >>> gone = SuppressionList(store_at(tempfile.mkdtemp()), key)
+        >>> asked = Erasure(request="T-17", ids={"user": ["ada"]}, at=datetime(2026, 1, 5, tzinfo=timezone.utc))
+        >>> erase_person([visits], asked, gone, run).figures["erased"], rows(visits)
+        (1, [(2, 'bob')])
+    """
+    if run.at is None:
+        raise ConfigError("run must have a time (at), which a purge is dated by")
+    ids = ids_of(tables, erasure, suppressed)
+    there = [each for each in tables if each.ledger.exists()]
+    found = [_found(each, ids, suppressed) for each in sorted(there, key=_is_leading)]
+    if faults := [fault for each in found for fault in _faults(each, erasure)]:
+        raise ContractError(f"{erasure.request}: nothing was erased: {'; '.join(faults)}")
+    suppressed.add(erasure.request, ids, at=erasure.at, because=erasure.because)
+    run = replace(run.by("governance.gdpr_erase"), notes={**run.notes, _NOTE: erasure.request})
+    done = [result for each in found for result in _erased(each, run, purge=purge)]
+    erased = {each.table.name: each.rows for each in found if each.rows}
+    figures = {"erased": sum(erased.values()), "tables": erased}
+    last = done[-1] if done else _nothing(there, erasure)
+    return replace(last, figures={**last.figures, **figures}, beside=tuple(done[:-1]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Rows of persons in a table.
+
+    Attributes:
+        table: the table.
+        where: predicate of the rows.
+        about: description of the rows.
+        rows: number of the rows.
+        of: number of all rows.
+        files: files that hold them.
+        size_bytes: bytes of these files.
+        met: legal holds on partitions of the rows.
+        free: partitions of the rows without a hold; ``None`` for all.
+    """
+
+    table: Table
+    where: Column
+    about: str
+    rows: int
+    of: int
+    files: int
+    size_bytes: int
+    met: tuple[LegalHold, ...]
+    free: tuple[Mapping[str, Any], ...] | None = None
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """The numbers for a plan."""
+        counts = {"rows": self.rows, "of": self.of, "files": self.files, "bytes": self.size_bytes}
+        return {"table": self.table.name, **counts, **({"held": shown_holds(self.met)} if self.met else {})}
+
+
+def _found(table: Table, ids: Mapping[str, Collection[str]], suppressed: SuppressionList) -> _Found:
+    """Find the rows of persons in a table, by one pass."""
+    where = _where(table, ids, suppressed)
+    state = table.ledger.state()
+    sizes = {_name(unquote(file["path"])): file["size_bytes"] for file, _ in state.keyed_files()}
+    names = [f"{RESERVED}p{number}" for number, _ in enumerate(state.partition_columns)]
+    keys = [F.col(f"`{c}`").cast("string").alias(n) for c, n in zip(state.partition_columns, names, strict=True)]
+    rows = read_files(table.session, table.store, state, state.keyed_files(), named=True)
+    marked = rows.withColumn(_ID, F.coalesce(where, F.expr("false")))
+    counted = marked.groupBy(FILE, *keys).agg(F.expr("count(1)"), F.expr(f"count_if({_ID})")).collect()
+    held = [row for row in counted if row[-1]]
+    keyed = {tuple(row[1:-2]) for row in held}
+    partitions = [dict(zip(state.partition_columns, key, strict=True)) for key in sorted(keyed, key=str)]
+    standing = holds(table.ledger)
+    met = tuple(hold for hold in standing if any(map(hold.meets, partitions)))
+    free = tuple(each for each in partitions if not any(hold.meets(each) for hold in met)) if met else None
+    count, every = sum(row[-1] for row in held), sum(row[-2] for row in counted)
+    size = sum(sizes.get(_name(unquote(row[0])), 0) for row in held)
+    about = f"rows of {sum(map(len, ids.values()))} ids of persons"
+    return _Found(table, where, about, count, every, len(held), size, met, free)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _faults(found: _Found, erasure: Erasure) -> Iterator[str]:
+    """Say what refuses an erasure."""
+    if found.rows > max(_FEW, erasure.most * found.of):
+        share = found.rows / found.of
+        yield (
+            f"the ids are of {found.rows} of {found.of} rows of {found.table.name} ({share:.0%}, at most "
+            f"{erasure.most:.0%}): check the ids, or state a larger share by most"
+        )
+    if found.met and erasure.held == "refuse":
+        yield f"{found.table.name} is {shown_holds(found.met)}: have the hold released, or state held='leave'"
+
+
+def _erased(found: _Found, run: Provenance, *, purge: bool) -> Iterator[WriteResult]:
+    """Delete the rows of persons from a table, and purge its past."""
+    table = found.table
+    delete: Callable[..., WriteResult] = table.delete
+    if found.rows and found.free is None:
+        yield delete(found.where, provenance=run, about=found.about)
+    for partition in found.free or ():
+        yield delete(found.where, provenance=run, about=found.about, partition=partition)
+    if purge and not found.met and run.at is not None:
+        yield purge_history(table, provenance=run, now=run.at)
+
+
+def _where(table: Table, ids: Mapping[str, Collection[str]], suppressed: SuppressionList) -> Column:
+    """Return the predicate of the persons' rows; the ids are closed over as keyed hashes."""
+    table.session.version  # noqa: B018 - a column is made in a session
+    marks = [
+        suppressed.listed(F.expr(sql), kind, suppressed.hashed(kind, ids[kind]))
+        for kind, expressions in subjects_of(table.spec).items()
+        for sql in expressions
+        if ids.get(kind)
+    ]
+    return reduce(or_, marks) if marks else F.expr("false")
+
+
+def _ids_beside(
+    table: Table, ids: Mapping[str, Collection[str]], suppressed: SuppressionList
+) -> Iterator[tuple[str, str]]:
+    """Read the ids of other kinds in the rows of persons."""
+    rows = rows_of(table, ids, suppressed)
+    pairs = ", ".join(
+        f"struct('{kind}' AS kind, CAST({sql} AS STRING) AS id)"
+        for kind, expressions in subjects_of(table.spec).items()
+        for sql in expressions
+    )
+    named = rows.selectExpr(f"inline(array({pairs}))").where("id IS NOT NULL AND trim(id) != ''").distinct()
+    yield from (tuple(row) for row in named.limit(_MOST_IDS * 10).collect())
+
+
+def _is_leading(table: Table) -> bool:
+    """Return whether rows of a table lead from one id to another."""
+    return len(subjects_of(table.spec)) > 1
+
+
+def _nothing(tables: Sequence[Table], erasure: Erasure) -> WriteResult:
+    name = tables[-1].name if tables else erasure.request
+    return WriteResult(name, -1, applied=False, changed=False, reason=f"{erasure.request}: no table holds the persons")

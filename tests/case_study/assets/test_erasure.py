@@ -1,0 +1,128 @@
+"""A person is gone from a platform of the case study, and does not come back, while visits land."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from dedp_assets.case_study.defs.bronze.users import HISTORY
+from dedp_assets.case_study.defs.silver.users import USERS, USERS_CURRENT
+from dedp_assets.cli import main
+from dedp_assets.graph.resources.lake import lake_of
+from dedp_assets.patterns.delta import as_folder, store_at
+from tests.canaries import Canary, Search, people, texts_in
+from tests.case_study.assets.conftest import day, visits_of
+from tests.helpers import a_run
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.budget(90, "a platform before, while and after a person is erased, to the last byte of its files"),
+]
+
+PEOPLE = [canary.value.decode() for canary in people(30)]
+GONE = "user-4711-canary"
+MAIL, LOGIN, ADDRESS, AGENT = PEOPLE[0], PEOPLE[4], "203.0.113.77", "Canary/4711 (of one person)"
+VALUES = (GONE, MAIL, LOGIN, AGENT)
+AT = datetime(2026, 1, 5, tzinfo=timezone.utc)
+
+
+def visit(number, landed=0, **fields):
+    """A line of the person's visits."""
+    at = (AT + timedelta(days=landed, minutes=number)).isoformat().replace("+00:00", "Z")
+    known = {"visit_id": f"c{landed}-{number}", "event_time": at, "user_id": GONE, "page": "/home", "ip": ADDRESS}
+    return json.dumps({**known, "user_agent": AGENT, "status": 200, "bytes": 1, **fields})
+
+
+def capture(world, number, *users):
+    """Let users be captured at the n-th minute."""
+    table, at, rows = lake_of(world.settings).table(HISTORY), AT + timedelta(minutes=number), []
+    for place, (user, mail, login) in enumerate(users):
+        after = {"user_id": user, "login": login, "email": mail, "credit": "1.00", "active": "true"}
+        key = json.dumps({"user_id": user})
+        rows.append((number, place, "insert", key, None, json.dumps(after), at, at.date()))
+    schema = ", ".join(f"{name} {column.type}" for name, column in HISTORY.columns.items())
+    table.append(
+        table.session.createDataFrame(rows, schema),
+        provenance=a_run(HISTORY.name, run_id=f"run-{number}", sequence=number),
+    )
+    for spec in (USERS, USERS_CURRENT):
+        assert world.compute(spec.name).failure == ""
+
+
+def hits(world):
+    """The places of the home and of the lake that hold a value of the person."""
+    search = Search([Canary(value, value.encode()) for value in VALUES])
+    folders = {world.settings.home, Path(as_folder(store_at(world.settings.lake)).root)}
+    found = [(str(folder), name) for folder in folders for name, content in texts_in(folder) if search.found(content)]
+    return sorted({name for _, name in found if "/cache/" not in name and not name.startswith("cache/")})
+
+
+def said(capsys, *words):
+    """Exit code and output of a command."""
+    code = main([*words])
+    return code, "".join(capsys.readouterr())
+
+
+def test_a_person_is_gone_and_does_not_come_back(world, capsys, tmp_path):
+    """By command: a plan, an approval, the erasure, what is computed again, the end; then late lines and a replay."""
+    for number in range(2):
+        broken = [visit(90 + number, number, event_time="not a time")]
+        world.land(day(number), [*visits_of(number), *[visit(n, number) for n in range(3)], *broken])
+    capture(world, 1, (GONE, MAIL, LOGIN), ("u1", "eve@elsewhere.org", "eve"))
+    world.react()
+    assert {row["user_id"] for row in world.rows("silver/users_current")} == {GONE, "u1"}
+    assert hits(world)
+    all_is_told(capsys, tmp_path)
+    others = {name: rows_of_others(world, name) for name in ("silver/visits", "silver/users_current")}
+    nothing_is_left(world, capsys)
+    assert {name: rows_of_others(world, name) for name in others} == others
+    nobody_comes_back(world, capsys)
+
+
+def all_is_told(capsys, folder):
+    """What is known of the person, in every table, for the person."""
+    code, out = said(capsys, "about", "--subject", GONE, "--because", "SAR-1", "--by", "support", "--to", str(folder))
+    assert code == 0, out
+    files = [folder / "SAR-1.json", folder / "SAR-1.html"]
+    known = {each["table"]: each["count"] for each in json.loads(files[0].read_text())["tables"]}
+    assert (known["bronze/visits"], known["silver/visits"], known["silver/users_current"]) == (8, 6, 1)
+    assert all(GONE in file.read_text() and file.stat().st_mode & 0o077 == 0 for file in files)
+    for file in files:
+        file.unlink()
+
+
+def nothing_is_left(world, capsys):
+    """A plan erases nothing, an approval does, and what is computed again ends the case: no byte is left."""
+    code, out = said(capsys, "erase", "--subject", GONE, "--because", "GDPR-1")
+    assert (code, "dedp erase --because GDPR-1 --by NAME" in out) == (0, True), out
+    assert {row["user_id"] for row in world.rows("silver/users_current")} == {GONE, "u1"}
+    _, out = said(capsys, "erase", "--because", "GDPR-1", "--by", "legal")
+    assert not [value for value in VALUES if value in out]
+    world.react()
+    code, out = said(capsys, "erase", "--because", "GDPR-1")
+    assert (code, "ended on" in out) == (0, True), out
+    assert hits(world) == []
+
+
+def nobody_comes_back(world, capsys):
+    """By a new delivery, a late file, a broken record, or a capture; another request takes them where they lie."""
+    world.land(day(2), [*visits_of(2), visit(1, 2), visit(2, 2, event_time="not a time")])
+    (world.landing / "visits" / day(0) / "late-000.jsonl").write_text(visit(50, 0) + "\n")
+    capture(world, 2, (GONE, MAIL, LOGIN), ("u2", "bob@elsewhere.org", "bob"))
+    world.react()
+    assert not [row for row in world.rows("silver/visits") if row["user_id"] == GONE]
+    assert {row["user_id"] for row in world.rows("silver/users_current")} == {"u1", "u2"}
+    assert {place.split("/")[0] for place in hits(world)} == {"landing"}
+    again = said(capsys, "erase", "--subject", GONE, "--because", "GDPR-2", "--by", "legal")
+    world.react()
+    assert said(capsys, "erase", "--because", "GDPR-2")[0] == 0, again
+    assert hits(world) == []
+
+
+def rows_of_others(world, table):
+    """Rows of a table that are not the person's; a line of a changed file has another number."""
+    found = [{**row, "line_number": 0} for row in world.rows(table) if row["user_id"] != GONE]
+    return sorted(found, key=str)

@@ -1,0 +1,126 @@
+"""Ids of persons in files beside the tables."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sqlite3
+from contextlib import closing
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dedp_assets.graph.erasure.files import files_below, redact, redact_files, redact_store
+from dedp_assets.graph.erasure.spellings import Spellings
+from dedp_assets.patterns.connectors.landing.deliveries import delivery_at
+from dedp_assets.patterns.delta import store_at
+from tests.canaries import Canary, Search, texts_in
+
+ADA, BOB = "ada.lovelace@example.com", "bob@elsewhere.org"
+GONE = Spellings([ADA], {"id": ["7"]})
+
+
+def hits(folder):
+    """The places of a folder that hold the id."""
+    search = Search([Canary("ada", ADA.encode())])
+    return [name for name, content in texts_in(folder) if search.found(content)]
+
+
+def test_a_text_loses_the_id_and_keeps_all_else(tmp_path):
+    """Also packed, with its rights."""
+    plain, packed = tmp_path / "a.json", tmp_path / "b.json.gz"
+    plain.write_text(f'{{"of": "{ADA}", "by": "{BOB}"}}')
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    plain.chmod(0o640)
+    found = redact_files(files_below(tmp_path), GONE)
+    assert (found.done, found.places, found.left) == (2, 2, ())
+    assert plain.read_text() == f'{{"of": "erased", "by": "{BOB}"}}'
+    assert gzip.decompress(packed.read_bytes()) == plain.read_bytes()
+    assert plain.stat().st_mode & 0o777 == 0o640
+    assert hits(tmp_path) == []
+
+
+def test_a_file_without_the_id_is_not_written(tmp_path):
+    """Its time says when it was made."""
+    file = tmp_path / "a.txt"
+    file.write_text(BOB)
+    before = file.stat()
+    assert redact(file, GONE) == 0
+    assert file.stat().st_mtime_ns == before.st_mtime_ns
+
+
+def test_records_in_landed_files_go_as_a_whole(tmp_path):
+    """By the id anywhere, or by a short one in its field; other lines stay byte for byte."""
+    file = tmp_path / "visits.jsonl"
+    lines = [f'{{"id": 1, "m": "{ADA}"}}', '{"id": 7,  "m": null}', '{"id": 2,   "m": "x"}', "not JSON"]
+    file.write_text("\n".join(lines) + "\n")
+    found = redact_store(store_at(tmp_path), GONE, by_line=True)
+    assert found.places == 2
+    assert file.read_text() == "\n".join(lines[2:]) + "\n"
+
+
+def test_a_manifest_states_the_size_of_a_changed_file(tmp_path):
+    """Also after a crash between the two; another delivery's manifest stays."""
+    folder = tmp_path / "day"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text(f'{{"id": 1, "m": "{ADA}"}}\n{{"id": 2}}\n')
+    (folder / "b.jsonl").write_text('{"id": 3}\n')
+    sizes = {name: (folder / name).stat().st_size for name in ("a.jsonl", "b.jsonl")}
+    (folder / "_SUCCESS").write_text(json.dumps({"files": sizes, "by": "them"}))
+    store, died = store_at(tmp_path), []
+
+    class Dying(type(store)):
+        def put(self, path, content):
+            if path == "day/a.jsonl" and not died:
+                died.append(path)
+                raise SystemExit
+            super().put(path, content)
+
+    with pytest.raises(SystemExit):
+        redact_store(Dying(str(tmp_path)), GONE, by_line=True)
+    redact_store(store, GONE, by_line=True)
+    assert died
+    now = {name: (folder / name).stat().st_size for name in sizes}
+    assert json.loads((folder / "_SUCCESS").read_text()) == {"files": now, "by": "them"}
+    assert now["a.jsonl"] < sizes["a.jsonl"]
+    assert delivery_at(folder).refusal() == ""
+
+
+def test_rows_of_parquet_go_as_a_whole(tmp_path):
+    """A landed file keeps its columns; beside the landing zone it is reported."""
+    for name in ("landing", "home"):
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.table({"id": [1, 7, 2], "m": [ADA, None, "x"]}), tmp_path / name / "v.parquet")
+    assert redact_store(store_at(tmp_path / "landing"), GONE, by_line=True).places == 2
+    assert pq.read_table(tmp_path / "landing" / "v.parquet").to_pydict() == {"id": [2], "m": ["x"]}
+    assert [path.name for path in redact_files(files_below(tmp_path / "home"), GONE).left] == ["v.parquet"]
+
+
+def test_a_database_is_redacted_and_compacted(tmp_path):
+    """In every text and blob, also of strange names, and no page keeps what was there."""
+    file = tmp_path / "runs.db"
+    with closing(sqlite3.connect(file)) as database:
+        database.execute('CREATE TABLE "a ""b" (id INTEGER PRIMARY KEY, "an event" TEXT, body BLOB, n INT)')
+        rows = [(n, f"{ADA if n % 2 else BOB} {n}", (ADA if n % 2 else BOB).encode(), n) for n in range(500)]
+        database.executemany('INSERT INTO "a ""b" VALUES (?, ?, ?, ?)', rows)
+        database.commit()
+    assert redact(file, GONE) == 500
+    with closing(sqlite3.connect(file)) as database:
+        stored = database.execute('SELECT * FROM "a ""b" ORDER BY id').fetchall()
+    assert stored[1] == (1, "erased 1", b"erased", 1)
+    assert stored[2] == rows[2]
+    assert hits(tmp_path) == []
+
+
+def test_tables_links_and_named_folders_are_left(tmp_path):
+    """Tables have their own erasure; a link leads elsewhere."""
+    for name in ("t/_delta_log", "cache", "x"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "f.txt").write_text(ADA)
+    (tmp_path / "t" / "data.txt").write_text(ADA)
+    (tmp_path / "x" / "link").symlink_to(tmp_path / "cache")
+    files = files_below(tmp_path, without=[tmp_path / "cache"])
+    assert [str(file.relative_to(tmp_path)) for file in files] == ["x/f.txt"]
+    assert redact_store(store_at(tmp_path), GONE).done == 2
+    assert (tmp_path / "t" / "data.txt").read_text() == ADA
