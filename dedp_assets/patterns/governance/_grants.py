@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from dedp_assets.patterns.connectors.secrets.private_database import private_database
@@ -52,6 +52,11 @@ class Grant:
     granted_by: str
     justification: str
     may_export: bool
+
+    @property
+    def hours(self) -> float:
+        """The time of the grant, in hours."""
+        return (datetime.fromisoformat(self.ends) - datetime.fromisoformat(self.begins)) / timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,12 +107,12 @@ class Grants:
         with private_database(self.file, of=_OF, tables=_TABLES):
             pass
 
-    def standing(self, user: str, purpose: str, at: datetime) -> dict[str, Grant]:
-        """Return the grant of each dataset for a user and a purpose: preferably for exports, then the longest."""
+    def standing(self, user: str, purpose: str, at: datetime) -> list[Grant]:
+        """Return the grants of a user for a purpose at a time, for exports and the longest last."""
         now = stamp(at)
         with private_database(self.file, of=_OF) as database:
             rows = database.execute(_STANDING, (user, purpose, now, now)).fetchall()
-        return {grant.dataset: grant for grant in (replace(Grant(*row), may_export=bool(row[-1])) for row in rows)}
+        return [replace(Grant(*row), may_export=bool(row[-1])) for row in rows]
 
     def write(self, decision: AccessDecision, grants: Collection[Grant] = ()) -> None:
         """Add an audit row and new grants; with new grants, ended grants are removed."""

@@ -104,7 +104,10 @@ def request_access(
     rules = rules or AccessRules()
     if not 0 < hours <= _MOST_HOURS:
         raise ConfigError(f"hours must be more than 0 and at most {_MOST_HOURS}, not {hours:g}")
-    denied, held = _denied(tables, ask, rules), grants.standing(ask.user, ask.purpose, at)
+    denied, held = (
+        _denied(tables, ask, rules),
+        _standing(tables, ask, rules, grants.standing(ask.user, ask.purpose, at)),
+    )
     ends = stamp(at + timedelta(hours=hours))
     made = dict[str, Grant]()
     for table in tables:
@@ -174,7 +177,10 @@ def open_for(
         if strange := given.keys() - {table.name for table in tables}:
             raise ConfigError(f"{option} must be of tables to open, not of {', '.join(sorted(strange))}")
     require_of_one_row("where: predicate", where or {})
-    denied, held = _denied(tables, ask, rules), grants.standing(ask.user, ask.purpose, at)
+    denied, held = (
+        _denied(tables, ask, rules),
+        _standing(tables, ask, rules, grants.standing(ask.user, ask.purpose, at)),
+    )
     for table in tables:
         if table.name not in held:
             denied.setdefault(table.name, f"{ask.user} has no grant for {ask.purpose} at that time")
@@ -226,6 +232,15 @@ def _denied(tables: Sequence[Table], ask: AccessRequest, rules: AccessRules) -> 
     require_distinct("tables", [table.name for table in tables])
     found = {table.name: "; ".join(obstacles(table.spec, ask, rules)) for table in tables}
     return {name: why for name, why in found.items() if why}
+
+
+def _standing(
+    tables: Sequence[Table], ask: AccessRequest, rules: AccessRules, grants: Sequence[Grant]
+) -> dict[str, Grant]:
+    """Return the grant of each table that the present tier of the table would still allow."""
+    tiers = {table.name: rules.tier(table.spec) for table in tables}
+    known = (each for each in grants if each.dataset in tiers)
+    return {g.dataset: g for g in known if not unapproved(tiers[g.dataset], ask, g.hours, g.granted_by)}
 
 
 def _policies(

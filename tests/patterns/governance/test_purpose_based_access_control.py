@@ -153,7 +153,7 @@ def test_grants_are_told_apart_within_a_second_and_ended_ones_go(grants):
     """The sample numbered grants by the second, and kept ended ones for ever."""
     for n in range(50):
         ask_for(grants, [table(f"gold/t{n}")], "analytics")
-    ids = [each.id for each in grants.standing("ada", "analytics", NOW).values()]
+    ids = [each.id for each in grants.standing("ada", "analytics", NOW)]
     assert len({*ids}) == 50
     ask_for(grants, [table("gold/t0")], "analytics", at=NOW + timedelta(days=1))
     with sqlite3.connect(grants.file) as database:
@@ -243,13 +243,18 @@ def test_no_approval_helps_where_no_policy_allows(grants):
 
 
 def test_what_changed_since_the_grant_denies_the_opening(grants):
-    """A qualification that was withdrawn, a policy that was narrowed, a table that got a personal column."""
+    """A qualification that was withdrawn, a narrower policy, a stricter tier, an approver who is none any more."""
     internal = table("gold/b", "quasi")
     assert ask_for(grants, [internal], "analytics").allowed
     without = replace(RULES, qualified={})
     assert "ada lacks Data Handling 101" in why_not(grants, [internal], "analytics", rules=without)
     narrow = replace(RULES, purposes=[Purpose(name="analytics", tables=["gold/a*"])])
     assert "analytics is for gold/a* alone" in why_not(grants, [internal], "analytics", rules=narrow)
+    with_approver = replace(RULES, tier_of={"gold/b": "restricted"})
+    assert "has no grant" in why_not(grants, [internal], "analytics", rules=with_approver)
+    assert ask_for(grants, [internal], "analytics", rules=with_approver, hours=1, approved_by="boss").allowed
+    left = replace(with_approver, tiers=[replace(each, approvers=["ada"]) for each in TIERS])
+    assert "has no grant" in why_not(grants, [internal], "analytics", rules=left)
     personal = table("gold/b", "quasi", "personal")
     stricter = replace(RULES, qualified={"ada": TRAININGS[:1]})
     assert "ada lacks background check" in why_not(grants, [personal], "analytics", rules=stricter)
@@ -601,7 +606,7 @@ def test_each_opening_is_one_row_and_a_refused_one_opens_nothing(world):
     opened(world, "research")
     (row,) = grants.audit(after=before)
     assert (row.event, row.outcome, [*row.datasets]) == ("open", "granted", ["silver/customers", "silver/orders"])
-    standing = grants.standing("ada", "research", NOW)
+    standing = {each.dataset: each for each in grants.standing("ada", "research", NOW)}
     assert [*row.grants] == [standing[name].id for name in row.datasets]
     with pytest.raises(Denied):
         opened(world, "research", at=NOW + timedelta(hours=8))
