@@ -33,7 +33,7 @@ from tests.two_runs import two_runs
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.budget(40, "two tables, a death at each commit, and purges"),
+    pytest.mark.budget(45, "two tables, a death at each commit, and purges"),
 ]
 
 OPEN = {"classification": "public"}
@@ -177,6 +177,7 @@ def test_no_event_is_without_its_person_whenever_a_write_dies(spark, tables, poi
     assert joined(tables) == Counter(rows)
 
 
+@pytest.mark.both
 def test_a_forgotten_person_is_gone_and_the_events_are_as_they_were(spark, tables, suppressed):
     """Acceptance 3, 5: version, files and rows of events stay; a late, replayed or new event makes no person again."""
     rows = [click("mon", n, f"u{n % 3}") for n in range(6)]
