@@ -239,6 +239,10 @@ from dedp_assets.patterns.security.encryptor import Encryption as Encryption
 from dedp_assets.patterns.security.encryptor import KeyRing as KeyRing
 from dedp_assets.patterns.security.encryptor import decrypt as decrypt
 from dedp_assets.patterns.security.encryptor import encrypt as encrypt
+from dedp_assets.patterns.security.in_place_overwriter import Removal as Removal
+from dedp_assets.patterns.security.in_place_overwriter import overwrite_files as overwrite_files
+from dedp_assets.patterns.security.in_place_overwriter import purge_removed as purge_removed
+from dedp_assets.patterns.security.in_place_overwriter import remove_rows as remove_rows
 from dedp_assets.patterns.security.pseudo_anonymizer import Bins as Bins
 from dedp_assets.patterns.security.pseudo_anonymizer import Generalize as Generalize
 from dedp_assets.patterns.security.pseudo_anonymizer import Hash as Hash

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.log.moments import milestone_id, milestones, require_lasting, version_at
     from dedp_assets.patterns.delta.log.parsing import MAINTENANCE
     from dedp_assets.patterns.delta.log.partition_values import Partition, partition_name
+    from dedp_assets.patterns.delta.log.redacted import REDACTED
     from dedp_assets.patterns.delta.log.table_state import Files, FileStats, KeyedFile, TableState
     from dedp_assets.patterns.delta.log.transactions import Cursors, Transactions, transaction_id
     from dedp_assets.patterns.delta.merge.clauses import Clause, Delete, Insert, Merge, Update
@@ -130,6 +131,7 @@ __all__ = [
     "Operation",
     "Partition",
     "PhaseState",
+    "REDACTED",
     "RELABELLED",
     "StagedWrite",
     "Store",

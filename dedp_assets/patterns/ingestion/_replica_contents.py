@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from urllib.parse import unquote
 
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady
-from dedp_assets.patterns.delta import Entry, Ledger, LocalStore, Store, lies_outside, read_actions
+from dedp_assets.patterns.delta import REDACTED, Entry, Ledger, LocalStore, Store, lies_outside, read_actions
 
 __all__ = ["HINT", "Contents", "FileState", "folder_contents", "readable", "some", "table_contents", "version_of"]
 
@@ -141,7 +141,7 @@ def _table_contents(ledger: Ledger, version: int) -> Contents:
         )
     if missing := [path for path in active if not root.exists(unquote(path))]:
         raise ContractError(f"{ledger.name}: files of version {version} are missing: {some(missing)}")
-    paths = [f"{_LOG}/{name}" for name in [*logged, *_hint(root, version)]]
+    paths = [f"{_LOG}/{name}" for name in [*logged, *_hint(root, version), REDACTED]]
     paths += [f"{_LOG}/_sidecars/{name}" for name in root.list(f"{_LOG}/_sidecars") if name.endswith(".parquet")]
     paths += [unquote(path) for path in {*named, *active}]
     if "deletionVectors" in state.features:

@@ -12,16 +12,31 @@ from datetime import datetime, timedelta, timezone
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady, PatternError, TransactionReused
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Insert, Ledger, Merge, Table, Update, milestones
+from dedp_assets.patterns.delta import (
+    ActivityLog,
+    Insert,
+    Ledger,
+    Merge,
+    Table,
+    Update,
+    folder_at,
+    milestones,
+    verify_table,
+)
 from dedp_assets.patterns.delta.log.redacted import REDACTED, RedactedHistory, redacted
 from dedp_assets.patterns.delta.maintenance import hold_partition, purge_history, put_milestone, remove_unneeded
+from dedp_assets.patterns.delta.maintenance import purge as purging
 from dedp_assets.patterns.delta.staging.stages import new_stage
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
+from dedp_assets.patterns.ingestion._replica_contents import table_contents
+from dedp_assets.patterns.ingestion._replica_files import copy_replica
 from tests.canaries import Canary, Search, people, texts_in
-from tests.helpers import a_record, a_run, read_back, refusal, rows_at, write_log
+from tests.helpers import a_record, a_run, fill, read_back, refusal, rows_at, write_log
 
 pytestmark = pytest.mark.budget(40, "a purge killed at each of its writes, and tables of every kind that Spark writes")
 
@@ -92,6 +107,7 @@ def test_data_and_log_of_the_past_go(plain):
     assert read_back(plain) == before
     assert [row["id"] for row in before] == [0, 0, 1, 1, 2, 2, 4, 4, 5, 5]
     assert json.loads((log / "_last_checkpoint").read_text())["version"] == 3
+    assert verify_table(plain.ledger).sound
     again = purge(plain)
     assert (again.applied, again.reason) == (False, "nothing to purge: version 4 is all that there is")
 
@@ -266,6 +282,71 @@ def test_a_second_purge_keeps_the_history_of_the_first(tmp_path):
     assert [c.version for c in table.ledger.newest_first()] == [10, 9, 8, 7, 6]
     told = [(glimpse.version, glimpse.forgotten) for glimpse in table.ledger.glimpses()]
     assert told == [(6, True), *((version, False) for version in range(6, 11))]
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("write"), st.sampled_from(DAYS)),
+    st.tuples(st.just("optimize"), st.just("")),
+    st.tuples(st.just("restore"), st.integers(0, 3).map(str)),
+    st.tuples(st.just("foreign"), st.sampled_from(DAYS)),
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(steps=st.lists(STEPS, min_size=1, max_size=8), purges=st.integers(1, 2))
+def test_a_log_and_the_same_log_purged_say_the_same(tmp_path_factory, steps, purges):
+    """Of any commits, purged once or again: changes, records, cursors, arrivals and sizes are those of before."""
+    root = tmp_path_factory.mktemp("same")
+    first = [{"day": DAYS[0]}]
+    made = {
+        "write": changed,
+        "optimize": lambda _, __: {"operation": "OPTIMIZE", "changed": first, "data_change": False},
+        "restore": lambda to, _: {"operation": "RESTORE", "parameters": {"version": to}, "changed": first},
+        "foreign": lambda day, _: {"changed": [{"day": day}]},
+    }
+    commits = [made[kind](what, number) for number, (kind, what) in enumerate(steps, 1)]
+    one, other = (logged(root / name, *commits) for name in ("one", "other"))
+    for _ in range(purges):
+        purge(other)
+    for since in range(-1, len(steps) + 1):
+        assert one.ledger.changes(since=since)[1] == other.ledger.changes(since=since)[1]
+    known = [[(g.version, g.changed, g.transactions, g.restored_to) for g in t.ledger.glimpses()] for t in (one, other)]
+    assert known[1][: len(known[0])] == known[0]
+    for day in DAYS:
+        latest = [t.ledger.latest({"day": day}) for t in (one, other)]
+        assert [c and c.version for c in latest] == [latest[0] and latest[0].version] * 2
+        if latest[0] and latest[0].record:
+            assert latest[1].record.same_content(latest[0].record)
+    assert one.ledger.transactions().reached("t", {"day": DAYS[0]}) == other.ledger.transactions().reached(
+        "t", {"day": DAYS[0]}
+    )
+    activity = [ActivityLog().poll(t.ledger) for t in (one, other)]
+    assert (activity[0].arrivals, activity[0].partitions) == (activity[1].arrivals, activity[1].partitions)
+
+
+def test_a_reader_in_the_middle_of_a_purge_goes_on(plain, monkeypatch):
+    """What it has read of the version that the log is cut behind is not asked for again."""
+    other, cut = Ledger(plain.location), purging._cut_log
+
+    def cutting(*arguments):
+        assert other.state().version == 3
+        return cut(*arguments)
+
+    monkeypatch.setattr(purging, "_cut_log", cutting)
+    purge(plain)
+    assert (other.state().version, other.state().transaction("x")) == (4, None)
+    assert other.state().generation("p") == 0
+
+
+def test_a_replica_of_a_purged_table_knows_as_much(tmp_path):
+    """The redacted history is a file of the table like any other."""
+    table = logged(tmp_path, changed(DAYS[0], 1), changed(DAYS[1], 2))
+    fill(tmp_path)
+    purge(table)
+    contents = table_contents(table.ledger, table.ledger.version())
+    copy_replica(contents, folder_at(tmp_path / "replica"), name="replica", provenance=RUN)
+    assert Ledger(tmp_path / "replica").changes() == table.ledger.changes()
+    assert [c.version for c in Ledger(tmp_path / "replica").newest_first()] == [4, 3, 2, 1, 0]
 
 
 def write_log_after(table, commit):

@@ -7,19 +7,21 @@ that leaves the former one in place; what a killed process left beside it is rem
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
-from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.errors import ConfigError, Conflict
 from dedp_assets.patterns.delta import LocalStore, as_folder, table_lock
 
-__all__ = ["MANIFEST", "FolderEdition", "current", "next_edition", "replacing"]
+__all__ = ["MANIFEST", "FolderContent", "FolderEdition", "current", "next_content", "next_edition", "replacing"]
 
 MANIFEST = "manifest.json"
 _FILES = "files"
+_NEXT, _READY, _FORMER = "next", "ready", "former"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,3 +107,84 @@ def _sweep(target: LocalStore, keep: FolderEdition | None) -> None:
     for name in beside.list():
         if name.startswith(_prefix(target)) and (keep is None or name != keep.home.name):
             beside.delete_folder(name)
+
+
+@dataclass(slots=True)
+class FolderContent:
+    """New content of a plain folder, to be filled.
+
+    Attributes:
+        files: the folder to fill.
+        ready: whether the content is to take the place of the former content.
+    """
+
+    files: LocalStore
+    ready: bool = False
+
+
+@contextmanager
+def next_content(target: LocalStore) -> Iterator[FolderContent]:
+    """Make new content of a plain folder, shown once the block ends ready and without an error.
+
+    Two renames: the former content moves away, the new one moves in. A process that dies between the two leaves a
+    folder beside ``target`` from which the next call completes the exchange.
+
+    Raises:
+        ConfigError: if ``target`` is no folder, or a link.
+        Conflict: if files came, went or changed meanwhile; whoever wrote them has them. Or if the lock is kept.
+    """
+    with replacing(target):
+        work = target.above().within(f".{target.name}.content")
+        _complete(target, work)
+        if target.above().shown(target.name) is not None or not Path(target.address).is_dir():
+            raise ConfigError(f"{target.address} must be a folder of its own, no link and no edition of another one")
+        before = _listed(target)
+        made = FolderContent(work.within(_NEXT))
+        work.make_folder(_NEXT)
+        work.put(MANIFEST, json.dumps(before).encode())
+        try:
+            yield made
+            _require_same(target, before if made.ready else _listed(target))
+        except BaseException:
+            work.delete_folder("")
+            raise
+        if made.ready:
+            _move(work, _NEXT, work, _READY)
+            _move(target.above(), target.name, work, _FORMER)
+        _complete(target, work)
+
+
+def _complete(target: LocalStore, work: LocalStore) -> None:
+    """Complete an exchange of another call, or take the exchange back if somebody wrote meanwhile."""
+    if {_READY, _FORMER} <= {*work.list()} and not _is_exchanged(target, work):
+        for entry in target.files():
+            Path(work.address, _FORMER, entry.path).parent.mkdir(parents=True, exist_ok=True)
+            _move(target, entry.path, work.within(_FORMER), entry.path)
+        target.delete_folder("")
+        _move(work, _FORMER, target.above(), target.name)
+        work.delete_folder("")
+        raise Conflict(f"{target.address} was written to while its content was exchanged: run it again")
+    work.delete_folder("")
+
+
+def _is_exchanged(target: LocalStore, work: LocalStore) -> bool:
+    """Move the new content in; ``False`` if somebody wrote to the former one, or made the folder again."""
+    if _listed(work.within(_FORMER)) != json.loads(work.read(MANIFEST)):
+        return False
+    with suppress(OSError):  # the folder is there again, and not empty
+        _move(work, _READY, target.above(), target.name)
+    return _READY not in work.list()
+
+
+def _require_same(target: LocalStore, before: Mapping[str, list[int]]) -> None:
+    if _listed(target) != before:
+        raise Conflict(f"{target.address} changed while its next content was made: run it again")
+
+
+def _move(folder: LocalStore, name: str, into: LocalStore, new: str) -> None:
+    Path(folder.address, name).replace(Path(into.address, new))
+
+
+def _listed(folder: LocalStore) -> dict[str, list[int]]:
+    """Return size and time of each file; a hard link to a file changes neither."""
+    return {entry.path: [entry.size_bytes, entry.modified_ns] for entry in folder.files()}

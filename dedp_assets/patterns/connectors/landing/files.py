@@ -146,19 +146,20 @@ def count_lines(path: FilePath, *, seen: Callable[[bytes], object] = bool) -> in
     return lines
 
 
-def lines_of(path: FilePath, *, longest_bytes: int = LONGEST_LINE) -> Iterator[bytes]:
+def lines_of(path: FilePath, *, longest_bytes: int = LONGEST_LINE, keep_mark: bool = False) -> Iterator[bytes]:
     """Yield the lines of a text file with their line feeds, decompressed, without a byte order mark.
 
     Args:
         path: the file, whose name tells how it is compressed.
         longest_bytes: greatest length of a line.
+        keep_mark: whether the first line keeps a byte order mark.
 
     Raises:
         ContractError: for damaged data, or a longer line.
     """
     rest = b""
     with path.open("rb") as file:
-        for piece in unpacked(file, path.name, kind=kind_named(path.name)):
+        for piece in unpacked(file, path.name, kind=kind_named(path.name), keep_mark=keep_mark):
             *lines, rest = (rest + piece).split(b"\n")
             yield from (line + b"\n" for line in lines)
             _require_short(path.name, len(rest), longest_bytes)
@@ -166,19 +167,20 @@ def lines_of(path: FilePath, *, longest_bytes: int = LONGEST_LINE) -> Iterator[b
         yield rest
 
 
-def unpacked(file: BinaryIO | io.RawIOBase, name: str, *, kind: str) -> Iterator[bytes]:
+def unpacked(file: BinaryIO | io.RawIOBase, name: str, *, kind: str, keep_mark: bool = False) -> Iterator[bytes]:
     """Read a file in pieces of text, decompressed, without a byte order mark.
 
     Args:
         file: the file, open at its beginning.
         name: what it is called.
         kind: ``gzip``, ``bzip2``, ``zstd``, or empty for plain text.
+        keep_mark: whether a byte order mark stays.
 
     Raises:
         ContractError: if the compressed data is damaged or ends early.
     """
     pieces = _PIECES[kind](file)
-    first = True
+    first = not keep_mark
     while True:
         try:
             piece = next(pieces, None)

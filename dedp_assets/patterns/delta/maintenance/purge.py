@@ -34,7 +34,7 @@ from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.maintenance.compaction import can_exchange, files_to_purge, rewrite
 from dedp_assets.patterns.delta.maintenance.vacuum import claimed_stages, log_hours, unneeded
 from dedp_assets.patterns.delta.snapshots.definition import require_open
-from dedp_assets.patterns.delta.storage.coordination import table_lock
+from dedp_assets.patterns.delta.storage.coordination import require_lock, table_lock
 from dedp_assets.patterns.delta.storage.store import Entry, Hold, Store, delta_table
 from dedp_assets.patterns.delta.tables import Table
 
@@ -142,6 +142,7 @@ def require_purgeable(table: Table, give_up: Collection[str] = ()) -> TableState
     """
     state, kept = table.ledger.state(), milestones(table.ledger)
     require_open(table.name, state)
+    require_lock(table.store)
     if standing := holds(table.ledger):
         raise ContractError(
             f"{table.name} is {shown_holds(standing)}: nothing was purged, have the hold released first"

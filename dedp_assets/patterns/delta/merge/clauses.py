@@ -111,6 +111,11 @@ class Merge:
         return {n: clause for n, clause in enumerate(self.clauses) if isinstance(clause, Insert)}
 
     @property
+    def only_deletes(self) -> bool:
+        """Return whether no clause brings or changes a row."""
+        return all(isinstance(clause, Delete) for clause in self.clauses)
+
+    @property
     def takes_columns(self) -> bool:
         """Return whether a clause copies all columns of the source, partition columns included."""
         return any(not isinstance(clause, Delete) and clause.values is None for clause in self.clauses)

@@ -31,7 +31,7 @@ def require_merge_by_key(spec: TableSpec, merge: Merge) -> None:
     Raises:
         ConfigError: for other keys, a further condition for rows to meet, or a clause that gives a key another value.
     """
-    if not spec.key:
+    if not spec.key or merge.only_deletes:
         return
     by, table = ", ".join(spec.key), spec.name
     if _lower(merge.keys) != _lower(spec.key):

@@ -147,7 +147,8 @@ class Merging:
                 new = self._unmatched(state, met.filter(IN_SOURCE))
                 yield Rewrite(files, changed.unionByName(new, allowMissingColumns=True), placed=True)
             return
-        if changes and is_small(files, self.seen.rows):
+        # A deletion leaves each file alone that holds none of the rows, whatever a look at that costs.
+        if changes and not self.merge.only_deletes and is_small(files, self.seen.rows):
             yield Rewrite(files, self._together(state, files))
             return
         with evaluated_once(self._pairs(state, files)) as pairs:
