@@ -205,7 +205,6 @@ def forget_persons(
     names, ids = [each.request for each in requests], sorted(Removals(requests, most=1).ids)
     if at is None:
         raise ConfigError(f"the run of the target {table.name} must state its time (at), not leave it out")
-    received = {each.request: each.received or at for each in requests}
     table.ensure()
     require_purgeable(table, give_up)
     source = _named(table, ids, suppressed.key.of("forgotten persons"))
@@ -213,7 +212,7 @@ def forget_persons(
     run = _of_persons(into.noting({"requests": names}), {}).run
     with persons_in_turn(table.store):
         for each in requests:
-            suppressed.add(each.request, {kind: [each.id or ""]}, at=received[each.request], because=_BECAUSE)
+            suppressed.add(each.request, {kind: [each.id or ""]}, at=each.received or at, because=_BECAUSE)
         done = table.merge(source, Merge(spec.key, [Delete()]), provenance=run)
         for copy in copies:
             copy.erase(ids)
@@ -222,7 +221,8 @@ def forget_persons(
     for copy in copies:
         copy.purge(ids)
     suppressed.note(names, "purged", at)
-    late = [name for name in names if suppressed.times(name)["purged"] > received[name] + timedelta(deadline_days)]
+    times = [suppressed.times(name) for name in names]
+    late = [each for each in times if each["purged"] > each["requested"] + timedelta(deadline_days)]
     figures = {"requests": len(names), "late": len(late)}
     in_time = Finding("persons_are_purged_in_time", not late, severity="warn", figures=figures)
     return replace(done, figures={**done.figures, "persons": len(ids)}, findings=(in_time,), beside=(purged,))
