@@ -287,7 +287,6 @@ from dedp_assets.patterns.security.secretless_connector import using_role as usi
 from dedp_assets.patterns.security.secrets_pointer import SecretPointers as SecretPointers
 from dedp_assets.patterns.security.secrets_pointer import read_secret as read_secret
 from dedp_assets.patterns.security.secrets_pointer import using_secret as using_secret
-from dedp_assets.patterns.security.vertical_partitioner import ErasureRequest as ErasureRequest
 from dedp_assets.patterns.security.vertical_partitioner import forget_persons as forget_persons
 from dedp_assets.patterns.security.vertical_partitioner import join_persons as join_persons
 from dedp_assets.patterns.security.vertical_partitioner import split_persons as split_persons

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
 from operator import or_
@@ -27,14 +27,13 @@ from pyspark.sql.types import BooleanType
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.masking import MaskingKey, keyed_digest, keyed_digests
 from dedp_assets.patterns.core.names import RESERVED, identifier
-from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import ERASED
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.storage.coordination import table_lock
 from dedp_assets.patterns.delta.storage.store import Store
 
-__all__ = ["MARK", "ErasureRequest", "SuppressionList", "persons_in_turn", "subjects_of"]
+__all__ = ["MARK", "SuppressionList", "persons_in_turn", "subjects_of"]
 
 MARK = f"{RESERVED}erased"
 """Column that tells the rows of erased persons from others."""
@@ -42,31 +41,6 @@ _PROOF = "the suppression list"
 Step = Literal["executed", "purged"]
 """Step of an erasure after its request."""
 _STEPS: tuple[Step, ...] = get_args(Step)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErasureRequest:
-    """A request to erase persons.
-
-    Attributes:
-        request: name of the request, such as a ticket; without an id, as it is stored.
-        persons: ids of the persons, as text.
-        requested: time of the request, with a time zone.
-        because: reason, for people; without an id.
-
-    Raises:
-        ConfigError: for a request without persons.
-    """
-
-    request: str
-    persons: Sequence[str] = field(repr=False)
-    requested: datetime
-    because: str = "erasure was asked for"
-
-    def __post_init__(self) -> None:
-        require_types(self)
-        if not self.persons:
-            raise ConfigError(f"persons of request {self.request} must hold an id, not be empty")
 
 
 @contextmanager

@@ -24,7 +24,6 @@ from dedp_assets.patterns.connectors.delivery.sinks import ErasableCopy
 from dedp_assets.patterns.core.audits import not_empty
 from dedp_assets.patterns.core.columns import COMPARED, require_columns, require_free, require_parts, require_rows
 from dedp_assets.patterns.core.errors import ConfigError, PatternError
-from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.masking import MaskingKey, keyed_digest
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import typed
@@ -36,7 +35,6 @@ from dedp_assets.patterns.core.types.meeting import as_held
 from dedp_assets.patterns.delta import (
     Clause,
     Delete,
-    ErasureRequest,
     Insert,
     Merge,
     SuppressionList,
@@ -53,10 +51,11 @@ from dedp_assets.patterns.delta import (
 )
 from dedp_assets.patterns.delta.maintenance import purge_history, require_purgeable
 from dedp_assets.patterns.security._person_tables import person_of, require_apart, require_order, subject_of
+from dedp_assets.patterns.security._removal_requests import Removal, Removals
 
-__all__ = ["split_persons", "forget_persons", "join_persons", "ErasureRequest"]
+__all__ = ["split_persons", "forget_persons", "join_persons", "Removal"]
 
-_PATTERN = "security.vertical_partitioner"
+_PATTERN, _BECAUSE = "security.vertical_partitioner", "the person asked to be forgotten"
 _SALT = f"{RESERVED}salt"
 
 
@@ -168,13 +167,13 @@ def _keep_newest(
 @demanding(replaces="table")
 @typed
 def forget_persons(
-    requests: Sequence[ErasureRequest],
+    requests: Sequence[Removal],
     into: Target,
     suppressed: SuppressionList,
     copies: Sequence[ErasableCopy] = (),
     *,
     give_up: Sequence[str] = (),
-    days: int = 30,
+    deadline_days: int = 30,
 ) -> WriteResult:
     """Delete the rows of persons with old versions and files, after the list names the persons.
 
@@ -182,19 +181,19 @@ def forget_persons(
     commit. ``suppressed.times(request)`` has the times of each request.
 
     Args:
-        requests: the requests, done together.
+        requests: the requests, done together; one without a time was received now.
         into: target of the table of persons; its run states the time.
         suppressed: the list that :func:`split_persons` is given.
         copies: copies of the table of persons elsewhere, which follow the table.
         give_up: milestones of the table that may be lost with its old versions.
-        days: days from the request to the deadline of the purge.
+        deadline_days: days from the receipt of a request to the purge that the law allows.
 
     Returns:
         The deletion, and beside it the purge; a finding says whether each request was in time, and ``figures`` how many
         persons were named and how many rows deleted.
 
     Raises:
-        ConfigError: for no request, ids that are none of the table, a repeated request that names other persons, or a
+        ConfigError: for no request, ids that are none of the table, a repeated request that names another person, or a
             milestone; no row is deleted.
         Conflict: if somebody else writes the persons.
         ContractError: if the table is on legal hold; no row is deleted.
@@ -203,18 +202,17 @@ def forget_persons(
     into = into.by(_PATTERN)
     spec, table, at = into.table.spec, into.table, into.run.at
     kind = subject_of(spec)
-    require_distinct("requests", names := [each.request for each in requests])
-    if not requests or at is None:
-        raise ConfigError("requests must hold a request, and the run of the target state its time, not be empty")
+    names, ids = [each.request for each in requests], sorted(Removals(requests, most=1).ids)
+    if at is None:
+        raise ConfigError(f"the run of the target {table.name} must state its time (at), not leave it out")
     table.ensure()
     require_purgeable(table, give_up)
-    ids = sorted({each for request in requests for each in request.persons})
     source = _named(table, ids, suppressed.masking_key().of("forgotten persons"))
     # What the run has read says nothing about a deletion, which is done again whenever it is asked for.
     run = _of_persons(into.noting({"requests": names}), {}).run
     with persons_in_turn(table.store):
         for each in requests:
-            suppressed.add(each.request, {kind: each.persons}, at=each.requested, because=each.because)
+            suppressed.add(each.request, {kind: [each.id or ""]}, at=each.received or at, because=_BECAUSE)
         done = table.merge(source, Merge(spec.key, [Delete()]), provenance=run)
         for copy in copies:
             copy.erase(ids)
@@ -223,8 +221,9 @@ def forget_persons(
     for copy in copies:
         copy.purge(ids)
     suppressed.note(names, "purged", at)
-    late = [each for each in requests if suppressed.times(each.request)["purged"] > each.requested + timedelta(days)]
-    figures = {"requests": len(requests), "late": len(late)}
+    times = [suppressed.times(name) for name in names]
+    late = [each for each in times if each["purged"] > each["requested"] + timedelta(deadline_days)]
+    figures = {"requests": len(names), "late": len(late)}
     in_time = Finding("persons_are_purged_in_time", not late, severity="warn", figures=figures)
     return replace(done, figures={**done.figures, "persons": len(ids)}, findings=(in_time,), beside=(purged,))
 

@@ -23,8 +23,8 @@ from dedp_assets.patterns.connectors.postgres import ErasableTable, Incoming, ex
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.masking import MaskingKey
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import ErasureRequest, SuppressionList, Table, store_at
-from dedp_assets.patterns.security.vertical_partitioner import forget_persons
+from dedp_assets.patterns.delta import SuppressionList, Table, store_at
+from dedp_assets.patterns.security.vertical_partitioner import Removal, forget_persons
 from tests.canaries import Search, people, texts_in
 from tests.faults.processes import wait_until
 from tests.helpers import NOW, a_run, read_back
@@ -117,8 +117,8 @@ def test_persons_are_forgotten_in_postgresql_and_a_topic_as_in_the_table(spark, 
         exchange(connection, incoming, 0)
     listed = SuppressionList(store_at(tmp_path / "_suppressed"), MaskingKey("home", bytes(range(32))))
     copies = [ErasableTable("public.users", "id", ["mail"], database.connect), topic]
-    asked = ErasureRequest(request="T-1", persons=["ada", "nobody"], requested=NOW)
-    forget_persons([asked], table.target(a_run("forget")), listed, copies)
+    asked = [Removal(request="T-1", id="ada", received=NOW), Removal(request="T-2", id="nobody")]
+    forget_persons(asked, table.target(a_run("forget")), listed, copies)
     assert [row["id"] for row in read_back(table)] == ["bob"]
     assert state_of(kafka) == {"bob": "bob@example.org"}
     with database.connect() as connection:
