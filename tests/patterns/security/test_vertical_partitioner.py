@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from dedp_assets.patterns.core.masking import MaskingKey
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import SuppressionList, Table, store_at
 from dedp_assets.patterns.delta.maintenance import put_milestone
+from dedp_assets.patterns.security import vertical_partitioner
 from dedp_assets.patterns.security.vertical_partitioner import (
     Removal,
     forget_persons,
@@ -271,6 +274,16 @@ def test_no_byte_of_a_forgotten_person_is_left(spark, tables, suppressed, tmp_pa
     search = Search(CANARIES[1:3])
     assert found(events) == set()
     assert joined(tables)[(*rows[0][:4], None, None, None)] == 1
+
+
+def test_no_id_is_in_the_plan_of_a_deletion(tables):
+    """Spark writes the literals of plans into its logs; the rows that a deletion is joined with are none."""
+    tables[1].ensure()
+    shown = StringIO()
+    with redirect_stdout(shown):
+        vertical_partitioner._named(tables[1], ["canary-id"], KEY).explain(extended=True)
+    assert "user_id" in shown.getvalue()
+    assert "canary" not in shown.getvalue()
 
 
 @pytest.mark.parametrize("point", POINTS)
