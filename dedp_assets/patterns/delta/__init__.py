@@ -113,7 +113,6 @@ __all__ = [
     "Decision",
     "Delete",
     "Entry",
-    "ErasureRequest",
     "FILE",
     "FilePath",
     "FileStats",
