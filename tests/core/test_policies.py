@@ -24,6 +24,8 @@ from dedp_assets.patterns.core.masking import MaskingKey
 from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.policies import ColumnMask, Policy, secured, strictest
 
+pytestmark = pytest.mark.budget(30, "ninety questions, most in two worlds that differ by hidden values alone")
+
 KEY = MaskingKey("tables-1", b"0123456789abcdef0123456789ABCDEF")
 SSN = ColumnMask(by="shape", value="999-99-9999")
 PEOPLE = (
