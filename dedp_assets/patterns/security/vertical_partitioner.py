@@ -112,7 +112,7 @@ def split_persons(
         >>> rows(join_persons(visits, users).select("page", "user", "mail"))
         [('/', 'u1', 'ada@new'), ('/', 'u2', None), ('/a', 'u1', 'ada@new')]
     """
-    into, context = into.by(_PATTERN, "partition", "audits"), context.by(_PATTERN, "audits")
+    into, context = into.by(_PATTERN, "partition", "audits"), context.by(_PATTERN, "audits", "execution")
     same_run(into, context)
     event_spec, spec = into.table.spec, context.table.spec
     newest = require_order(spec, newest)
@@ -137,9 +137,10 @@ def split_persons(
 def _of_persons(context: Target, inputs: Mapping[str, Any]) -> Target:
     """Return the target of a change of persons, without upstream version and start of the run.
 
-    A person's rows have an order of their own, so that runs of other partitions, and of the past, are in nobody's way.
+    A person's rows have an order of their own, so that runs of other partitions, and of the past, are in nobody's way;
+    so an execution that the target names says nothing either.
     """
-    return replace(context, run=replace(context.run, inputs=inputs, sequence=None, at=None))
+    return replace(context, partition={}, run=replace(context.run, inputs=inputs, sequence=None, at=None))
 
 
 def _keep_newest(

@@ -30,7 +30,7 @@ _USER = {
     "user_id": Column("STRING", "key", required=True, classification="personal", subject="user"),
     "login": Column("BINARY", "name to log in with: an encrypted STRING", classification="personal"),
     "email": Column("BINARY", "address, if the user gave one: an encrypted STRING", classification="personal"),
-    "credit": Column("DECIMAL(10,2)", "in euros"),
+    "credit": Column("DECIMAL(10,2)", "in euros", classification="sensitive"),
     "active": Column("BOOLEAN", "whether the user may log in", classification="public"),
 }
 USERS = TableSpec(

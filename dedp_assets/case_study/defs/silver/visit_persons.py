@@ -25,6 +25,8 @@ VISITORS = TableSpec(
         "last_visit": Column("STRING", "the visit of that time", required=True, classification="public"),
     },
     key=("user_id",),
+    # A run of each day changes the whole table, in whatever order.
+    executed_by="event_date",
     comment="One row per visitor, as the newest visit left it.",
 )
 
