@@ -524,6 +524,8 @@ def test_engines_that_are_behind_get_a_clear_error(world, spark, tmp_path):
     purge(table)
     with pytest.raises(Exception, match=r"DELTA_VERSION_NOT_FOUND|Cannot time travel"):
         spark.read.format("delta").option("versionAsOf", 1).load(folder).collect()
+    with pytest.raises(PatternError, match="version 1"):
+        table.restore(1, provenance=RUN)
     with pytest.raises(Exception, match=r"(?i)version"):
         spark.sql(f"RESTORE TABLE delta.`{folder}` TO VERSION AS OF 1").collect()
     with pytest.raises(Exception, match=r"(?i)version|not available|DELTA_"):

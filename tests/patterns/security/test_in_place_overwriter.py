@@ -24,11 +24,13 @@ from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractErro
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.delta.maintenance import hold_partition, purge
+from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.security import in_place_overwriter
 from dedp_assets.patterns.security.in_place_overwriter import Removal, overwrite_files, purge_removed, remove_rows
 from tests.canaries import Search, people, texts_in
 from tests.contracts.known_calls import known_calls
 from tests.helpers import a_run, read_back, rows_at
+from tests.two_runs import two_runs
 
 pytestmark = [
     pytest.mark.spark,
@@ -301,6 +303,38 @@ def calls_that_work(known):
             "most": 0.5,
         },
     }
+
+
+def removals(world, **options):
+    """A removal of a person, and rows of this and of other persons that arrive meanwhile."""
+    columns = "user STRING, n INT, day STRING"
+    world.table("visits", columns, by=["day"])
+    rows = [("ada", 1, "mon"), ("bob", 2, "mon"), ("bob", 3, "tue")]
+    for day in ("mon", "tue"):
+        held = [row for row in rows if row[2] == day]
+        overwrite_partition(world.frame(columns, *held), world.into("visits", f"base {day}", day))
+    batch = [Removal(request="R-1", id="ada")]
+    yield lambda w: remove_rows(batch, w.into("visits", "removal"), key="user", now=NOW, most=1.0, **options)
+    late = ("ada", 4, "mon"), ("eve", 5, "mon")
+    yield lambda w: overwrite_partition(w.frame(columns, *late), w.into("visits", "2", "mon"))
+
+
+@two_runs()
+def removed_at_once(world):
+    return removals(world)
+
+
+@two_runs(under_one_lock=True)
+def removed_and_purged_at_once(world):
+    return removals(world, **AT_ONCE)
+
+
+@two_runs(under_one_lock=True)
+def purged_at_once(world):
+    remove, overwrite = removals(world)
+    remove(world)
+    yield lambda w: purge_removed(w.into("visits", "purge"), now=NOW + timedelta(days=8))
+    yield overwrite
 
 
 def snapshot(folder):

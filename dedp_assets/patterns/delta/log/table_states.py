@@ -73,6 +73,11 @@ class TableStates:
             with self.files.readable():
                 table = delta_table(self.files.store, version)
         except ContractError as error:
+            if version < (first := min(self.files.versions(), default=0)):
+                raise ContractError(
+                    f"{self.files.name} can no longer be read at version {version}: its log was cleaned up and begins "
+                    f"at version {first}"
+                ) from error
             stated = self.actions("protocol", until=version)
             if stated and (asked := unreadable(stated[-1])):
                 raise ContractError(f"{self.files.name} {_refused(asked)}") from error
