@@ -1,4 +1,4 @@
-"""``dedp about``: all rows of a person in every table with their origin, as JSON and as a page, with a log entry."""
+"""``dedp about``: rows of a person in every table, as JSON and as a page."""
 
 from __future__ import annotations
 

@@ -120,10 +120,9 @@ from dedp_assets.patterns.governance.data_contract import request_change as requ
 from dedp_assets.patterns.governance.differential_privacy_sketch import judge_budget as judge_budget
 from dedp_assets.patterns.governance.differential_privacy_sketch import release_counts as release_counts
 from dedp_assets.patterns.governance.gdpr_erase import Erasure as Erasure
+from dedp_assets.patterns.governance.gdpr_erase import Persons as Persons
 from dedp_assets.patterns.governance.gdpr_erase import erase_person as erase_person
 from dedp_assets.patterns.governance.gdpr_erase import find_person as find_person
-from dedp_assets.patterns.governance.gdpr_erase import ids_of as ids_of
-from dedp_assets.patterns.governance.gdpr_erase import rows_of as rows_of
 from dedp_assets.patterns.governance.purpose_based_access_control import AccessDecision as AccessDecision
 from dedp_assets.patterns.governance.purpose_based_access_control import AccessRequest as AccessRequest
 from dedp_assets.patterns.governance.purpose_based_access_control import AccessRules as AccessRules

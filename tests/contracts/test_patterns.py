@@ -106,7 +106,7 @@ def test_positional_is_data_and_options_are_keywords(pattern):
     shapes += ("MaskingKey", "TokenVault")  # what no file may hold
     shapes += ("SecretPointers", "KeyRing")  # what stores of secrets hold
     shapes += ("RoleCertificates",)  # what authorities sign
-    shapes += ("SuppressionList",)  # whom erasures name
+    shapes += ("SuppressionList", "Erasure")  # whom erasures name
     shapes += ("Grants",)  # what was granted to whom
     assert data
     assert all(any(shape in str(p.annotation) for shape in shapes) for p in data), [str(p) for p in data]

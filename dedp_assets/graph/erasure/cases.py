@@ -1,4 +1,4 @@
-"""Cases of erasure: state of each request in the home, with sealed ids, and a signed report at the end.
+"""Cases of erasure: requests in the home with sealed ids, and signed reports.
 
 The report names tables, counts, dates and versions, and no person. The ids are needed until nothing is left, also by a
 run after a crash: till then they lie sealed beside the report, under a key of the home, and go with the end.
@@ -126,7 +126,7 @@ class Cases:
         return Case(**{**stated, "places": tuple(Place(**each) for each in stated["places"])})
 
     def knows(self, request: str) -> bool:
-        """Return whether there is a case of that name."""
+        """Return whether a request is known."""
         return self._file(request).exists()
 
     def keep(self, case: Case, ids: Mapping[str, Sequence[str]] | None = None) -> Case:

@@ -33,7 +33,7 @@ from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.delta import Store, Table, holds, shown_holds, store_at, subjects_of
 from dedp_assets.patterns.delta.maintenance import purge_history
-from dedp_assets.patterns.governance.gdpr_erase import Erasure, erase_person, find_person, ids_of
+from dedp_assets.patterns.governance.gdpr_erase import Erasure, Persons, erase_person, find_person
 from dedp_assets.patterns.security.encryptor import KeyRing
 from dedp_assets.patterns.security.pseudo_anonymizer import TokenVault
 
@@ -112,7 +112,7 @@ class Eraser:
         if self.cases.knows(erasure.request) and self.cases.case(erasure.request).approved_by:
             raise ConfigError(f"{erasure.request} was approved: dedp erase {erasure.request} goes on with it")
         tables = self.with_persons()
-        ids = ids_of(tables, erasure, self.lake.suppression())
+        ids = Persons.found(tables, erasure.ids, self.lake.suppression()).ids
         found = find_person(tables, replace(erasure, ids=ids), self.lake.suppression())
         places = [
             Place(
@@ -171,7 +171,7 @@ class Eraser:
         tables = self.with_persons()
         spellings = Spellings([each for named in erasure.ids.values() for each in named], _fields(tables, erasure.ids))
         due = (erasure.at + DEADLINE).date().isoformat()
-        done = erase_person(tables, erasure, self.lake.suppression(), run, purge=False)
+        done = erase_person(erasure, [each.target(run) for each in tables], self.lake.suppression(), purge=False)
         for table in tables:
             yield self._purged(table, done.figures["tables"].get(table.name, 0), run, now, due)
         named = {table.name for table in tables}
@@ -199,7 +199,7 @@ class Eraser:
         return Place(table.name, "table", rows, state, purged.reason, figures=figures)
 
     def _derived(self, table: Table, spellings: Spellings, run: Provenance, now: datetime, due: str) -> Place:
-        """Look through a table that names no persons; purge its past once no row holds an id."""
+        """Look for ids in the rows of a table without declared persons; purge the past once no row holds one."""
         if not _texts_of(table):
             return Place(table.name, "derived")
         if held := _rows_with_ids(table, spellings):
@@ -228,7 +228,7 @@ class Eraser:
             yield _place("landing zone", redact_store(store_at(self.landing), spellings, by_line=True))
 
     def _copied(self, spellings: Spellings, due: str) -> Iterator[Place]:
-        """Look through what is written again by others: copies of tables, states of queries, the run history."""
+        """Look for ids in copies of tables, states of queries, and the run history."""
         root = store_at(self.lake.root)
         for path, rows in copies_with_ids(root, self.lake.names(), spellings).items():
             yield Place(path, "copy", rows, "open", "holds ids until the table is copied again", due)

@@ -100,7 +100,7 @@ def redact_store(store: Store, spellings: Spellings, *, by_line: bool = False) -
 
 
 def copies_with_ids(store: Store, tables: Collection[str], spellings: Spellings) -> dict[str, int]:
-    """Count the rows with an id in Delta tables that are none of the lake's, such as replicas, by path.
+    """Count the rows with an id in copies of tables, such as replicas, by path.
 
     Args:
         store: the lake.

@@ -43,7 +43,7 @@ def _texts(table: sa.Table) -> list[sa.Column[str]]:
 
 def _redacted(database: sa.Connection, table: sa.Table, column: sa.Column[str], spellings: Spellings) -> int:
     place, text = sa.literal_column("ctid"), sa.cast(column, sa.Text)
-    named = sa.or_(*[text.contains(each, autoescape=True) for each in spellings.looked_for])
+    named = sa.or_(*[text.contains(each, autoescape=True) for each in spellings.searchable])
     rows = database.execute(sa.select(sa.cast(place, sa.Text), text).select_from(table).where(named)).all()
     for at, value in rows:
         without = spellings.without(value.encode()).decode()

@@ -12,7 +12,7 @@ from typing import Any
 
 from dedp_assets.graph.erasure.erasing import Eraser
 from dedp_assets.patterns.connectors.secrets.key_files import replace_private
-from dedp_assets.patterns.governance.gdpr_erase import Erasure, ids_of, rows_of
+from dedp_assets.patterns.governance.gdpr_erase import Erasure, Persons
 from dedp_assets.patterns.governance.purpose_based_access_control import (
     AccessRequest,
     AccessRules,
@@ -72,8 +72,8 @@ def known_of(eraser: Eraser, erasure: Erasure, upstream: Mapping[str, Sequence[s
         ConfigError: for a kind of person that no table declares.
         ContractError: if the ids lead to too many persons.
     """
-    tables, suppressed = eraser.with_persons(), eraser.lake.suppression()
-    ids = ids_of(tables, erasure, suppressed)
+    tables = eraser.with_persons()
+    persons = Persons.found(tables, erasure.ids, eraser.lake.suppression())
     grants = Grants(eraser.home / "grants.db")
     ask = AccessRequest(user=by, purpose=PURPOSE.name, justification=erasure.because, case=erasure.request)
     request_access(tables, ask, grants, at=erasure.at, hours=1, rules=RULES)
@@ -82,7 +82,7 @@ def known_of(eraser: Eraser, erasure: Erasure, upstream: Mapping[str, Sequence[s
     for table in tables:
         version = table.ledger.version()
         secret = [name for name, column in table.spec.columns.items() if column.classification == "secret"]
-        shown = rows_of(table, ids, suppressed, opened[table.name])
+        shown = persons.rows(table, opened[table.name])
         held = [row.asDict(recursive=True) for row in shown.limit(_MOST + 1).collect()]
         count = len(held) if len(held) <= _MOST else shown.count()
         if not held:

@@ -32,20 +32,20 @@ class Spellings:
     fields: Mapping[str, Collection[str]] = field(default_factory=dict, repr=False)
 
     @property
-    def looked_for(self) -> list[str]:
+    def searchable(self) -> list[str]:
         """The ids that are long enough to be told from other text."""
         return sorted(each for each in {*self.ids} if len(each) >= LEAST)
 
     @cached_property
     def _words(self) -> re.Pattern[bytes] | None:
         """Pattern of an id as a whole word: not part of a longer one."""
-        spelt = {each for one in self.looked_for for each in _spelt(one)}
+        spelt = {each for one in self.searchable for each in _spelt(one)}
         return re.compile(rb"(?<![A-Za-z0-9])(?:" + _any(spelt) + rb")(?![A-Za-z0-9])") if spelt else None
 
     @cached_property
     def _within(self) -> re.Pattern[bytes] | None:
         """Pattern of an id within a longer text of digits: hexadecimal, or Base64 at any place."""
-        spelt = {each for one in self.looked_for for each in _encoded(one.encode())}
+        spelt = {each for one in self.searchable for each in _encoded(one.encode())}
         return re.compile(_any(spelt)) if spelt else None
 
     def found(self, content: bytes) -> int:

@@ -1,4 +1,4 @@
-"""GDPR Erasure: a person is gone from every table, version and file, and does not come back.
+"""GDPR Erase: a person is gone from every table, version and file, and does not come back.
 
 Problem: a person's rows lie in many tables under several ids, in old versions and logs, and late files, replays and
     backfills bring the person back.
@@ -11,15 +11,13 @@ Choose instead: the Encryptor's key of a person, if values are encrypted; the Ve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import reduce
-from operator import or_
 from typing import Any, Literal
 from urllib.parse import unquote
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
@@ -32,17 +30,19 @@ from dedp_assets.patterns.delta import (
     LegalHold,
     SuppressionList,
     Table,
+    Target,
     holds,
     read_files,
+    same_run,
     shown_holds,
-    subjects_of,
 )
 from dedp_assets.patterns.delta.maintenance import purge_history
+from dedp_assets.patterns.governance._persons import Persons, is_leading
 
-__all__ = ["erase_person", "find_person", "ids_of", "rows_of", "Erasure"]
+__all__ = ["erase_person", "find_person", "Erasure", "Persons"]
 
 _NOTE, _ID = "erasure", f"{RESERVED}id"
-_FEW, _MOST_IDS = 25, 1000
+_FEW = 25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,45 +82,6 @@ class Erasure:
 
 
 @typed
-def ids_of(tables: Sequence[Table], erasure: Erasure, suppressed: SuppressionList) -> Mapping[str, Sequence[str]]:
-    """Find all ids of the persons: those of the request, and those that stand beside a known one in a row.
-
-    Args:
-        tables: tables that declare columns of persons.
-        erasure: the request.
-        suppressed: the list whose key hashes ids, so that none stands in a plan.
-
-    Raises:
-        ConfigError: for a kind of person that no table declares.
-        ContractError: if the ids lead to more than 1,000 ids of a kind: one of them is nobody's own.
-    """
-    kinds = sorted({kind for each in tables for kind in subjects_of(each.spec)})
-    if unknown := sorted({*erasure.ids} - {*kinds}):
-        raise ConfigError(
-            f"ids must be of a kind that a table declares by Column(subject=...) ({', '.join(kinds) or 'none does'}), "
-            f"not {', '.join(unknown)}"
-        )
-    found = {kind: {*named} for kind, named in erasure.ids.items()}
-    leading = [each for each in tables if len(subjects_of(each.spec)) > 1 and each.ledger.exists()]
-    while True:
-        before = {kind: len(named) for kind, named in found.items()}
-        for table in leading:
-            for kind, value in _ids_beside(table, found, suppressed):
-                found.setdefault(kind, set()).add(value)
-        if many := [kind for kind, named in found.items() if len(named) > _MOST_IDS]:
-            raise ContractError(f"the ids of {erasure.request} lead to more than {_MOST_IDS} ids of {', '.join(many)}")
-        if before == {kind: len(named) for kind, named in found.items()}:
-            return {kind: sorted(named) for kind, named in found.items()}
-
-
-def rows_of(
-    table: Table, ids: Mapping[str, Collection[str]], suppressed: SuppressionList, rows: DataFrame | None = None
-) -> DataFrame:
-    """Select the rows of persons of a table, or of rows that were read from the table; lazy."""
-    return (table.read() if rows is None else rows).filter(_where(table, ids, suppressed))
-
-
-@typed
 def find_person(tables: Sequence[Table], erasure: Erasure, suppressed: SuppressionList) -> Finding:
     """Count the persons' rows in each table, without a change.
 
@@ -136,8 +97,8 @@ def find_person(tables: Sequence[Table], erasure: Erasure, suppressed: Suppressi
     Raises:
         ConfigError: for a kind of person that no table declares.
     """
-    ids = ids_of(tables, erasure, suppressed)
-    found = [_found(each, ids, suppressed) for each in tables if each.ledger.exists()]
+    persons = Persons.found(tables, erasure.ids, suppressed)
+    found = [_found(each, persons) for each in tables if each.ledger.exists()]
     faults = [fault for each in found for fault in _faults(each, erasure)]
     figures = {"tables": [each.figures for each in found if each.rows]}
     return Finding("the_persons_can_be_erased", not faults, figures=figures, note="; ".join(faults))
@@ -145,7 +106,7 @@ def find_person(tables: Sequence[Table], erasure: Erasure, suppressed: Suppressi
 
 @typed
 def erase_person(
-    tables: Sequence[Table], erasure: Erasure, suppressed: SuppressionList, run: Provenance, *, purge: bool = True
+    erasure: Erasure, into: Sequence[Target], suppressed: SuppressionList, *, purge: bool = True
 ) -> WriteResult:
     """Erase the persons from tables: on the suppression list first, then out of each table, then out of its past.
 
@@ -153,17 +114,17 @@ def erase_person(
     repeated erases what is left, or nothing.
 
     Args:
-        tables: tables that declare columns of persons; those without rows of them are purged, too.
         erasure: the request.
+        into: targets of tables that declare columns of persons, of one run that states its time; tables without rows of
+            the persons are purged, too.
         suppressed: the list, which every writer of the tables must have (``Table.suppression``).
-        run: who erases, with the time of the run.
         purge: whether the past of the tables goes now; otherwise a later call with ``purge`` ends the erasure.
 
     Returns:
         The write of the last table, and beside it the others; ``erased`` counts the rows of all in its figures.
 
     Raises:
-        ConfigError: for a kind of person that no table declares, or a run without a time.
+        ConfigError: for a kind of person that no table declares, no target, or a run without a time.
         ContractError: if the persons have more rows than ``most``, or rows on legal hold; nothing is changed.
         NotReady: while a write is running in a table that is to be purged.
 
@@ -174,28 +135,29 @@ def erase_person(
         >>> from dedp_assets.patterns.core.schema import Column, TableSpec
         >>> from dedp_assets.patterns.delta import store_at
         >>> columns = {"id": Column("INT"), "user": Column("STRING", subject="user")}
-        >>> visits = table(TableSpec("silver/visits", columns))
-        >>> _ = visits.overwrite(frame("id INT, user STRING", (1, "ada"), (2, "bob")), provenance=run)
+        >>> visits = table(TableSpec("silver/visits", columns), "", (1, "ada"), (2, "bob"))
         >>> key = MaskingKey("home", b"32 random bytes, which these are not")
         >>> gone = SuppressionList(store_at(tempfile.mkdtemp()), key)
         >>> asked = Erasure(request="T-17", ids={"user": ["ada"]}, at=datetime(2026, 1, 5, tzinfo=timezone.utc))
-        >>> erase_person([visits], asked, gone, run).figures["erased"], rows(visits)
+        >>> erase_person(asked, [visits.target(run)], gone).figures["erased"], rows(visits)
         (1, [(2, 'bob')])
     """
-    if run.at is None:
-        raise ConfigError("run must have a time (at), which a purge is dated by")
-    ids = ids_of(tables, erasure, suppressed)
-    there = [each for each in tables if each.ledger.exists()]
-    found = [_found(each, ids, suppressed) for each in sorted(there, key=_is_leading)]
+    if not into or any(each.run.at is None for each in into):
+        raise ConfigError("into must name the targets of a run with a time (at), which a purge is dated by, not none")
+    same_run(*into)
+    targets = {each.name: each.by("governance.gdpr_erase") for each in into}
+    tables = sorted((each.table for each in into if each.table.ledger.exists()), key=is_leading)
+    persons = Persons.found(tables, erasure.ids, suppressed)
+    found = [_found(each, persons) for each in tables]
     if faults := [fault for each in found for fault in _faults(each, erasure)]:
         raise ContractError(f"{erasure.request}: nothing was erased: {'; '.join(faults)}")
-    suppressed.add(erasure.request, ids, at=erasure.at, because=erasure.because)
-    run = replace(run.by("governance.gdpr_erase"), notes={**run.notes, _NOTE: erasure.request})
-    done = [result for each in found for result in _erased(each, run, purge=purge)]
+    suppressed.add(erasure.request, persons.ids, at=erasure.at, because=erasure.because)
+    runs = {name: target.noting({_NOTE: erasure.request}).run for name, target in targets.items()}
+    done = [result for each in found for result in _erased(each, runs[each.table.name], purge=purge)]
     erased = {each.table.name: each.rows for each in found if each.rows}
-    figures = {"erased": sum(erased.values()), "tables": erased}
-    last = done[-1] if done else _nothing(there, erasure)
-    return replace(last, figures={**last.figures, **figures}, beside=tuple(done[:-1]))
+    last = done[-1] if done else _nothing(into[-1].table, erasure)
+    figures = {**last.figures, "erased": sum(erased.values()), "tables": erased}
+    return replace(last, figures=figures, beside=tuple(done[:-1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,9 +193,9 @@ class _Found:
         return {"table": self.table.name, **counts, **({"held": shown_holds(self.met)} if self.met else {})}
 
 
-def _found(table: Table, ids: Mapping[str, Collection[str]], suppressed: SuppressionList) -> _Found:
+def _found(table: Table, persons: Persons) -> _Found:
     """Find the rows of persons in a table, by one pass."""
-    where = _where(table, ids, suppressed)
+    where = persons.where(table)
     state = table.ledger.state()
     sizes = {_name(unquote(file["path"])): file["size_bytes"] for file, _ in state.keyed_files()}
     names = [f"{RESERVED}p{number}" for number, _ in enumerate(state.partition_columns)]
@@ -249,7 +211,7 @@ def _found(table: Table, ids: Mapping[str, Collection[str]], suppressed: Suppres
     free = tuple(each for each in partitions if not any(hold.meets(each) for hold in met)) if met else None
     count, every = sum(row[-1] for row in held), sum(row[-2] for row in counted)
     size = sum(sizes.get(_name(unquote(row[0])), 0) for row in held)
-    about = f"rows of {sum(map(len, ids.values()))} ids of persons"
+    about = f"rows of {sum(map(len, persons.ids.values()))} ids of persons"
     return _Found(table, where, about, count, every, len(held), size, met, free)
 
 
@@ -281,37 +243,6 @@ def _erased(found: _Found, run: Provenance, *, purge: bool) -> Iterator[WriteRes
         yield purge_history(table, provenance=run, now=run.at)
 
 
-def _where(table: Table, ids: Mapping[str, Collection[str]], suppressed: SuppressionList) -> Column:
-    """Return the predicate of the persons' rows; the ids are closed over as keyed hashes."""
-    table.session.version  # noqa: B018 - a column is made in a session
-    marks = [
-        suppressed.listed(F.expr(sql), kind, suppressed.hashed(kind, ids[kind]))
-        for kind, expressions in subjects_of(table.spec).items()
-        for sql in expressions
-        if ids.get(kind)
-    ]
-    return reduce(or_, marks) if marks else F.expr("false")
-
-
-def _ids_beside(
-    table: Table, ids: Mapping[str, Collection[str]], suppressed: SuppressionList
-) -> Iterator[tuple[str, str]]:
-    """Read the ids of other kinds in the rows of persons."""
-    rows = rows_of(table, ids, suppressed)
-    pairs = ", ".join(
-        f"struct('{kind}' AS kind, CAST({sql} AS STRING) AS id)"
-        for kind, expressions in subjects_of(table.spec).items()
-        for sql in expressions
-    )
-    named = rows.selectExpr(f"inline(array({pairs}))").where("id IS NOT NULL AND trim(id) != ''").distinct()
-    yield from (tuple(row) for row in named.limit(_MOST_IDS * 10).collect())
-
-
-def _is_leading(table: Table) -> bool:
-    """Return whether rows of a table lead from one id to another."""
-    return len(subjects_of(table.spec)) > 1
-
-
-def _nothing(tables: Sequence[Table], erasure: Erasure) -> WriteResult:
-    name = tables[-1].name if tables else erasure.request
-    return WriteResult(name, -1, applied=False, changed=False, reason=f"{erasure.request}: no table holds the persons")
+def _nothing(table: Table, erasure: Erasure) -> WriteResult:
+    reason = f"{erasure.request}: no table holds the persons"
+    return WriteResult(table.name, -1, applied=False, changed=False, reason=reason)

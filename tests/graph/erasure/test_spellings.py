@@ -43,10 +43,10 @@ def test_a_longer_word_is_another_id(text):
     assert Spellings([ADA]).found(text.encode()) == 0
 
 
-def test_an_id_of_few_letters_is_not_looked_for_in_texts():
+def test_an_id_of_few_letters_is_not_searchable_in_texts():
     """It stands in them by chance: as a number, or as a part of a name."""
     spellings = Spellings(["u3", "7"])
-    assert spellings.looked_for == []
+    assert spellings.searchable == []
     assert spellings.found(b'{"user": "u3", "count": 7}') == 0
 
 

@@ -13,7 +13,7 @@ from dedp_assets.patterns.core.masking import MaskingKey
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Insert, Merge, SuppressionList, Table, Update, store_at
 from dedp_assets.patterns.delta.maintenance import hold_partition
-from dedp_assets.patterns.governance.gdpr_erase import Erasure, erase_person, find_person, ids_of
+from dedp_assets.patterns.governance.gdpr_erase import Erasure, Persons, erase_person, find_person
 from tests.canaries import Canary, Search, people, texts_in
 from tests.helpers import NOW, a_run, read_back, refusal
 
@@ -81,6 +81,10 @@ def asked(*users, **options):
     return Erasure(**{"request": "T-1", "ids": {"user": list(users)}, "at": AT, **options})
 
 
+def erase(tables, erasure, suppressed, **options):
+    return erase_person(erasure, [table.target(RUN) for table in tables.values()], suppressed, **options)
+
+
 def hits(folder, *canaries):
     """The places of a folder that hold one of the values."""
     search = Search([Canary(str(n), value.encode()) for n, value in enumerate(canaries)])
@@ -93,7 +97,7 @@ def test_no_byte_of_two_hundred_persons_is_left(lake):
     gone, left = range(0, PERSONS, 2), {f"user-{n:04}" for n in range(1, PERSONS, 2)}
     others = {name: [r for r in read_back(t) if not _is_of(r, gone)] for name, t in tables.items()}
     names = [f"user-{n:04}" for n in gone]
-    erased = erase_person([*tables.values()], asked(*names, most=0.6), suppressed, RUN)
+    erased = erase(tables, asked(*names, most=0.6), suppressed)
     assert erased.figures["tables"] == {"silver/visits": 1000, "silver/letters": 100, "silver/users": 100}
     assert hits(folder, *[EMAILS[n] for n in gone], *names) == []
     assert {name: read_back(table) for name, table in tables.items()} == others
@@ -108,7 +112,7 @@ def _is_of(row, gone):
 def test_the_ids_of_a_person_are_found_by_the_rows_that_have_two(lake):
     """The address stands beside the user's id in one table, and alone in another."""
     (tables, suppressed, _) = lake
-    found = ids_of([*tables.values()], asked("user-0003"), suppressed)
+    found = Persons.found([*tables.values()], asked("user-0003").ids, suppressed).ids
     assert found == {"user": ["user-0003"], "email": [EMAILS[3]]}
 
 
@@ -128,7 +132,7 @@ def test_a_plan_counts_and_changes_nothing(lake):
 def test_late_rows_replays_and_merges_do_not_bring_the_person_back(lake, spark):
     """Whatever the way in, and whichever id the row has."""
     (tables, suppressed, folder) = lake
-    erase_person([*tables.values()], asked("user-0003"), suppressed, RUN)
+    erase(tables, asked("user-0003"), suppressed)
     value = EMAILS[3]
     late = spark.createDataFrame(
         [(9001, "user-0003", "2026-01-05"), (9002, "user-0004", "2026-01-05")], "id INT, user_id STRING, day STRING"
@@ -145,9 +149,9 @@ def test_late_rows_replays_and_merges_do_not_bring_the_person_back(lake, spark):
 def test_the_same_request_twice_is_one(lake):
     """The second finds nothing, commits no deletion, and purges nothing."""
     (tables, suppressed, _) = lake
-    erase_person([*tables.values()], asked("user-0003"), suppressed, RUN)
+    erase(tables, asked("user-0003"), suppressed)
     versions = {name: table.ledger.version() for name, table in tables.items()}
-    again = erase_person([*tables.values()], asked("user-0003"), suppressed, RUN)
+    again = erase(tables, asked("user-0003"), suppressed)
     assert (again.figures["erased"], again.applied) == (0, False)
     assert {name: table.ledger.version() for name, table in tables.items()} == versions
     assert len(suppressed.store.list()) == 1
@@ -156,7 +160,7 @@ def test_the_same_request_twice_is_one(lake):
 def test_a_person_without_rows_is_logged_and_suppressed(lake):
     """Nothing is erased; the person is not written later either."""
     (tables, suppressed, _) = lake
-    done = erase_person([*tables.values()], asked("nobody-here"), suppressed, RUN, purge=False)
+    done = erase(tables, asked("nobody-here"), suppressed, purge=False)
     assert (done.applied, done.figures["erased"]) == (False, 0)
     assert suppressed.among("user", ["nobody-here"]) == {"nobody-here"}
 
@@ -165,7 +169,7 @@ def test_an_id_of_too_many_rows_is_refused_before_a_change(lake):
     """A tenth of the rows at most, unless more is stated."""
     (tables, suppressed, _) = lake
     many = asked(*[f"user-{n:04}" for n in range(30)])
-    said = refusal(lambda: erase_person([*tables.values()], many, suppressed, RUN))
+    said = refusal(lambda: erase(tables, many, suppressed))
     assert "nothing was erased: the ids are of 300 of 2000 rows of silver/visits (15%, at most 10%)" in said
     assert suppressed.digests() == {}
     assert len(read_back(tables["silver/visits"])) == 2000
@@ -176,10 +180,10 @@ def test_a_table_on_hold_is_refused_or_left(lake):
     (tables, suppressed, _) = lake
     visits = tables["silver/visits"]
     hold_partition(visits, {"day": "2026-01-05"}, a_run(at=NOW), by="legal", because="case 17", release=False)
-    said = refusal(lambda: erase_person([*tables.values()], asked("user-0003"), suppressed, RUN))
+    said = refusal(lambda: erase(tables, asked("user-0003"), suppressed))
     assert "silver/visits is on legal hold: day=2026-01-05 (legal: case 17)" in said
     assert suppressed.digests() == {}
-    erase_person([*tables.values()], asked("user-0003", held="leave"), suppressed, RUN)
+    erase(tables, asked("user-0003", held="leave"), suppressed)
     left = [row for row in read_back(visits) if row["user_id"] == "user-0003"]
     assert {row["day"] for row in left} == {"2026-01-05"}
     assert len(left) == 5
@@ -200,8 +204,8 @@ def test_a_run_after_a_crash_goes_on(lake, monkeypatch, step):
     with monkeypatch.context() as patched:
         patched.setattr(type(tables["silver/users"].store), "put_if_absent", dying)
         with pytest.raises(SystemExit):
-            erase_person([*tables.values()], asked("user-0003"), suppressed, RUN)
-    erase_person([*tables.values()], asked("user-0003"), suppressed, RUN)
+            erase(tables, asked("user-0003"), suppressed)
+    erase(tables, asked("user-0003"), suppressed)
     assert hits(folder, EMAILS[3], "user-0003") == []
     assert {name: len(read_back(table)) for name, table in tables.items()} == {
         "silver/visits": 1990,
@@ -241,4 +245,4 @@ def test_ids_that_lead_to_too_many_are_refused(lake, spark):
     shared = spark.createDataFrame(rows, "user_id STRING, email STRING, biography STRING")
     tables["silver/users"].overwrite(shared, provenance=replace(a_run(at=LATER), inputs={"x": 1}))
     with pytest.raises(ContractError, match="lead to more than 1000 ids of user"):
-        ids_of([*tables.values()], asked(ids={"email": ["all@example.com"]}), suppressed)
+        Persons.found([*tables.values()], {"email": ["all@example.com"]}, suppressed)

@@ -16,6 +16,7 @@ from dedp_assets.patterns import (
     join_entities,
     judge_breadth,
     nest_children,
+    read_for,
     refresh_copy,
 )
 from dedp_assets.patterns.storage.normalizer import Entity
@@ -73,7 +74,7 @@ ORDERS_FOR_AGENCIES = TableSpec(
 
 @lake_table(
     ORDERS_WIDE,
-    beside={ORDERS_FOR_AGENCIES: [refresh_copy]},
+    beside={ORDERS_FOR_AGENCIES: [read_for, refresh_copy]},
     reads=[ORDERS, PAYMENTS, USERS_CURRENT, PLANS],
     runs=Runs(when=Every("10 1 * * *", description="At 01:10 UTC, all orders."), job="widen_orders"),
     gates=Gates(reports={"table_is_about_one_thing": "Neither the name nor the columns tell of many entities."}),

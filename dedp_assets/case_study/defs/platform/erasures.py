@@ -16,6 +16,15 @@ from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.project import project
 
 KEY = ["platform", "erasures"]
+_COLUMNS = {
+    "request": ("string", "name of the request"),
+    "since": ("string", "when it came, UTC"),
+    "due": ("string", "by when it has to be ended, UTC"),
+    "erased": ("bigint", "rows, values and files that were erased"),
+    "open": ("bigint", "places that a later run ends"),
+    "ended": ("string", "when nothing was left; empty until then"),
+}
+REPORT = dg.TableSchema([dg.TableColumn(name, kind, meaning) for name, (kind, meaning) in _COLUMNS.items()])
 IN_TIME = "every_request_is_in_time"
 
 
@@ -24,8 +33,8 @@ IN_TIME = "every_request_is_in_time"
         dg.AssetSpec(
             KEY,
             description="Requests to erase persons. What had to wait is erased: tables on which a run wrote, rows that "
-            "are computed again, rows whose legal hold was released.\n\nPatterns at work: GDPR Erasure.",
-            metadata={"patterns": "governance.gdpr_erase"},
+            "are computed again, rows whose legal hold was released.\n\nPatterns at work: GDPR Erase.",
+            metadata={"dagster/column_schema": REPORT, "patterns": "governance.gdpr_erase"},
             group_name="platform",
             code_version="1",
             owners=["team:platform"],
@@ -58,7 +67,21 @@ def erasures(context: dg.AssetExecutionContext, lake: Lake, clock: Clock, secret
     left = [case for case in eraser.cases if not case.ended]
     late = {case.request: len(case.open) for case in left if case.due < now}
     yield dg.AssetCheckResult(asset_key=KEY, check_name=IN_TIME, passed=not late, metadata=late)
-    yield dg.MaterializeResult(asset_key=KEY, metadata={"requests": len(eraser.cases.names()), "open": len(left)})
+    records = [
+        dg.TableRecord(
+            {
+                "request": case.request,
+                "since": case.at,
+                "due": case.due.isoformat(),
+                "erased": case.erased,
+                "open": len(case.open),
+                "ended": case.ended,
+            }
+        )
+        for case in eraser.cases
+    ]
+    table = dg.MetadataValue.table(records, REPORT)
+    yield dg.MaterializeResult(asset_key=KEY, metadata={"requests": table, "open [requests]": len(left)})
 
 
 go_on_with_erasures = dg.define_asset_job(

@@ -9,9 +9,10 @@ from dedp_assets.graph.declare import Every, Job, Source, lake_job
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.patterns import Provenance, Removal, purge_removed, remove_rows
+from dedp_assets.patterns import Provenance
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.delta import store_at
+from dedp_assets.patterns.security.in_place_overwriter import Removal, purge_removed, remove_rows
 
 JOB = "remove_visitors_of_partners"
 DATASET = "partner_removals"

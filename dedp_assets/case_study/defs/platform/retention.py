@@ -8,7 +8,8 @@ from dedp_assets.graph.declare import Every, Job, lake_job
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import RETENTION_DAYS
 from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.patterns import Provenance, Retention, apply_retention, plan_retention
+from dedp_assets.patterns import Provenance
+from dedp_assets.patterns.governance.retention_policy import Retention, apply_retention, plan_retention
 
 JOB = "apply_retention"
 POLICY = (Retention("personal", 730), Retention("free text", 730), Retention("sensitive", 365))
