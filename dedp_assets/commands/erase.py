@@ -1,4 +1,4 @@
-"""``dedp erase``: plan, approval and erasure of a person in every table and file, and the open requests.
+"""``dedp erase``: plan, approval and erasure of a person in every table and file.
 
 A request begins with a plan, `--subject user=u-17 --because GDPR-17`, and is carried out once a person approved it by
 `--because GDPR-17 --by NAME`. The same call goes on after a crash, and ends what had to wait.

@@ -71,6 +71,8 @@ NEEDS = {
             "secret list",
             "keys shred",
             "token log",
+            "erase",
+            "about --subject u --because S --by A",
             "run x/y",
         ),
         "approve x/y --by A --because b",

@@ -1,1 +1,1 @@
-"""Erasure of persons from a platform: tables, files beside the tables, databases of the home; cases and reports."""
+"""Erasure of persons from a platform: tables, files, databases; cases and reports."""

@@ -130,7 +130,7 @@ class Cases:
         return self._file(request).exists()
 
     def keep(self, case: Case, ids: Mapping[str, Sequence[str]] | None = None) -> Case:
-        """Write a case, and seal its ids, if given."""
+        """Write a case, and seal the ids of the case, if given."""
         if ids is not None:
             nonce = token_bytes(_NONCE_BYTES)
             content = json.dumps({kind: [*named] for kind, named in ids.items()}).encode()
@@ -158,7 +158,7 @@ class Cases:
         return ended
 
     def is_genuine(self, case: Case) -> bool:
-        """Return whether a report is as this home signed it."""
+        """Return whether this home signed a report, and nobody changed the report since."""
         own = signing.Ed25519PrivateKey.from_private_bytes(key_in(self.keys / "reports.key")).public_key()
         try:
             own.verify(bytes.fromhex(case.signature), _signed(replace(case, signature="")))

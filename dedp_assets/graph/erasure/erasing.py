@@ -1,4 +1,4 @@
-"""Erasure of a person from a platform: a plan, the erasure after an approval, and the end when nothing is left.
+"""Erasure of a person from a platform: plan, erasure after an approval, end.
 
 Every step may be repeated, and a run after a crash goes on: tables are erased by their declared persons, ids in files
 beside the tables are redacted, keys and tokens of the person are destroyed. What is computed from erased tables is

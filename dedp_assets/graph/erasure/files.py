@@ -78,7 +78,7 @@ def redact_files(files: Iterator[Path], spellings: Spellings, *, by_line: bool =
 
 
 def redact_store(store: Store, spellings: Spellings, *, by_line: bool = False) -> Redacted:
-    """Redact the files of a location, without those of Delta tables.
+    """Redact the files of a location, without Delta tables.
 
     Args:
         store: the location.
@@ -129,7 +129,7 @@ def _copies(store: Store, folder: str, tables: Collection[str]) -> Iterator[str]
 
 
 def _restate(store: Store, path: str, former: int, now: int) -> None:
-    """Write the size of a changed file into the manifest of its delivery, if there is one.
+    """Write the size of a changed file into the manifest of the delivery, if any.
 
     Before the file: after a crash the delivery is refused, and the next erasure finds the id in the file again.
     """
@@ -145,7 +145,7 @@ def _restate(store: Store, path: str, former: int, now: int) -> None:
 
 
 def _paths(store: Store, folder: str) -> Iterator[str]:
-    """Yield the paths of files below a folder, without Delta tables and links to them."""
+    """Yield the paths of files below a folder, without Delta tables and links to tables."""
     names = store.list(folder)
     if _TABLE in names or (folder and is_link(store.within(folder))):
         return
@@ -159,7 +159,7 @@ def _paths(store: Store, folder: str) -> Iterator[str]:
 
 
 def redact(file: Path, spellings: Spellings, *, by_line: bool = False) -> int:
-    """Redact a file; return the number of places, 0 if it held none, -1 if it cannot be redacted.
+    """Redact a file; return the number of places; -1 for a file that cannot be redacted.
 
     Text and gzip are written again beside the file and exchanged in one step; a database is changed and compacted.
     """
@@ -174,7 +174,9 @@ def redact(file: Path, spellings: Spellings, *, by_line: bool = False) -> int:
 
 
 def redacted(content: bytes, spellings: Spellings, *, by_line: bool = False) -> tuple[int, bytes | None]:
-    """Return the number of places with an id in a file, and the file without; ``None`` if it cannot be redacted.
+    """Return the number of places with an id in a file, and the file without ids, if possible.
+
+    ``None`` stands for a file without an id, and for a file that cannot be written again.
 
     Args:
         content: the file: text, gzip of a text, or Parquet.
@@ -223,7 +225,7 @@ def _texts(rows: pa.Table) -> Iterator[bytes]:
 
 
 def _redact_database(file: Path, spellings: Spellings) -> int:
-    """Redact the texts of a SQLite database, and overwrite what the former ones took."""
+    """Redact the texts of a SQLite database, and overwrite the pages of the former texts."""
     places = 0
     with closing(sqlite3.connect(file, timeout=_WAIT_SECONDS, isolation_level=None)) as database:
         database.text_factory = bytes

@@ -1,4 +1,4 @@
-"""Subject access: the rows of a person in every table, with the origin of the rows, for the person who asks."""
+"""Subject access: the rows of a person in every table, with origin."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _plain(value: object) -> str:
 
 
 def _page(found: Sequence[Known], request: str, at: datetime) -> Iterator[str]:
-    """Write the page: for each table its meaning, its origin, and the rows."""
+    """Write the page: meaning, origin and rows of each table."""
     yield f"<!doctype html><meta charset=utf-8><title>{html.escape(request)}</title>"
     yield "<style>body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}td,th{border:1px solid #bbb;"
     yield "padding:2px 6px;text-align:left;vertical-align:top}</style>"

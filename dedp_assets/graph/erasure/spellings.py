@@ -21,7 +21,7 @@ GONE = b"erased"
 
 @dataclass(frozen=True)
 class Spellings:
-    """The ways in which ids are written in texts: plain, escaped for JSON, HTML and URLs, hexadecimal, and in Base64.
+    """Spellings of ids in texts: plain, escaped for JSON, HTML and URLs, hexadecimal, Base64.
 
     Attributes:
         ids: the ids of all kinds.
@@ -33,7 +33,7 @@ class Spellings:
 
     @property
     def searchable(self) -> list[str]:
-        """The ids that are long enough to be told from other text."""
+        """The ids that are long enough for a search in texts."""
         return sorted(each for each in {*self.ids} if len(each) >= LEAST)
 
     @cached_property

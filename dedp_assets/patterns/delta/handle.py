@@ -160,7 +160,7 @@ class TableHandle(Located):
         return replace(run, notes={**run.notes, ERASURES: state}) if state else run
 
     def erasures(self) -> str:
-        """Return the state of the suppression list; empty for a table without persons, or with nobody on the list."""
+        """Return the state of the suppression list; empty for a table without persons."""
         return self.suppression.state() if self.suppression and subjects_of(self.spec) else ""
 
     def _spelled(self, state: TableState, partition: Mapping[str, object]) -> dict[str, str | None]:

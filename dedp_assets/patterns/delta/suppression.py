@@ -172,7 +172,7 @@ class SuppressionList:
         return {kind: frozenset(digests) for kind, digests in found.items()}
 
     def state(self) -> str:
-        """Return a digest of the requests on the list; empty if there is none."""
+        """Return a digest of the requests on the list; empty without a request."""
         names = sorted(name for name in self.store.list() if name.endswith(".json") and not name.startswith("."))
         return hashlib.sha256("/".join(names).encode()).hexdigest()[:16] if names else ""
 
@@ -182,7 +182,7 @@ class SuppressionList:
         return frozenset(each for each in ids if self._digest(kind, each) in listed)
 
     def hashed(self, kind: str, ids: Collection[str]) -> frozenset[str]:
-        """Return the keyed hashes of ids, as they stand on the list."""
+        """Return the keyed hashes of ids, as on the list."""
         return frozenset(self._digest(kind, each) for each in ids)
 
     def without(self, rows: DataFrame, kind: str, column: str) -> DataFrame:
@@ -197,7 +197,7 @@ class SuppressionList:
         return rows.filter(~self.listed(F.col(identifier(column)), kind, listed)) if listed else rows
 
     def left_out(self, source: DataFrame, spec: TableSpec) -> DataFrame:
-        """Leave out the rows of persons on the list from the source of a merge, which has some of the columns; lazy."""
+        """Leave out the rows of persons on the list from the source of a merge; lazy."""
         mark = self._mark(source, spec)
         return source if mark is None else source.filter(~mark)
 
@@ -224,7 +224,7 @@ class SuppressionList:
         return replace(split, rows=split.rows.withColumn(split.outcome, outcome), parts={**split.parts, ERASED: ()}), ""
 
     def _mark(self, rows: DataFrame, spec: TableSpec) -> Column | None:
-        """Return whether each row is of a person on the list; ``None`` if nobody is, or no column names persons."""
+        """Return whether each row is of a person on the list; ``None`` if no row can be."""
         found = subjects_of(spec, rows.columns)
         listed = self.digests() if found else {}
         ids = [(kind, sql) for kind, expressions in found.items() for sql in expressions if listed.get(kind)]

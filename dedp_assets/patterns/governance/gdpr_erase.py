@@ -108,7 +108,7 @@ def find_person(tables: Sequence[Table], erasure: Erasure, suppressed: Suppressi
 def erase_person(
     erasure: Erasure, into: Sequence[Target], suppressed: SuppressionList, *, purge: bool = True
 ) -> WriteResult:
-    """Erase the persons from tables: on the suppression list first, then out of each table, then out of its past.
+    """Erase persons: onto the suppression list, out of each table, out of the tables' past.
 
     The rows that lead from one id to another go last, so that a run after a crash finds the same ids. A request that is
     repeated erases what is left, or nothing.
@@ -220,7 +220,7 @@ def _name(path: str) -> str:
 
 
 def _faults(found: _Found, erasure: Erasure) -> Iterator[str]:
-    """Say what refuses an erasure."""
+    """Yield the reasons that refuse an erasure."""
     if found.rows > max(_FEW, erasure.most * found.of):
         share = found.rows / found.of
         yield (
@@ -232,7 +232,7 @@ def _faults(found: _Found, erasure: Erasure) -> Iterator[str]:
 
 
 def _erased(found: _Found, run: Provenance, *, purge: bool) -> Iterator[WriteResult]:
-    """Delete the rows of persons from a table, and purge its past."""
+    """Delete the rows of persons from a table, and purge the past of the table."""
     table = found.table
     delete: Callable[..., WriteResult] = table.delete
     if found.rows and found.free is None:

@@ -159,7 +159,7 @@ class TokenVault:
         return sum(done)
 
     def forget(self, values: Collection[str]) -> int:
-        """Remove values from the vault, whatever they are, and return the number of removed values.
+        """Remove values of every kind from the vault, and return the number of removed values.
 
         Raises:
             NotReady: if the vault cannot be changed.

@@ -65,7 +65,7 @@ def require_untouched(table: TableHandle, held: Mapping[str, str], since: int | 
 
 
 def require_same_erasures(table: TableHandle, record: CommitRecord, *, brings_rows: bool) -> None:
-    """Refuse rows that were chosen before a person was put on the suppression list; a deletion brings none.
+    """Refuse rows that were read before a person came onto the suppression list.
 
     Raises:
         Conflict: if the list has changed since.
