@@ -97,7 +97,7 @@ if TYPE_CHECKING:
         by_first_name,
     )
     from dedp_assets.patterns.delta.storage.store import Entry, Store, sha256_of
-    from dedp_assets.patterns.delta.suppression import SuppressionList, persons_in_turn, subjects_of
+    from dedp_assets.patterns.delta.suppression import SuppressionList, subjects_of
     from dedp_assets.patterns.delta.tables import Table, Target, same_run
 
 __all__ = [
@@ -188,7 +188,6 @@ __all__ = [
     "only_spark_changes",
     "other_rows",
     "partition_name",
-    "persons_in_turn",
     "path_at",
     "places_agree",
     "predicate",

@@ -143,16 +143,21 @@ class TableHandle(Located):
             self.on_rows(lambda: rows)
         return rows
 
-    def without_erased(self, source: DataFrame, run: Provenance) -> tuple[DataFrame, Provenance]:
-        """Leave out the rows of erased persons from the source of a merge, and note the list's state; lazy.
+    def without_erased(self, source: DataFrame, *, deleting: bool = False) -> tuple[DataFrame, str | None]:
+        """Leave out the rows of erased persons from the source of a merge; lazy.
 
         Args:
             source: rows with some of the table's columns.
-            run: who merges.
+            deleting: whether the merge only deletes; then all rows stay.
+
+        Returns:
+            The rows, and the state of the list before it was read: whoever is erased later is found by the publish,
+            which compares the states. ``None`` for a merge that only deletes.
         """
-        # Noted before the list is read: whoever is erased later is found by the publish, which compares the states.
-        noted = self.noting_erasures(run)
-        return (self.suppression.left_out(source, self.spec) if self.suppression else source), noted
+        if deleting:
+            return source, None
+        state = self.erasures()
+        return (self.suppression.left_out(source, self.spec) if self.suppression else source), state
 
     def noting_erasures(self, run: Provenance) -> Provenance:
         """Return the run with a note of the suppression list's state, if somebody is on the list."""

@@ -94,7 +94,7 @@ def merge_rows(  # noqa: PLR0913 - of a verb of the table
         >>> rows(users)
         [(1, 'Ada L.')]
     """
-    source, provenance = table.without_erased(require_rows(table.name, source), provenance)
+    source, erasures = table.without_erased(require_rows(table.name, source), deleting=merge.only_deletes)
     meter, state = Meter(), table.ensure()
     owned = require_writable(table.name, state, partition or {})
     merge = replace(merge, owned=owned, declared=table.spec.key)
@@ -105,7 +105,7 @@ def merge_rows(  # noqa: PLR0913 - of a verb of the table
         seen = meter.jobs(rows.sparkSession)(profile_merge)(table.spec, merge, rows, state)
         change = Merging(merge, rows, seen, merge.statement(table.name, state), table.store, table.spec)
         request = RowChangeRequest(
-            owned, provenance, audits, _execution(table.spec, execution), find_base, since, meter
+            owned, provenance, audits, _execution(table.spec, execution), find_base, since, meter, erasures
         )
         if not (why := file_exchange.only_spark_changes(state)):
             return rewrite(table, change, replace(request, audits=(*guards, *audits)))
@@ -164,7 +164,7 @@ def recompute_rows(  # noqa: PLR0913 - of a verb of the table
         Conflict: if the table was written after ``since``, or other writers change the same rows and do not yield.
         SchemaMismatch: if ``compute`` makes other columns than the table's.
     """
-    source, provenance = table.without_erased(require_rows(table.name, source), provenance)
+    source, erasures = table.without_erased(require_rows(table.name, source))
     meter, state = Meter(), table.ensure()
     require_own_key(table.spec, identity)
     require_in_place(table.name, state, {})
@@ -175,7 +175,9 @@ def recompute_rows(  # noqa: PLR0913 - of a verb of the table
     with evaluated_once(source.select("*")) as rows:
         profile = meter.jobs(rows.sparkSession)(profile_keys)(table.name, rows, keys)
         change = Recomputing(tuple(keys), tuple(identity), rows, compute, profile, table.store, tuple(aside))
-        return rewrite(table, change, RowChangeRequest({}, provenance, audits, since=since, meter=meter))
+        return rewrite(
+            table, change, RowChangeRequest({}, provenance, audits, since=since, meter=meter, erasures=erasures)
+        )
 
 
 @in_range

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
@@ -30,10 +30,9 @@ from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import ERASED
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta.storage.coordination import table_lock
 from dedp_assets.patterns.delta.storage.store import Store
 
-__all__ = ["MARK", "SuppressionList", "persons_in_turn", "subjects_of"]
+__all__ = ["MARK", "SuppressionList", "subjects_of"]
 
 MARK = f"{RESERVED}erased"
 """Column that tells the rows of erased persons from others."""
@@ -41,23 +40,6 @@ _PROOF = "the suppression list"
 Step = Literal["executed", "purged"]
 """Step of an erasure after its request."""
 _STEPS: tuple[Step, ...] = get_args(Step)
-
-
-@contextmanager
-def persons_in_turn(store: Store) -> Iterator[None]:
-    """Let nobody else write the persons in a table, or erase some, for the time of a block.
-
-    A writer looks at the list and commits rows of persons who are not on it; who erases puts persons on the list and
-    deletes their rows. One of them in the middle of the other would leave rows of an erased person.
-
-    Args:
-        store: the table's.
-
-    Raises:
-        Conflict: if another one keeps the table for too long.
-    """
-    with table_lock(store.above().within(f".{store.name}.persons")):
-        yield
 
 
 def subjects_of(spec: TableSpec, among: Collection[str] | None = None) -> dict[str, list[str]]:

@@ -11,7 +11,6 @@ Choose instead: In-Place Overwriter, if values lie in the events already; Encryp
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -44,7 +43,6 @@ from dedp_assets.patterns.delta import (
     held_types,
     newer_wins,
     newest_rows,
-    persons_in_turn,
     places_agree,
     same_run,
     without_place,
@@ -126,8 +124,7 @@ def split_persons(
         staged = into.with_audits(not_empty(allow_empty=allow_empty)).stage(part)
         inputs = {**context.run.inputs, "events": f"{into.name} {slice_name(into.owned)}"}
         try:
-            with persons_in_turn(context.table.store):
-                persons = _keep_newest(kept, _of_persons(context, inputs), suppressed, newest)
+            persons = _keep_newest(kept, _of_persons(context, inputs), suppressed, newest)
         except PatternError:
             staged.stage.discard()
             raise
@@ -153,12 +150,9 @@ def _keep_newest(
     known = as_held(known, held_types(table.ensure()), table.name)
     found = newest_rows(known, [person], newest, faults.values())
     if suppressed:
-        listed = suppressed.digests().get(subject_of(spec), frozenset())
-        if listed:
-            found = found.filter(~suppressed.listed(F.col(identifier(person)), subject_of(spec), listed))
-        # Without a row of theirs it is another write of the same inputs.
-        state = hashlib.sha256("".join(sorted(listed)).encode()).hexdigest()
-        run = replace(run, inputs={**run.inputs, "suppressed": state})
+        # The table leaves out who is on its list; without a row of theirs it is another write of the same inputs.
+        table.suppression = suppressed
+        run = replace(run, inputs={**run.inputs, "suppressed": suppressed.state()})
     other = differs(known, [c for c in spec.content if c != person])
     clauses: list[Clause] = [*newer_wins(newest, other), Insert()]
     audits = [places_agree(newest), *context.audits]
@@ -211,14 +205,13 @@ def forget_persons(
     source = _named(table, ids, suppressed.masking_key().of("forgotten persons"))
     # What the run has read says nothing about a deletion, which is done again whenever it is asked for.
     run = _of_persons(into.noting({"requests": names}), {}).run
-    with persons_in_turn(table.store):
-        for each in requests:
-            suppressed.add(each.request, {kind: [each.id or ""]}, at=each.received or at, because=_BECAUSE)
-        done = table.merge(source, Merge(spec.key, [Delete()]), provenance=run)
-        for copy in copies:
-            copy.erase(ids)
-        suppressed.note(names, "executed", at)
-        purged = purge_history(table, provenance=run, now=at, give_up=give_up)
+    for each in requests:
+        suppressed.add(each.request, {kind: [each.id or ""]}, at=each.received or at, because=_BECAUSE)
+    done = table.merge(source, Merge(spec.key, [Delete()]), provenance=run)
+    for copy in copies:
+        copy.erase(ids)
+    suppressed.note(names, "executed", at)
+    purged = purge_history(table, provenance=run, now=at, give_up=give_up)
     for copy in copies:
         copy.purge(ids)
     suppressed.note(names, "purged", at)

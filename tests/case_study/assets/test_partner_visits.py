@@ -10,6 +10,7 @@ import pytest
 
 from dedp_assets.case_study.sources import partner_visits as partners
 from dedp_assets.graph.outcomes.run_tags import FORCE
+from dedp_assets.graph.resources.clock import Clock
 from tests.case_study.assets.conftest import MONDAY, day, world_in
 
 pytestmark = pytest.mark.spark
@@ -130,3 +131,24 @@ def test_late_records_reach_their_date_and_a_rerun_changes_nothing(reported):
     assert reported.compute(TABLE, day(0), **{FORCE: "true"}).failure == ""
     assert sorted(map(str, reported.rows(TABLE))) == before
     assert reported.react() == []
+
+
+def test_visitors_of_a_partner_are_removed_in_one_batch(reported, monkeypatch):
+    """The visits of the named ones go in one commit, each request has a status, and a retention later the past goes."""
+    before = reported.rows(TABLE)
+    named = sorted({row["user_id"] for row in before if row["user_id"]})[:2]
+    folder = reported.landing / "partner_removals"
+    folder.mkdir(parents=True)
+    lines = [json.dumps({"request": f"R-{n}", "id": user}) for n, user in enumerate([*named, "nobody"])]
+    (folder / "week.jsonl").write_text("\n".join(lines) + "\n")
+    version = reported.ledger(TABLE).version()
+    assert reported.run("remove_visitors_of_partners").failure == ""
+    assert reported.ledger(TABLE).version() == version + 1
+    left = [row for row in before if row["user_id"] not in named]
+    assert sorted(map(str, reported.rows(TABLE))) == sorted(map(str, left))
+    assert reported.run("remove_visitors_of_partners").failure == ""
+    assert reported.ledger(TABLE).version() == version + 1
+    later = Clock().now() + timedelta(days=60)
+    monkeypatch.setattr(Clock, "now", lambda _: later)
+    assert reported.run("remove_visitors_of_partners").failure == ""
+    assert reported.ledger(TABLE).begins_at() > version

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from dedp_assets.case_study.defs.serving.orders_for_agencies import AGENCIES, ORDERS_FOR_AGENCIES, POLICIES
 from dedp_assets.case_study.sources import operational
 from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.graph.systems import postgres
+from dedp_assets.graph.systems.secrets import Secrets
+from dedp_assets.patterns import read_for
+from dedp_assets.patterns.core.errors import NotReady
 from tests.helpers import within_one_day
 
 pytestmark = [pytest.mark.spark, pytest.mark.budget(70, "a world is loaded from its database to gold, and repaired")]
@@ -63,6 +69,7 @@ def test_the_star_and_the_big_table_are_those_of_the_database(sold, database):
     before = star_of(sold, database)
     the_big_table_is_that_of(sold, database)
     the_mart_is_that_of(sold, database)
+    agencies_see_orders_of_active_users(sold)
     assert sold.checks("gold/fact_payments")["days_are_in_the_calendar"]
     assert sold.checks("gold/orders_wide")["table_is_about_one_thing"]
     sold.react()
@@ -115,6 +122,21 @@ def the_big_table_is_that_of(world, database):
     assert active.keys() <= users.keys()
     for table in ("gold/orders_wide", "gold/dim_users"):
         assert "@login" not in str(world.rows(table)), "a name to log in with, in the clear"
+
+
+def agencies_see_orders_of_active_users(world):
+    """By their policy, and by a hash that is one for each user; a copy of another policy is refused."""
+    orders = {row["order_id"]: row for row in world.rows("gold/orders_wide") if row["active"]}
+    held = world.rows("serving/orders_for_agencies")
+    assert {row["order_id"]: row["plan"] for row in held} == {order: row["plan"] for order, row in orders.items()}
+    pairs = {(row["user_id"], orders[row["order_id"]]["user_id"]) for row in held}
+    assert len(pairs) == len({user for user, _ in pairs}) == len({user for _, user in pairs})
+    assert all(len(user) == 64 for user, _ in pairs)
+    copy, key = lake_of(world.settings).table(ORDERS_FOR_AGENCIES), Secrets().masking_key().of(ORDERS_FOR_AGENCIES.name)
+    assert read_for(copy, POLICIES, key, audience=AGENCIES).count() == len(held)
+    tightened = [replace(POLICIES[0], rows="active AND plan = 'none'"), *POLICIES[1:]]
+    with pytest.raises(NotReady, match="was written by another policy of agencies"):
+        read_for(copy, tightened, key, audience=AGENCIES)
 
 
 def the_mart_is_that_of(world, database):

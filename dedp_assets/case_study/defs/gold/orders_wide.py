@@ -1,23 +1,18 @@
-"""Orders as one big table: with user, plan and payments, so that a question is one scan; a copy for agencies."""
+"""Orders as one big table: with user, plan and payments, so that a question is one scan."""
 
 from dataclasses import replace
 
 from dedp_assets.case_study.defs.bronze.sales import ORDERS, PAYMENTS, PLANS
 from dedp_assets.case_study.defs.silver.users import USERS_CURRENT
-from dedp_assets.graph.declare import About, Every, Gates, Pinned, Runs, lake_table
-from dedp_assets.graph.systems.secrets import Secrets
+from dedp_assets.graph.declare import About, Every, Gates, Job, Pinned, Runs, lake_table
 from dedp_assets.patterns import (
     Column,
-    ColumnMask,
-    Policy,
     TableSpec,
     Target,
     WriteResult,
     join_entities,
     judge_breadth,
     nest_children,
-    read_for,
-    refresh_copy,
 )
 from dedp_assets.patterns.storage.normalizer import Entity
 
@@ -50,33 +45,17 @@ ORDERS_WIDE = TableSpec(
     event_time="booked_at",
     comment="One row per order, with user and plan as they are now, and all payments.",
 )
-
-AGENCIES = "agencies"
-POLICIES = [
-    Policy(AGENCIES, ["order_id", "user_id", "plan", "booked_on"], {"user_id": ColumnMask("hash")}, rows="active"),
-    Policy("support", [*ORDERS_WIDE.columns], rows="true", max_rows=100),
-]
-"""What each audience sees of the orders; whoever has no policy sees nothing."""
-ORDERS_FOR_AGENCIES = TableSpec(
-    "serving/orders_for_agencies",
-    {
-        "order_id": ORDERS.columns["order_id"],
-        "user_id": Column(
-            "STRING", "keyed hash of the user", required=True, classification="personal", purpose=("billing",)
-        ),
-        "plan": ORDERS_WIDE.columns["plan"],
-        "booked_on": ORDERS.columns["booked_on"],
-    },
-    comment="One row per order of an active user, as agencies may see it: refreshed with the orders, whole under a new "
-    "policy.",
+JOB = Job(
+    "widen_orders",
+    "All orders with all that belongs to them, and what agencies see of the orders.",
+    'key:"gold/orders_wide" or key:"serving/orders_for_agencies"',
 )
 
 
 @lake_table(
     ORDERS_WIDE,
-    beside={ORDERS_FOR_AGENCIES: [read_for, refresh_copy]},
     reads=[ORDERS, PAYMENTS, USERS_CURRENT, PLANS],
-    runs=Runs(when=Every("10 1 * * *", description="At 01:10 UTC, all orders."), job="widen_orders"),
+    runs=Runs(when=Every("10 1 * * *", description="At 01:10 UTC, all orders."), job=JOB),
     gates=Gates(reports={"table_is_about_one_thing": "Neither the name nor the columns tell of many entities."}),
     about=About(
         used_by="support, who look at an order with all that belongs to it",
@@ -85,16 +64,8 @@ ORDERS_FOR_AGENCIES = TableSpec(
     ),
     patterns=[nest_children, judge_breadth],
 )
-def orders_wide(
-    orders: Pinned,
-    payments: Pinned,
-    users: Pinned,
-    plans: Pinned,
-    into: Target,
-    agencies: Target,
-    secrets: Secrets,
-) -> WriteResult:
-    """Join all orders to users and plans, nest their payments, and refresh the copy for agencies."""
+def orders_wide(orders: Pinned, payments: Pinned, users: Pinned, plans: Pinned, into: Target) -> WriteResult:
+    """Join all orders to users and plans, and nest their payments."""
     parts = {
         "user": users.rows().select("user_id", "active"),
         "plan": plans.rows().selectExpr("plan_id", "name AS plan", "monthly_euros"),
@@ -103,7 +74,4 @@ def orders_wide(
     paid = payments.rows().selectExpr("order_id", "booked_at AS paid_at", "amount")
     nested = nest_children(wide, paid, keys=["order_id"], column="payments", order_by=["paid_at"])
     written = into.by("storage.denormalizer").stage(nested).publish()
-    key = secrets.masking_key().of(agencies.name)
-    copied = refresh_copy(into.table, agencies, POLICIES, key, audience=AGENCIES, version=written.version)
-    found = judge_breadth(ORDERS_WIDE, entities=ENTITIES)
-    return replace(written, findings=(*written.findings, found), beside=(*written.beside, copied))
+    return replace(written, findings=(*written.findings, judge_breadth(ORDERS_WIDE, entities=ENTITIES)))

@@ -121,7 +121,7 @@ def _publish(
         prepared.stage.discard()
         return idempotency.already_applied(table.name, prepared.record, base.decision.applied)
     require_untouched(table, request.owned, request.since)
-    require_same_erasures(table, prepared.record, brings_rows=change.source is not None)
+    require_same_erasures(table, request.erasures)
     if _relevant(change, base) != prepared.relevant:
         raise _Outdated
     state, record = base.state, _noted(prepared.record, base)

@@ -77,6 +77,7 @@ class RowChangeRequest:
         find_base: finds the snapshot whose rows are changed.
         since: version of the table that the change was computed from, if it was.
         meter: what the change has cost so far.
+        erasures: state of the suppression list by which rows were left out; ``None`` for a change that brings no row.
     """
 
     owned: Mapping[str, str]
@@ -86,6 +87,7 @@ class RowChangeRequest:
     find_base: FindBase = newest_snapshot
     since: int | None = None
     meter: Meter = field(default_factory=Meter)
+    erasures: str | None = None
 
     @property
     def about(self) -> Mapping[str, str]:

@@ -15,13 +15,13 @@ from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict,
 from dedp_assets.patterns.core.layout import PARQUET, STATISTICS
 from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS, is_data_fault
 from dedp_assets.patterns.core.names import identifier
-from dedp_assets.patterns.core.records import CommitRecord, slice_name
+from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import TableSpec, without_comments
 from dedp_assets.patterns.core.sql.sql_options import reason_of
 from dedp_assets.patterns.core.types.meeting import OUT_OF_RANGE
 from dedp_assets.patterns.delta.commit import commits, file_exchange
-from dedp_assets.patterns.delta.handle import ERASURES, TableHandle
+from dedp_assets.patterns.delta.handle import TableHandle
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.definition import constraints, held_types
 from dedp_assets.patterns.delta.staging.letter_reasons import DEAD, letter_reasons, summed_up
@@ -64,13 +64,17 @@ def require_untouched(table: TableHandle, held: Mapping[str, str], since: int | 
         )
 
 
-def require_same_erasures(table: TableHandle, record: CommitRecord, *, brings_rows: bool) -> None:
+def require_same_erasures(table: TableHandle, known: str | None) -> None:
     """Refuse rows that were read before a person came onto the suppression list.
+
+    Args:
+        table: the table.
+        known: state of the list when the rows were read; ``None`` for a write without rows.
 
     Raises:
         Conflict: if the list has changed since.
     """
-    if brings_rows and table.suppression and table.erasures() != record.notes.get(ERASURES, ""):
+    if known is not None and table.suppression and table.erasures() != known:
         raise Conflict(f"{table.name}: a person was erased since these rows were read: run it again")
 
 

@@ -25,7 +25,7 @@ from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
 from dedp_assets.patterns.core.rows import digest, row_hash
 from dedp_assets.patterns.core.types.partitions import from_folder, to_folder
 from dedp_assets.patterns.delta.commit import file_exchange, idempotency, spark_writer
-from dedp_assets.patterns.delta.handle import TableHandle
+from dedp_assets.patterns.delta.handle import ERASURES, TableHandle
 from dedp_assets.patterns.delta.log.partition_values import Partition
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.log.vectors import FileIdentity
@@ -204,7 +204,7 @@ class StagedWrite:
     def _require_accepted(self, state: TableState, decision: idempotency.Decision) -> None:
         """Discard and refuse rows that were judged by other rules, or replace rows that may not be replaced."""
         try:
-            require_same_erasures(self.table, self.record, brings_rows=bool(self.stage.adds))
+            require_same_erasures(self.table, self.record.notes.get(ERASURES, "") if self.stage.adds else None)
             require_same_rules(self.table, self.judged, state)
             if not (self.append or decision.same_rows) and state.holds(self.record.partition):
                 require_replaceable(self.table.name, state)
