@@ -19,7 +19,7 @@ from dedp_assets.patterns.connectors.secrets.key_files import key_in, replace_pr
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.extras import optional
 
-__all__ = ["DEADLINE", "Case", "Cases", "Place"]
+__all__ = ["DEADLINE", "Case", "Cases", "CasePlace"]
 
 ciphers = optional("cryptography.hazmat.primitives.ciphers.aead")
 signing = optional("cryptography.hazmat.primitives.asymmetric.ed25519")
@@ -31,12 +31,12 @@ _NONCE_BYTES = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CasePlace:
     """State of a place in a case.
 
     Attributes:
         name: table, folder or system.
-        kind: ``table``, ``files``, ``database``, ``keys``, ``tokens``, ``derived``, or ``elsewhere``.
+        kind: sort of the place, such as ``table``, ``files`` or ``elsewhere``.
         found: rows, values or files of the persons.
         state: ``erased``, ``nothing``, ``held``, ``open`` (a later run ends it), ``owed`` (somebody else has to).
         note: one sentence, without an id.
@@ -72,7 +72,7 @@ class Case:
     at: str
     because: str = ""
     approved_by: str = ""
-    places: tuple[Place, ...] = ()
+    places: tuple[CasePlace, ...] = ()
     ended: str = ""
     public_key: str = ""
     signature: str = ""
@@ -83,7 +83,7 @@ class Case:
         return datetime.fromisoformat(self.at) + DEADLINE
 
     @property
-    def open(self) -> list[Place]:
+    def open(self) -> list[CasePlace]:
         """The places that a later run ends."""
         return [place for place in self.places if place.state in ("open", "held")]
 
@@ -123,7 +123,7 @@ class Cases:
         except FileNotFoundError:
             known = ", ".join(self.names()) or "none"
             raise ConfigError(f"request must be one of the known ones ({known}), not {request}") from None
-        return Case(**{**stated, "places": tuple(Place(**each) for each in stated["places"])})
+        return Case(**{**stated, "places": tuple(CasePlace(**each) for each in stated["places"])})
 
     def knows(self, request: str) -> bool:
         """Return whether a request is known."""

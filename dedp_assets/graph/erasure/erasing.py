@@ -20,7 +20,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.functions import arrow_udf
 
 from dedp_assets.graph.declare import LakeTable
-from dedp_assets.graph.erasure.cases import DEADLINE, Case, Cases, Place
+from dedp_assets.graph.erasure.cases import DEADLINE, Case, CasePlace, Cases
 from dedp_assets.graph.erasure.files import Redacted, copies_with_ids, files_below, redact_files, redact_store
 from dedp_assets.graph.erasure.history import redact_history
 from dedp_assets.graph.erasure.spellings import LEAST, Spellings
@@ -115,14 +115,14 @@ class Eraser:
         ids = Persons.found(tables, erasure.ids, self.lake.suppression()).ids
         found = find_person(tables, replace(erasure, ids=ids), self.lake.suppression())
         places = [
-            Place(
+            CasePlace(
                 each["table"], "table", each["rows"], "held" if "held" in each else "open", _planned(each), figures=each
             )
             for each in found.figures["tables"]
         ]
-        places += [Place(name, "elsewhere", state="owed", note=owed) for name, owed in self.elsewhere.items()]
+        places += [CasePlace(name, "elsewhere", state="owed", note=owed) for name, owed in self.elsewhere.items()]
         if not found.passed:
-            places.append(Place("request", "refusal", state="open", note=found.note))
+            places.append(CasePlace("request", "refusal", state="open", note=found.note))
         case = Case(erasure.request, erasure.at.isoformat(), erasure.because, places=tuple(places))
         return self.cases.keep(case, ids)
 
@@ -157,7 +157,7 @@ class Eraser:
             held="leave" if leave_held else "refuse",
         )
         before = {(place.kind, place.name): place for place in case.places if place.state == "erased"}
-        places: dict[tuple[str, str], Place] = {}
+        places: dict[tuple[str, str], CasePlace] = {}
         for place in self._erased(erasure, run, now):
             known = before.get((place.kind, place.name))
             # A run that goes on finds nothing more where an earlier one erased.
@@ -167,7 +167,7 @@ class Eraser:
         case = self.cases.keep(replace(case, places=tuple(places.values())))
         return case if case.open else self.cases.end(case, now=now)
 
-    def _erased(self, erasure: Erasure, run: Provenance, now: datetime) -> Iterator[Place]:
+    def _erased(self, erasure: Erasure, run: Provenance, now: datetime) -> Iterator[CasePlace]:
         tables = self.with_persons()
         spellings = Spellings([each for named in erasure.ids.values() for each in named], _fields(tables, erasure.ids))
         due = (erasure.at + DEADLINE).date().isoformat()
@@ -181,40 +181,40 @@ class Eraser:
         yield from self._keys(erasure, now)
         yield from self._beside(spellings)
         yield from self._copied(spellings, due)
-        yield from (Place(name, "elsewhere", state="owed", note=owed) for name, owed in self.elsewhere.items())
+        yield from (CasePlace(name, "elsewhere", state="owed", note=owed) for name, owed in self.elsewhere.items())
         if short := sum(len(each) < LEAST for named_ids in erasure.ids.values() for each in named_ids):
             note = f"{short} ids of fewer than {LEAST} letters were looked for in declared columns only"
-            yield Place("texts", "files", state="owed", note=note)
+            yield CasePlace("texts", "files", state="owed", note=note)
 
-    def _purged(self, table: Table, rows: int, run: Provenance, now: datetime, due: str) -> Place:
+    def _purged(self, table: Table, rows: int, run: Provenance, now: datetime, due: str) -> CasePlace:
         """Purge the past of a table of persons."""
         state = "erased" if rows else "nothing"
         if standing := holds(table.ledger):
-            return Place(table.name, "table", rows, "held", f"its past stays, {shown_holds(standing)}", due)
+            return CasePlace(table.name, "table", rows, "held", f"its past stays, {shown_holds(standing)}", due)
         try:
             purged = purge_history(table, provenance=run, now=now)
         except PatternError as error:
-            return Place(table.name, "table", rows, "open", str(error), due)
+            return CasePlace(table.name, "table", rows, "open", str(error), due)
         figures = {**purged.figures, "version": purged.version}
-        return Place(table.name, "table", rows, state, purged.reason, figures=figures)
+        return CasePlace(table.name, "table", rows, state, purged.reason, figures=figures)
 
-    def _derived(self, table: Table, spellings: Spellings, run: Provenance, now: datetime, due: str) -> Place:
+    def _derived(self, table: Table, spellings: Spellings, run: Provenance, now: datetime, due: str) -> CasePlace:
         """Look for ids in the rows of a table without declared persons; purge the past once no row holds one."""
         if not _texts_of(table):
-            return Place(table.name, "derived")
+            return CasePlace(table.name, "derived")
         if held := _rows_with_ids(table, spellings):
             note = "rows hold ids until they are computed again from erased tables; then their past goes"
-            return Place(table.name, "derived", held, "open", note, due)
+            return CasePlace(table.name, "derived", held, "open", note, due)
         return replace(self._purged(table, 0, run, now, due), kind="derived")
 
-    def _keys(self, erasure: Erasure, now: datetime) -> Iterator[Place]:
+    def _keys(self, erasure: Erasure, now: datetime) -> Iterator[CasePlace]:
         ids = sorted({each for named in erasure.ids.values() for each in named})
         if self.key_ring and (destroyed := sum(self.key_ring().erase(each, now=now) for each in ids)):
-            yield Place("keys of encrypted columns", "keys", destroyed, "erased", "destroyed for ever")
+            yield CasePlace("keys of encrypted columns", "keys", destroyed, "erased", "destroyed for ever")
         if self.token_vault and (removed := self.token_vault().forget(ids)):
-            yield Place("tokens", "tokens", removed, "erased", "the tokens that others have lead to nobody")
+            yield CasePlace("tokens", "tokens", removed, "erased", "the tokens that others have lead to nobody")
 
-    def _beside(self, spellings: Spellings) -> Iterator[Place]:
+    def _beside(self, spellings: Spellings) -> Iterator[CasePlace]:
         """Redact the files beside the tables: of the home, of the lake, of the landing zone."""
         without = [self.home / name for name in (*_OWN, *_SERVERS)]
         local = [Path(each) for each in (self.landing, str(self.lake.root)) if each and "://" not in each]
@@ -227,17 +227,17 @@ class Eraser:
         if self.landing:
             yield _place("landing zone", redact_store(store_at(self.landing), spellings, by_line=True))
 
-    def _copied(self, spellings: Spellings, due: str) -> Iterator[Place]:
+    def _copied(self, spellings: Spellings, due: str) -> Iterator[CasePlace]:
         """Look for ids in copies of tables, states of queries, and the run history."""
         root = store_at(self.lake.root)
         for path, rows in copies_with_ids(root, self.lake.names(), spellings).items():
-            yield Place(path, "copy", rows, "open", "holds ids until the table is copied again", due)
+            yield CasePlace(path, "copy", rows, "open", "holds ids until the table is copied again", due)
         states = [name for name in root.list(_CHECKPOINTS) if _has_state(root.within(f"{_CHECKPOINTS}/{name}"))]
         for name in states:
             note = "packed state of a query, which forgets by its watermark: start the query anew to be certain"
-            yield Place(f"{_CHECKPOINTS}/{name}", "state", state="owed", note=note)
+            yield CasePlace(f"{_CHECKPOINTS}/{name}", "state", state="owed", note=note)
         if self.history and (places := redact_history(self.history, spellings)):
-            yield Place("run history", "database", places, "erased", "redacted, and its tables are written again")
+            yield CasePlace("run history", "database", places, "erased", "redacted, and its tables are written again")
 
     def with_persons(self) -> list[Table]:
         """List the tables of the lake that declare persons."""
@@ -267,11 +267,11 @@ def _planned(figures: Mapping[str, object]) -> str:
     return f"{figures['rows']} of {figures['of']} rows, in {figures['files']} files of {figures['bytes']} bytes{rest}"
 
 
-def _place(name: str, found: Redacted) -> Place:
+def _place(name: str, found: Redacted) -> CasePlace:
     if found.left:
         note = f"{len(found.left)} files cannot be redacted, such as {found.left[0]}: make them again, and remove these"
-        return Place(name, "files", found.places, "open", note)
-    return Place(name, "files", found.places, "erased" if found.places else "nothing", f"{found.done} files")
+        return CasePlace(name, "files", found.places, "open", note)
+    return CasePlace(name, "files", found.places, "erased" if found.places else "nothing", f"{found.done} files")
 
 
 def _texts_of(table: Table) -> list[str]:

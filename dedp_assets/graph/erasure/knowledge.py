@@ -44,7 +44,7 @@ class Known:
         comment: meaning of a row.
         upstream: tables and sources that the rows were computed from.
         columns: column -> meaning, of the columns that are shown.
-        withheld: columns that are not shown, because they hold secrets.
+        withheld: columns that are shown to nobody, by class.
         rows: the rows, up to 100,000.
         count: number of rows.
     """

@@ -25,6 +25,7 @@ from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.options import require_types, typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
+from dedp_assets.patterns.core.running.demands import demanding
 from dedp_assets.patterns.delta import (
     FILE,
     LegalHold,
@@ -104,6 +105,7 @@ def find_person(tables: Sequence[Table], erasure: Erasure, suppressed: Suppressi
     return Finding("the_persons_can_be_erased", not faults, figures=figures, note="; ".join(faults))
 
 
+@demanding(replaces="table")
 @typed
 def erase_person(
     erasure: Erasure, into: Sequence[Target], suppressed: SuppressionList, *, purge: bool = True
@@ -139,8 +141,11 @@ def erase_person(
         >>> key = MaskingKey("home", b"32 random bytes, which these are not")
         >>> gone = SuppressionList(store_at(tempfile.mkdtemp()), key)
         >>> asked = Erasure(request="T-17", ids={"user": ["ada"]}, at=datetime(2026, 1, 5, tzinfo=timezone.utc))
-        >>> erase_person(asked, [visits.target(run)], gone).figures["erased"], rows(visits)
-        (1, [(2, 'bob')])
+        >>> done = erase_person(asked, [visits.target(run)], gone)
+        >>> done.figures["tables"]
+        {'silver/visits': 1}
+        >>> rows(visits)
+        [(2, 'bob')]
     """
     if not into or any(each.run.at is None for each in into):
         raise ConfigError("into must name the targets of a run with a time (at), which a purge is dated by, not none")

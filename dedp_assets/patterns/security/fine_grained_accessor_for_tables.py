@@ -38,9 +38,9 @@ _NOTE = "copy for an audience"
 @typed
 def read_for(
     table: Table,
-    policies: Sequence[Policy],
     key: MaskingKey | None = None,
     *,
+    policies: Sequence[Policy],
     audience: str,
     version: int | str | None = None,
     partitions: Sequence[Mapping[str, str]] = (),
@@ -68,9 +68,9 @@ def read_for(
         >>> users = table("users", "id INT, ssn STRING, region STRING", *found)
         >>> ssn = ColumnMask(by="shape", value="999-99-9999")
         >>> policies = [Policy("us analysts", ["id", "ssn"], {"ssn": ssn}, rows="region = 'US'")]
-        >>> rows(read_for(users, policies, audience="us analysts"))
+        >>> rows(read_for(users, policies=policies, audience="us analysts"))
         [(1, 'XXX-XX-6789')]
-        >>> read_for(users, policies, audience="interns")
+        >>> read_for(users, policies=policies, audience="interns")
         Traceback (most recent call last):
         dedp_assets.patterns.core.errors.ConfigError: interns has no policy for users, so that nothing is shown: ...
     """
@@ -94,9 +94,9 @@ def read_for(
 def refresh_copy(
     base: Table,
     into: Target,
-    policies: Sequence[Policy],
     key: MaskingKey | None = None,
     *,
+    policies: Sequence[Policy],
     audience: str,
     version: int | None = None,
 ) -> WriteResult:
@@ -127,8 +127,8 @@ def refresh_copy(
         >>> visits = table("visits", "id INT, page STRING, day STRING", (1, "/a", "mon"), (2, "/b", "tue"))
         >>> policies = [Policy("agency", ["id", "page"], rows="day = 'mon'")]
         >>> copy = table("visits for the agency", "id INT, page STRING")
-        >>> done = refresh_copy(visits, copy.target(run), policies, audience="agency")
-        >>> rows(read_for(copy, policies, audience="agency"))
+        >>> done = refresh_copy(visits, copy.target(run), policies=policies, audience="agency")
+        >>> rows(read_for(copy, policies=policies, audience="agency"))
         [(1, '/a')]
     """
     into, copy = into.by("security.fine_grained_accessor_for_tables", "partition", "audits"), into.table
@@ -156,8 +156,8 @@ def refresh_copy(
 @typed
 def grant_in_postgres(
     connect: Callable[..., Any],
-    policies: Sequence[Policy],
     *,
+    policies: Sequence[Policy],
     table: str,
     keep: Sequence[str] = (),
     apply: bool = False,

@@ -133,10 +133,10 @@ def agencies_see_orders_of_active_users(world):
     assert len(pairs) == len({user for user, _ in pairs}) == len({user for _, user in pairs})
     assert all(len(user) == 64 for user, _ in pairs)
     copy, key = lake_of(world.settings).table(ORDERS_FOR_AGENCIES), Secrets().masking_key().of(ORDERS_FOR_AGENCIES.name)
-    assert read_for(copy, POLICIES, key, audience=AGENCIES).count() == len(held)
+    assert read_for(copy, key, policies=POLICIES, audience=AGENCIES).count() == len(held)
     tightened = [replace(POLICIES[0], rows="active AND plan = 'none'"), *POLICIES[1:]]
     with pytest.raises(NotReady, match="was written by another policy of agencies"):
-        read_for(copy, tightened, key, audience=AGENCIES)
+        read_for(copy, key, policies=tightened, audience=AGENCIES)
 
 
 def the_mart_is_that_of(world, database):

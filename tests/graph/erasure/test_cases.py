@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from dedp_assets.graph.erasure.cases import Case, Cases, Place
+from dedp_assets.graph.erasure.cases import Case, CasePlace, Cases
 from dedp_assets.patterns.core.errors import ConfigError
 
 NOW = datetime(2026, 1, 5, tzinfo=timezone.utc)
@@ -41,7 +41,7 @@ def test_ids_of_one_case_do_not_open_as_those_of_another(cases):
 
 def test_a_report_that_was_changed_is_no_longer_genuine(cases):
     """Whatever was changed in it."""
-    places = (Place("silver/visits", "table", 12, "erased", figures={"version": 7}),)
+    places = (CasePlace("silver/visits", "table", 12, "erased", figures={"version": 7}),)
     ended = cases.end(cases.keep(Case("T-1", NOW.isoformat(), places=places), IDS), now=NOW)
     read = cases.case("T-1")
     assert read == ended
@@ -54,7 +54,7 @@ def test_a_report_that_was_changed_is_no_longer_genuine(cases):
 def test_a_case_says_what_is_open_and_until_when(cases):
     """Thirty days after the request."""
     states = ("erased", "open", "held", "owed", "nothing")
-    case = Case("T-1", NOW.isoformat(), places=tuple(Place(state, "table", 1, state) for state in states))
+    case = Case("T-1", NOW.isoformat(), places=tuple(CasePlace(state, "table", 1, state) for state in states))
     assert [place.name for place in case.open] == ["open", "held"]
     assert case.due == NOW + timedelta(days=30)
     assert case.erased == 1

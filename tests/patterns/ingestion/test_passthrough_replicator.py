@@ -412,13 +412,13 @@ def test_so_many_files_are_copied_at_once_and_no_more(tmp_path, monkeypatch, at_
     real, counting, now, together = replicas._copy, Lock(), [], []
     meet = Barrier(at_once)
 
-    def copy(*arguments):
+    def copy(*arguments, **options):
         with counting:
             now.append(arguments[1])
             together.append(len(now))
         meet.wait(10)
         try:
-            return real(*arguments)
+            return real(*arguments, **options)
         finally:
             with counting:
                 now.remove(arguments[1])

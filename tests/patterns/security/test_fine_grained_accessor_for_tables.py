@@ -74,7 +74,8 @@ def people(spark, tmp_path_factory):
 
 def seen(table, audience, policies=POLICIES, **options):
     return sorted(
-        [tuple(row) for row in read_for(table, policies, KEY, audience=audience, **options).collect()], key=repr
+        [tuple(row) for row in read_for(table, KEY, policies=policies, audience=audience, **options).collect()],
+        key=repr,
     )
 
 
@@ -113,7 +114,7 @@ PROBES = {
 def test_questions_to_a_table_are_answered_from_visible_rows(spark, tmp_path):
     """Acceptance 3: Delta's own pruning of partitions evaluates nothing over rows and partitions that are hidden."""
     table = made(spark, tmp_path, [*PERSONS, (5, "Zoë", None, 5, None, "East", "b")])
-    rows = read_for(table, POLICIES, KEY, audience="analyst")
+    rows = read_for(table, KEY, policies=POLICIES, audience="analyst")
     for query, expected in PROBES.items():
         if isinstance(expected, str):
             with pytest.raises(SPARK_ERRORS, match=expected):
@@ -124,7 +125,7 @@ def test_questions_to_a_table_are_answered_from_visible_rows(spark, tmp_path):
 
 def test_column_lineage_passes_a_policy(people):
     """What an audience computes comes from columns of the table, and the filter is an influence."""
-    lineage = trace_columns(read_for(people, POLICIES, KEY, audience="analyst"))
+    lineage = trace_columns(read_for(people, KEY, policies=POLICIES, audience="analyst"))
     assert {name: {each.column for each in origin.inputs} for name, origin in lineage.columns.items()} == {
         "id": {"id"},
         "name": {"name"},
@@ -137,11 +138,11 @@ def test_column_lineage_passes_a_policy(people):
 def test_an_audience_without_a_policy_sees_nothing(people):
     """Acceptance 4, AC-8.3-2: denied by a sentence; a policy without a filter of rows shows columns and no rows."""
     with pytest.raises(ConfigError, match="intern has no policy for silver/people, so that nothing is shown"):
-        read_for(people, POLICIES, audience="intern")
+        read_for(people, policies=POLICIES, audience="intern")
     with pytest.raises(ConfigError, match="Admin has no policy"):
-        read_for(people, POLICIES, audience="Admin")
+        read_for(people, policies=POLICIES, audience="Admin")
     with pytest.raises(ConfigError, match="policies must have one policy of admin for silver/people, not 2"):
-        read_for(people, [ADMIN, ADMIN], audience="admin")
+        read_for(people, policies=[ADMIN, ADMIN], audience="admin")
     assert seen(people, "no group", [Policy("no group", ["id"])]) == []
 
 
@@ -158,10 +159,10 @@ def test_a_new_column_and_an_old_version_are_read_by_the_policy_of_today(spark, 
     again = Table(wide, table.location, spark)
     rows = spark.createDataFrame(PERSONS, DDL).withColumn("iban", F.lit("DE00canary"))
     again.overwrite(rows, provenance=a_run(table.name, run_id="third"))
-    assert "iban" not in read_for(again, POLICIES, audience="analyst").columns
-    assert "iban" not in read_for(again, POLICIES, audience="admin").columns
+    assert "iban" not in read_for(again, policies=POLICIES, audience="analyst").columns
+    assert "iban" not in read_for(again, policies=POLICIES, audience="admin").columns
     with pytest.raises(ConfigError, match="the policy of admin for silver/people names iban, which the rows do not"):
-        read_for(again, [replace(ADMIN, columns=["id", "iban"])], audience="admin", version=first)
+        read_for(again, policies=[replace(ADMIN, columns=["id", "iban"])], audience="admin", version=first)
 
 
 def test_partitions_are_named_by_columns_in_the_clear_alone(people):
@@ -171,7 +172,7 @@ def test_partitions_are_named_by_columns_in_the_clear_alone(people):
     masked = [replace(ANALYST, masks={"region": ColumnMask("null", unless="true")})]
     for policies in (hidden, masked):
         with pytest.raises(ConfigError, match=r"partitions must be of columns that analyst sees in the clear.*region"):
-            read_for(people, policies, audience="analyst", partitions=[{"region": "South"}])
+            read_for(people, policies=policies, audience="analyst", partitions=[{"region": "South"}])
 
 
 # --- copies ----------------------------------------------------------------------------------------------------------
@@ -190,7 +191,7 @@ class Copied:
     def refresh(self, policies=POLICIES, *, region="", key=KEY, **options):
         self.runs += 1
         into = self.copy.target(f"run-{self.runs}", partition={"region": region} if region else None)
-        return refresh_copy(self.base, into, policies, key, audience="analyst", **options)
+        return refresh_copy(self.base, into, key, policies=policies, audience="analyst", **options)
 
     def write(self, region, *rows):
         self.runs += 1
@@ -233,14 +234,14 @@ def test_a_tightened_policy_leaves_nothing_to_read_in_a_copy(copied):
     before = copied.copy.ledger.version()
     tight = [replace(ANALYST, masks={**ANALYST.masks, "name": ColumnMask("null")}, rows="id = 1"), *POLICIES[1:]]
     with pytest.raises(NotReady, match=r"was written by another policy of analyst than the one of today.*refresh it"):
-        read_for(copied.copy, tight, KEY, audience="analyst")
+        read_for(copied.copy, KEY, policies=tight, audience="analyst")
     assert copied.refresh(tight, region="North").partition == {}
     assert seen(copied.copy, "analyst", tight) == [(1, None, "XXX-XX-3331", "North")]
     assert copied.is_the_view(tight)
     with pytest.raises(NotReady, match="another policy"):
-        read_for(copied.copy, tight, KEY, audience="analyst", version=before)
+        read_for(copied.copy, KEY, policies=tight, audience="analyst", version=before)
     with pytest.raises(NotReady, match="is a copy for analyst, not for admin"):
-        read_for(copied.copy, POLICIES, audience="admin")
+        read_for(copied.copy, policies=POLICIES, audience="admin")
 
 
 def test_what_somebody_else_wrote_into_a_copy_is_read_by_the_policy(copied):
@@ -266,7 +267,7 @@ def test_a_copy_follows_a_rotated_key_and_shows_none_in_its_commit(spark, tmp_pa
     assert world.is_the_view(policies)
     rotated = MaskingKey("tables-2", bytes(range(32)))
     with pytest.raises(NotReady, match="or under another key"):
-        read_for(world.copy, policies, rotated, audience="analyst")
+        read_for(world.copy, rotated, policies=policies, audience="analyst")
     assert world.refresh(policies, key=rotated).changed
     record = world.copy.ledger.commit(world.copy.ledger.version()).record
     note = record.notes["copy for an audience"]
@@ -305,7 +306,7 @@ def test_changes_of_policies_are_on_record_and_in_force_at_the_next_read(people,
     assert log.declare("silver/other", [tight], by="bob", at=NOW) == 1
     assert len(seen(people, "analyst", log.current(people.name))) == 1
     with pytest.raises(ConfigError, match="admin has no policy"):
-        read_for(people, log.current(people.name), audience="admin")
+        read_for(people, policies=log.current(people.name), audience="admin")
     changed = log.changes(people.name)[-2:]
     assert [(each["by"], each["audience"], each["at"]) for each in changed] == [
         ("eve", "analyst", "2026-01-21T12:00:00+00:00"),
@@ -362,7 +363,7 @@ TABLE = "public.the people"
 
 
 def granted(store, policies=SERVED, **options):
-    return grant_in_postgres(store.connect, policies, table=TABLE, keep=["writer"], **options)
+    return grant_in_postgres(store.connect, policies=policies, table=TABLE, keep=["writer"], **options)
 
 
 def asked(store, role, query):
@@ -507,9 +508,9 @@ def a_table_and_its_copy(n):
     base.overwrite(n.frame(columns, (1, "Ada Lovelace", "x", "a"), (2, "Eve", "y", "b")), provenance=a_run())
     store = "`" + n("store").replace("`", "``") + "`"
     policy = Policy("a", [n("id"), n("name"), n("note")], {n("name"): ColumnMask("partial")}, f"{store} = 'a'")
-    yield read_for(base, [policy], audience="a")
+    yield read_for(base, policies=[policy], audience="a")
     copy = n.table("id INT, name STRING, note STRING")
-    refresh_copy(base, copy.target(a_run()), [policy], audience="a")
+    refresh_copy(base, copy.target(a_run()), policies=[policy], audience="a")
     yield copy
 
 
@@ -544,7 +545,7 @@ def copied_at_once(world):
 
     def refreshed(w, name, version=None, **changed):
         policies = [replace(policy, **changed)]
-        refresh_copy(w["base"], w.into("copy", name), policies, audience="a", version=version)
+        refresh_copy(w["base"], w.into("copy", name), policies=policies, audience="a", version=version)
 
     add(world, "first", "mon")
     refreshed(world, "base")

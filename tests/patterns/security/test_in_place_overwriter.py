@@ -19,10 +19,9 @@ from hypothesis import strategies as st
 
 from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.patterns.connectors.encoding.formats import Csv, JsonLines, Parquet
-from dedp_assets.patterns.connectors.landing import editions
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Table
+from dedp_assets.patterns.delta import LocalStore, Table
 from dedp_assets.patterns.delta.maintenance import hold_partition, purge
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.security import in_place_overwriter
@@ -463,11 +462,11 @@ def test_a_link_a_file_and_a_bucket_are_no_folder(folder, tmp_path):
 
 DIES = """
 import os, signal, sys
-from dedp_assets.patterns.connectors.landing import editions
+from dedp_assets.patterns.delta import LocalStore
 from dedp_assets.patterns.security import _removal_files as filtered_files
 from dedp_assets.patterns.security.in_place_overwriter import Removal, overwrite_files
 folder, point, id = sys.argv[1:]
-moves, moved, filters = [], editions._move, filtered_files._filter_lines
+moves, moved, filters = [], LocalStore.move, filtered_files._filter_lines
 def move(*arguments):
     if point == f"before move {len(moves)}":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -477,7 +476,7 @@ def filter_lines(*arguments):
     if point == "staging":
         os.kill(os.getpid(), signal.SIGKILL)
     return done
-editions._move, filtered_files._filter_lines = move, filter_lines
+LocalStore.move, filtered_files._filter_lines = move, filter_lines
 overwrite_files([Removal(request="R-1", id=id)], folder, key="user", most=1.0)
 """
 
@@ -508,7 +507,7 @@ def _text(name, content):
 @pytest.mark.parametrize("moment", [0, 1, 2])
 def test_a_file_that_arrives_meanwhile_is_not_lost(folder, monkeypatch, moment):
     """Acceptance 7: before the old content moves away, after, and before the new one moves in: another attempt."""
-    moved, moves = editions._move, itertools.count()
+    moved, moves = LocalStore.move, itertools.count()
 
     def move(*arguments):
         if next(moves) == moment:
@@ -516,7 +515,7 @@ def test_a_file_that_arrives_meanwhile_is_not_lost(folder, monkeypatch, moment):
             (folder / "late.json").write_text(line(ID, 90) + line("late", 91))
         moved(*arguments)
 
-    monkeypatch.setattr(editions, "_move", move)
+    monkeypatch.setattr(LocalStore, "move", move)
     overwrite_files(asked(ID), str(folder), key="user", most=1.0)
     assert (folder / "late.json").read_text() == line("late", 91)
     assert hits(folder.parent) == []

@@ -36,4 +36,4 @@ ORDERS_FOR_AGENCIES = TableSpec(
 def orders_for_agencies(orders: Pinned, into: Target, secrets: Secrets) -> WriteResult:
     """Refresh the copy for agencies by their policy."""
     key = secrets.masking_key().of(into.name)
-    return refresh_copy(orders.table, into, POLICIES, key, audience=AGENCIES, version=orders.version)
+    return refresh_copy(orders.table, into, key, policies=POLICIES, audience=AGENCIES, version=orders.version)

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from dedp_assets.patterns.core.errors import ConfigError, Conflict
 from dedp_assets.patterns.core.running.permissions import extended_to, require_allowed
@@ -140,7 +140,7 @@ def next_content(target: LocalStore) -> Iterator[FolderContent]:
     with replacing(target):
         work = target.above().within(f".{target.name}.content")
         _complete(target, work)
-        if target.above().shown(target.name) is not None or not Path(target.address).is_dir():
+        if target.above().shown(target.name) is not None or not target.is_folder():
             raise ConfigError(f"{target.address} must be a folder of its own, no link and no edition of another one")
         before = _listed(target)
         made = FolderContent(work.within(_NEXT))
@@ -153,8 +153,8 @@ def next_content(target: LocalStore) -> Iterator[FolderContent]:
             work.delete_folder("")
             raise
         if made.ready:
-            _move(work, _NEXT, work, _READY)
-            _move(target.above(), target.name, work, _FORMER)
+            work.move(_NEXT, work, _READY)
+            target.above().move(target.name, work, _FORMER)
         _complete(target, work)
 
 
@@ -162,10 +162,9 @@ def _complete(target: LocalStore, work: LocalStore) -> None:
     """Complete an exchange of another call, or take the exchange back if somebody wrote meanwhile."""
     if {_READY, _FORMER} <= {*work.list()} and not _is_exchanged(target, work):
         for entry in target.files():
-            Path(work.address, _FORMER, entry.path).parent.mkdir(parents=True, exist_ok=True)
-            _move(target, entry.path, work.within(_FORMER), entry.path)
+            target.move(entry.path, work.within(_FORMER), entry.path)
         target.delete_folder("")
-        _move(work, _FORMER, target.above(), target.name)
+        work.move(_FORMER, target.above(), target.name)
         work.delete_folder("")
         raise Conflict(f"{target.address} was written to while its content was exchanged: run it again")
     work.delete_folder("")
@@ -176,17 +175,13 @@ def _is_exchanged(target: LocalStore, work: LocalStore) -> bool:
     if _listed(work.within(_FORMER)) != json.loads(work.read(MANIFEST)):
         return False
     with suppress(OSError):  # the folder is there again, and not empty
-        _move(work, _READY, target.above(), target.name)
+        work.move(_READY, target.above(), target.name)
     return _READY not in work.list()
 
 
 def _require_same(target: LocalStore, before: Mapping[str, list[int]]) -> None:
     if _listed(target) != before:
         raise Conflict(f"{target.address} changed while its next content was made: run it again")
-
-
-def _move(folder: LocalStore, name: str, into: LocalStore, new: str) -> None:
-    Path(folder.address, name).replace(Path(into.address, new))
 
 
 def _listed(folder: LocalStore) -> dict[str, list[int]]:

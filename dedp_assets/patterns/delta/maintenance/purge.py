@@ -7,7 +7,6 @@ one commit. What the graph lives on (records, transaction ids, changed partition
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -16,6 +15,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 from urllib.parse import unquote
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
@@ -239,10 +239,11 @@ def _forget_removals(log: Store, name: str, stated: Mapping[str, Any]) -> None:
     """Write a checkpoint again without removed files, of which other engines state bounds and tags."""
     with log.open(name) as opened:
         held = pq.ParquetFile(opened).read(use_threads=False)
-    kept, written = held.filter(pc.is_null(held["remove"])), io.BytesIO()
-    pq.write_table(kept, written)
-    log.put(name, written.getvalue())
-    hint = {**stated, "size": kept.num_rows, "sizeInBytes": written.tell()}
+    kept, sink = held.filter(pc.is_null(held["remove"])), pa.BufferOutputStream()
+    pq.write_table(kept, sink)
+    content = sink.getvalue().to_pybytes()
+    log.put(name, content)
+    hint = {**stated, "size": kept.num_rows, "sizeInBytes": len(content)}
     log.put("_last_checkpoint", json.dumps(hint).encode())
 
 
