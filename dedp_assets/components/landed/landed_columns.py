@@ -34,6 +34,8 @@ class LandedColumn(Column):
         purpose: what the values may be used for, by name.
         technical: says when or by whom a row was made and not what it is; left out of the content fingerprint.
         replica: what a transformed replica holds instead, as of any column.
+        subject: kind of person whose id the column holds, as of any column.
+        subject_by: SQL expression of the id, as of any column.
         called: name in the files, if that is another.
         may_lack: whether files or records may have no such column; the value is NULL then.
         format: Spark's date pattern of the texts of a DATE or TIMESTAMP, if they are not as in ISO 8601, or

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, suppress
@@ -24,6 +25,7 @@ _SQLITE, _GZIP = b"SQLite format 3\0", b"\x1f\x8b"
 _PARQUET, _BINARY = b"PAR1", (b"Obj\x01", b"PK\x03\x04")
 _TABLE = "_delta_log"
 _LARGEST_MANIFEST = 4 << 20
+_CSV = re.compile(r"\.(csv|tsv)(\.gz)?$", re.IGNORECASE)
 _WAIT_SECONDS = 30.0
 
 
@@ -89,7 +91,7 @@ def redact_store(store: Store, spellings: Spellings, *, by_line: bool = False) -
     for path in _paths(store, ""):
         with suppress(FileNotFoundError):
             former = store.read(path)
-            found, content = redacted(former, spellings, by_line=by_line)
+            found, content = redacted(former, spellings, by_line=by_line, name=path)
             if content is not None:
                 _restate(store, path, len(former), len(content))
                 store.put(path, content)
@@ -166,14 +168,16 @@ def redact(file: Path, spellings: Spellings, *, by_line: bool = False) -> int:
     content = file.read_bytes()
     if content.startswith(_SQLITE):
         return _redact_database(file, spellings)
-    found, changed = redacted(content, spellings, by_line=by_line)
+    found, changed = redacted(content, spellings, by_line=by_line, name=file.name)
     if changed is None:
         return -1 if found else 0
     replace_private(file, changed, mode=file.stat().st_mode & 0o777)
     return found
 
 
-def redacted(content: bytes, spellings: Spellings, *, by_line: bool = False) -> tuple[int, bytes | None]:
+def redacted(
+    content: bytes, spellings: Spellings, *, by_line: bool = False, name: str = ""
+) -> tuple[int, bytes | None]:
     """Return the number of places with an id in a file, and the file without ids, if possible.
 
     ``None`` stands for a file without an id, and for a file that cannot be written again.
@@ -181,7 +185,8 @@ def redacted(content: bytes, spellings: Spellings, *, by_line: bool = False) -> 
     Args:
         content: the file: text, gzip of a text, or Parquet.
         spellings: the ids.
-        by_line: as for :func:`redact_files`; a row of Parquet is a line.
+        by_line: as for :func:`redact_files`; a row of Parquet and a record of CSV is a line.
+        name: name of the file, which tells CSV.
     """
     if content.startswith(_PARQUET):
         return _redacted_rows(content, spellings) if by_line else (_found_in_rows(content, spellings), None)
@@ -192,7 +197,8 @@ def redacted(content: bytes, spellings: Spellings, *, by_line: bool = False) -> 
     if content.startswith(_BINARY):
         return found, None
     if by_line:
-        content, found = spellings.without_lines(content)
+        without = spellings.without_records if _CSV.search(name) else spellings.without_lines
+        content, found = without(content)
     elif found:
         content = spellings.without(content)
     if not found:

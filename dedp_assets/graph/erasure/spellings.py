@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import html
 import json
 import re
@@ -15,6 +16,8 @@ __all__ = ["GONE", "LEAST", "Spellings"]
 
 LEAST = 5
 """Letters of the shortest id that is looked for in texts: a shorter one stands in them by chance."""
+_LINE = re.compile(rb"[^\n]*\n|[^\n]+")
+_DELIMITERS = ",;\t|"
 GONE = b"erased"
 """Text in place of an id."""
 
@@ -60,9 +63,28 @@ class Spellings:
 
     def without_lines(self, content: bytes) -> tuple[bytes, int]:
         """Return the lines of a text without an id, byte for byte, and the number of the others."""
-        lines = content.splitlines(keepends=True)
+        lines = _LINE.findall(content)
         kept = [line for line in lines if not (self.found(line) or self._is_of(line))]
         return b"".join(kept), len(lines) - len(kept)
+
+    def without_records(self, content: bytes) -> tuple[bytes, int]:
+        """Return a CSV file without records with an id, byte for byte, and the number of the others.
+
+        A record with an id in one of the named fields goes, of any length, and one with an id anywhere.
+        """
+        lines = [line.decode("latin-1") for line in _LINE.findall(content)]
+        header = lines[0].encode("latin-1").decode("utf-8-sig", errors="replace") if lines else ""
+        names, comma = next(((r, c) for c in _DELIMITERS if {*(r := _fields(header, c))} & {*self.fields}), ([], ","))
+        kept, begin, gone, reader = list[str](), 0, 0, csv.reader(iter(lines), delimiter=comma)
+        for number, record in enumerate(reader):
+            text = "".join(lines[begin : reader.line_num])
+            begin = reader.line_num
+            row = dict(zip(names, (value.encode("latin-1").decode(errors="replace") for value in record), strict=False))
+            if (number == 0 and names) or not (self.found(text.encode("latin-1")) or self.names(row)):
+                kept.append(text)
+            else:
+                gone += 1
+        return "".join(kept).encode("latin-1"), gone
 
     def _is_of(self, line: bytes) -> bool:
         """Return whether a line is a record of JSON with an id in one of the named fields."""
@@ -84,6 +106,10 @@ class Spellings:
 
     def _patterns(self) -> Iterator[re.Pattern[bytes]]:
         yield from filter(None, (self._words, self._within))
+
+
+def _fields(line: str, delimiter: str) -> list[str]:
+    return next(csv.reader([line], delimiter=delimiter), [])
 
 
 def _any(spelt: Iterable[bytes]) -> bytes:

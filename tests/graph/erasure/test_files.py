@@ -60,6 +60,16 @@ def test_records_in_landed_files_go_as_a_whole(tmp_path):
     assert file.read_text() == "\n".join(lines[2:]) + "\n"
 
 
+def test_records_of_csv_go_as_a_whole(tmp_path):
+    """By a short id in its field, or by the id anywhere; a record may have several lines."""
+    records = ["id;note;n\r\n", "7;x;1\r\n", '2;"a\nb; c";7\r\n', f'3;"to\n{ADA}";1\r\n', "4;Gr\xfc\x85\xdfe;7"]
+    (tmp_path / "v.csv").write_bytes("".join(records).encode("latin-1"))
+    (tmp_path / "v.csv.gz").write_bytes(gzip.compress("".join(records).encode("latin-1")))
+    assert redact_store(store_at(tmp_path), GONE, by_line=True).places == 4
+    left = "".join([records[0], records[2], records[4]]).encode("latin-1")
+    assert (tmp_path / "v.csv").read_bytes() == gzip.decompress((tmp_path / "v.csv.gz").read_bytes()) == left
+
+
 def test_a_manifest_states_the_size_of_a_changed_file(tmp_path):
     """Also after a crash between the two; another delivery's manifest stays."""
     folder = tmp_path / "day"
