@@ -10,6 +10,7 @@ from typing import Literal
 import dagster as dg
 
 from dedp_assets.components.landed.landed_columns import LandedColumn
+from dedp_assets.components.landed.landed_subjects import with_subject
 from dedp_assets.components.landed.topic_source import TopicSource
 from dedp_assets.graph.declare import About, Expects, Gates
 from dedp_assets.graph.systems.databases import Database
@@ -266,6 +267,7 @@ class Landed:
         stated, when = self.stated, "timeliness"
         what = stated.comment or f"One record of {self.dataset}."
         raw = {**_RAW, **({"header": _HEADER} if isinstance(self.format, Csv) else {})}
+        raw["raw"] = with_subject(raw["raw"], self.columns, self.header, self.format)
         header = {SCHEMA_ID: _SCHEMA} if stated.topic else {}
         timely = {when: Column("STRING", "on_time, late or undated when it landed", technical=True)}
         of_event = {name: replace(column, required=True) for name, column in self.event.items()}

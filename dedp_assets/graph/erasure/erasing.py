@@ -282,10 +282,10 @@ def _texts_of(table: Table) -> list[str]:
 
 
 def _rows_with_ids(table: Table, spellings: Spellings) -> int:
-    """Count the rows of a table with an id in a text; the ids are closed over and in no plan."""
+    """Count the rows of a table that may hold an id in a text; the ids are closed over and in no plan."""
 
     def hold(texts: pa.Array) -> pa.Array:
-        return pa.array([bool(text) and spellings.found(text) > 0 for text in texts.to_pylist()], pa.bool_())
+        return pa.array([bool(text) and spellings.may_name(text) for text in texts.to_pylist()], pa.bool_())
 
     rows: DataFrame = table.read()
     kinds = {each.name: each.dataType for each in rows.schema.fields}

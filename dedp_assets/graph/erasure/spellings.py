@@ -17,6 +17,7 @@ __all__ = ["GONE", "LEAST", "Spellings"]
 LEAST = 5
 """Letters of the shortest id that is looked for in texts: a shorter one stands in them by chance."""
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+")
+_TOKEN = re.compile(rb"[^A-Za-z0-9_@.+\x80-\xff-]+")
 _DELIMITERS = ",;\t|"
 GONE = b"erased"
 """Text in place of an id."""
@@ -54,6 +55,13 @@ class Spellings:
     def found(self, content: bytes) -> int:
         """Count the ids in a text."""
         return sum(1 for pattern in self._patterns() for _ in pattern.finditer(content))
+
+    def may_name(self, text: bytes) -> bool:
+        """Return whether an id may stand in a text of a row, also one of few letters, but for numbers of few digits."""
+        if self.found(text):
+            return True
+        short = {each.encode() for each in self.ids if 1 < len(each) < LEAST and not each.isdigit()}
+        return bool(short) and not short.isdisjoint(_TOKEN.split(text))
 
     def without(self, content: bytes) -> bytes:
         """Return a text with a fixed word in place of each id."""

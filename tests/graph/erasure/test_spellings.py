@@ -50,6 +50,14 @@ def test_an_id_of_few_letters_is_not_searchable_in_texts():
     assert spellings.found(b'{"user": "u3", "count": 7}') == 0
 
 
+def test_a_row_may_name_an_id_of_few_letters():
+    """As a word of its own; a number of few digits stands in rows by chance."""
+    spellings = Spellings(["u3", "7", ADA])
+    assert spellings.may_name(b"7000,2026-01-07T00:00:00Z,u3,30.00")
+    assert spellings.may_name(ADA.encode())
+    assert not spellings.may_name(b'{"user": "u31", "count": 7}')
+
+
 def test_an_id_of_few_letters_is_found_in_the_fields_that_hold_ids():
     """At any depth, as a text or as a number, and in no other field."""
     spellings = Spellings(["7"], {"user_id": ["7"]})
