@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -20,8 +21,15 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.functions import arrow_udf
 
 from dedp_assets.graph.declare import LakeTable
-from dedp_assets.graph.erasure.cases import DEADLINE, Case, CasePlace, Cases
-from dedp_assets.graph.erasure.files import Redacted, copies_with_ids, files_below, redact_files, redact_store
+from dedp_assets.graph.erasure.cases import Case, CasePlace, Cases
+from dedp_assets.graph.erasure.files import (
+    Redacted,
+    copies_with_ids,
+    files_below,
+    past_holds_ids,
+    redact_files,
+    redact_store,
+)
 from dedp_assets.graph.erasure.history import redact_history
 from dedp_assets.graph.erasure.spellings import LEAST, Spellings
 from dedp_assets.graph.resources.environments import Settings
@@ -156,6 +164,7 @@ class Eraser:
             most=most,
             held="leave" if leave_held else "refuse",
         )
+        due = case.due.date().isoformat()
         before = {(place.kind, place.name): place for place in case.places if place.state == "erased"}
         places: dict[tuple[str, str], CasePlace] = {}
         for place in self._erased(erasure, run, now):
@@ -163,6 +172,7 @@ class Eraser:
             # A run that goes on finds nothing more where an earlier one erased.
             done = known and place.state == "nothing"
             total = replace(place, found=place.found + known.found) if known and place.state == "erased" else place
+            total = replace(total, due=due) if total.state in ("open", "held") else total
             places[place.kind, place.name] = known if known and done else total
         case = self.cases.keep(replace(case, places=tuple(places.values())))
         return case if case.open else self.cases.end(case, now=now)
@@ -170,42 +180,48 @@ class Eraser:
     def _erased(self, erasure: Erasure, run: Provenance, now: datetime) -> Iterator[CasePlace]:
         tables = self.with_persons()
         spellings = Spellings([each for named in erasure.ids.values() for each in named], _fields(tables, erasure.ids))
-        due = (erasure.at + DEADLINE).date().isoformat()
         done = erase_person(erasure, [each.target(run) for each in tables], self.lake.suppression(), purge=False)
         for table in tables:
-            yield self._purged(table, done.figures["tables"].get(table.name, 0), run, now, due)
+            rows = done.figures["tables"].get(table.name, 0)
+            yield self._purged(table, rows, spellings, run, now)
         named = {table.name for table in tables}
         for name in self.lake.names():
             if name not in named:
-                yield self._derived(self._opened(name), spellings, run, now, due)
+                yield self._derived(self._opened(name), spellings, run, now)
         yield from self._keys(erasure, now)
         yield from self._beside(spellings)
-        yield from self._copied(spellings, due)
+        yield from self._copied(spellings)
         yield from (CasePlace(name, "elsewhere", state="owed", note=owed) for name, owed in self.elsewhere.items())
         if short := sum(len(each) < LEAST for named_ids in erasure.ids.values() for each in named_ids):
             note = f"{short} ids of fewer than {LEAST} letters were looked for in declared columns only"
             yield CasePlace("texts", "files", state="owed", note=note)
 
-    def _purged(self, table: Table, rows: int, run: Provenance, now: datetime, due: str) -> CasePlace:
-        """Purge the past of a table of persons."""
+    def _purged(self, table: Table, rows: int, spellings: Spellings, run: Provenance, now: datetime) -> CasePlace:
+        """Purge the past of a table, if a file of the past may hold an id; time travel of other tables stays."""
         state = "erased" if rows else "nothing"
+        files = [file for file, _ in table.ledger.state().keyed_files()]
+        present = {unquote(file["path"]) for file in files}
+        # A file keeps the rows that a vector deletes.
+        marked = any("deletionVector" in file for file in files)
+        if not (rows or marked or past_holds_ids(table.store, present, spellings)):
+            return CasePlace(table.name, "table", rows, state, "no file of the past holds an id")
         if standing := holds(table.ledger):
-            return CasePlace(table.name, "table", rows, "held", f"its past stays, {shown_holds(standing)}", due)
+            return CasePlace(table.name, "table", rows, "held", f"its past stays, {shown_holds(standing)}")
         try:
             purged = purge_history(table, provenance=run, now=now)
         except PatternError as error:
-            return CasePlace(table.name, "table", rows, "open", str(error), due)
+            return CasePlace(table.name, "table", rows, "open", str(error))
         figures = {**purged.figures, "version": purged.version}
         return CasePlace(table.name, "table", rows, state, purged.reason, figures=figures)
 
-    def _derived(self, table: Table, spellings: Spellings, run: Provenance, now: datetime, due: str) -> CasePlace:
+    def _derived(self, table: Table, spellings: Spellings, run: Provenance, now: datetime) -> CasePlace:
         """Look for ids in the rows of a table without declared persons; purge the past once no row holds one."""
         if not _texts_of(table):
             return CasePlace(table.name, "derived")
         if held := _rows_with_ids(table, spellings):
             note = "rows hold ids until they are computed again from erased tables; then their past goes"
-            return CasePlace(table.name, "derived", held, "open", note, due)
-        return replace(self._purged(table, 0, run, now, due), kind="derived")
+            return CasePlace(table.name, "derived", held, "open", note)
+        return replace(self._purged(table, 0, spellings, run, now), kind="derived")
 
     def _keys(self, erasure: Erasure, now: datetime) -> Iterator[CasePlace]:
         ids = sorted({each for named in erasure.ids.values() for each in named})
@@ -227,11 +243,11 @@ class Eraser:
         if self.landing:
             yield _place("landing zone", redact_store(store_at(self.landing), spellings, by_line=True))
 
-    def _copied(self, spellings: Spellings, due: str) -> Iterator[CasePlace]:
+    def _copied(self, spellings: Spellings) -> Iterator[CasePlace]:
         """Look for ids in copies of tables, states of queries, and the run history."""
         root = store_at(self.lake.root)
         for path, rows in copies_with_ids(root, self.lake.names(), spellings).items():
-            yield CasePlace(path, "copy", rows, "open", "holds ids until the table is copied again", due)
+            yield CasePlace(path, "copy", rows, "open", "holds ids until the table is copied again")
         states = [name for name in root.list(_CHECKPOINTS) if _has_state(root.within(f"{_CHECKPOINTS}/{name}"))]
         for name in states:
             note = "packed state of a query, which forgets by its watermark: start the query anew to be certain"

@@ -19,7 +19,7 @@ from dedp_assets.patterns.connectors.landing.deliveries import stated_sizes
 from dedp_assets.patterns.connectors.secrets.key_files import replace_private
 from dedp_assets.patterns.delta import Store, is_link
 
-__all__ = ["Redacted", "copies_with_ids", "files_below", "redact", "redact_files", "redact_store"]
+__all__ = ["Redacted", "copies_with_ids", "files_below", "past_holds_ids", "redact", "redact_files", "redact_store"]
 
 _SQLITE, _GZIP = b"SQLite format 3\0", b"\x1f\x8b"
 _PARQUET, _BINARY = b"PAR1", (b"Obj\x01", b"PK\x03\x04")
@@ -117,6 +117,24 @@ def copies_with_ids(store: Store, tables: Collection[str], spellings: Spellings)
         if rows:
             found[path] = rows
     return found
+
+
+def past_holds_ids(store: Store, present: Collection[str], spellings: Spellings) -> bool:
+    """Return whether a file of a table's past may hold an id: of data, of the log, of a stage.
+
+    Args:
+        store: the table's.
+        present: paths of the data files of the newest version.
+        spellings: the ids.
+    """
+    paths = (entry.path for entry in store.files() if entry.path not in present)
+    return any(_may_hold(store.read(path), spellings) for path in paths)
+
+
+def _may_hold(content: bytes, spellings: Spellings) -> bool:
+    if content.startswith(_PARQUET):
+        return any(map(spellings.may_name, _texts(pq.read_table(pa.BufferReader(content)))))
+    return spellings.may_name(content)
 
 
 def _copies(store: Store, folder: str, tables: Collection[str]) -> Iterator[str]:
