@@ -60,6 +60,7 @@ NAMES = (
     "observers",
     "drift",
     "encryption",
+    "erasure",
 )
 COMMAND: list[str] = [sys.executable, "-m", "benchmarks"]
 

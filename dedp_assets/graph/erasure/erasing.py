@@ -118,7 +118,7 @@ class Eraser:
             ConfigError: for a kind of person that no table declares, or a case that is under way.
         """
         if self.cases.knows(erasure.request) and self.cases.case(erasure.request).approved_by:
-            raise ConfigError(f"{erasure.request} was approved: dedp erase {erasure.request} goes on with it")
+            raise ConfigError(f"{erasure.request} was approved: dedp erase --because {erasure.request} goes on")
         tables = self.with_persons()
         ids = Persons.found(tables, erasure.ids, self.lake.suppression()).ids
         found = find_person(tables, replace(erasure, ids=ids), self.lake.suppression())
@@ -152,7 +152,7 @@ class Eraser:
             ContractError: if the persons have too many rows, or rows on legal hold; nothing is changed.
         """
         if not case.approved_by:
-            raise ConfigError(f"{case.request} must be approved first: dedp erase {case.request} --by NAME")
+            raise ConfigError(f"{case.request} must be approved first: dedp erase --because {case.request} --by NAME")
         if case.ended:
             return case
         ids = self.cases.ids(case)
@@ -186,8 +186,12 @@ class Eraser:
             yield self._purged(table, rows, spellings, run, now)
         named = {table.name for table in tables}
         for name in self.lake.names():
-            if name not in named:
+            if name in named:
+                continue
+            try:
                 yield self._derived(self._opened(name), spellings, run, now)
+            except PatternError as error:
+                yield CasePlace(name, "derived", state="open", note=str(error))
         yield from self._keys(erasure, now)
         yield from self._beside(spellings)
         yield from self._copied(spellings)
