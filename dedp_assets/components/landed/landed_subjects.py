@@ -1,4 +1,4 @@
-"""Persons in landed records: the SQL of a person's id in a record as it landed."""
+"""Persons in landed records: SQL of a person's id in the column raw."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["with_subject"]
 
 
 def with_subject(raw: Column, columns: Mapping[str, Column], names: Sequence[str], form: object) -> Column:
-    """Return the column of records as landed, with the person whose id the records hold, if a column states one.
+    """Return the column raw, with the person of the records, if a column states a person.
 
     So an erasure finds the records, and late ones are left out. Of several persons in a record the first counts.
 
@@ -36,7 +36,7 @@ def _of_json(name: str) -> str:
 
 
 def _of_csv(name: str, position: int, form: Csv) -> str:
-    """Write SQL of a value in a line; a line of which a quote has no end has the values up to there."""
+    """Write SQL of a value in a line; an open quote is a part of the value."""
     comma, quote = re.escape(form.delimiter), re.escape(form.quote)
     plain = f"[^{comma}]*"
     value = f"{quote}(?:[^{quote}]|{quote}{quote})*{quote}|{plain}" if form.quote else plain

@@ -57,7 +57,7 @@ class Spellings:
         return sum(1 for pattern in self._patterns() for _ in pattern.finditer(content))
 
     def may_name(self, text: bytes) -> bool:
-        """Return whether an id may stand in a text of a row, also one of few letters, but for numbers of few digits."""
+        """Return whether an id may stand in a text of a row; short numbers are left out."""
         if self.found(text):
             return True
         short = {each.encode() for each in self.ids if 1 < len(each) < LEAST and not each.isdigit()}
