@@ -165,7 +165,8 @@ class LakeTable(Generic[P]):
 
     def access(self, lake: Lake) -> Access:
         """Return the places of a lake for the functions; a run refuses all others."""
-        producers = (each.producer for each in self.runs.of(OnMarkers))
+        producers = [each.producer for each in self.runs.of(OnMarkers)]
+        producers += [found] if (found := getattr(self.reads.inputs, "producer", None)) else []
         return access_to(lake, (*self.reads.upstream, *producers), self.tables, self.reads.touches)
 
     def lineage(self) -> dict[str, dg.TableColumnLineage]:

@@ -157,7 +157,7 @@ class TableHandle(Located):
         if deleting:
             return source, None
         state = self.erasures()
-        return (self.suppression.left_out(source, self.spec) if self.suppression else source), state
+        return (self.suppression.left_out(source, self.spec) if self.suppression and state else source), state
 
     def noting_erasures(self, run: Provenance) -> Provenance:
         """Return the run with a note of the suppression list's state, if somebody is on the list."""

@@ -14,7 +14,7 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.delta.commit.spark_writer import require_stated
-from dedp_assets.patterns.delta.handle import TableHandle
+from dedp_assets.patterns.delta.handle import ERASURES, TableHandle
 from dedp_assets.patterns.delta.merge.declared_keys import REPEATED, repeated, require_whole
 from dedp_assets.patterns.delta.snapshots.definition import conform, content_columns
 from dedp_assets.patterns.delta.snapshots.layouts import in_buckets
@@ -80,7 +80,7 @@ def stage_write(  # noqa: PLR0913 - of a verb of the table
     if table.on_rows:
         given = split
         table.on_rows(lambda: given[keep] if given.outcome else given.rows)
-    split, present = table.suppression.apart(split, table.spec) if table.suppression else (split, "")
+    split, present = _present(table, split, provenance)
     # Rows of erased persons are told apart in the pass over all: a tally is then taken where the rows are read.
     tally = (rows_read := rows_read if present else rows_read.along(rows, audits)).tally
     split = Split.of(tally.rows) if tally and tally.along else split
@@ -104,6 +104,12 @@ def stage_write(  # noqa: PLR0913 - of a verb of the table
     if judged.refused:
         raise refusal(table, owned, judged, stage, stage.read(), split)
     return StagedWrite.of(table, stage, judged, owned, provenance, append=append, meter=meter, state=state)
+
+
+def _present(table: TableHandle, split: Split, run: Provenance) -> tuple[Split, str]:
+    """Tell the rows of erased persons from the others, if somebody was on the list when the run looked."""
+    listed = table.suppression if ERASURES in run.notes else None
+    return listed.apart(split, table.spec) if listed else (split, "")
 
 
 def publish_nothing(

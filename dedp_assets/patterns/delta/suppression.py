@@ -29,6 +29,7 @@ from dedp_assets.patterns.core.masking import MaskingKey, keyed_digest, keyed_di
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import ERASED
+from dedp_assets.patterns.core.running.permissions import extended_to
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.storage.store import Store
 
@@ -95,7 +96,8 @@ class SuppressionList:
         digests = {kind: sorted(self._digest(kind, each) for each in {*named}) for kind, named in ids.items()}
         note = {"request": request, "at": at.isoformat(), "because": because, "key": self._proof(), "persons": digests}
         try:
-            self.store.put_if_absent(f"{request}.json", json.dumps(note).encode())
+            with extended_to(self.store.address):
+                self.store.put_if_absent(f"{request}.json", json.dumps(note).encode())
         except FileExistsError:
             known = json.loads(self.store.read(f"{request}.json"))["persons"]
             if any({*named} - {*known.get(kind, ())} for kind, named in digests.items()):
@@ -105,8 +107,8 @@ class SuppressionList:
 
     def lift(self, request: str) -> None:
         """Take the persons of a request from the list, as for a person who registers again by a former id."""
-        for name in (f"{request}.json", *(f"{request}.{step}" for step in _STEPS)):
-            self.store.delete(name)
+        with extended_to(self.store.address):
+            self.store.delete(f"{request}.json", *(f"{request}.{step}" for step in _STEPS))
 
     def note(self, requests: Collection[str], step: Step, at: datetime) -> None:
         """Note the time of a step of requests; the first time of a step stays.
@@ -117,7 +119,7 @@ class SuppressionList:
             at: time of the step, with a time zone.
         """
         for request in requests:
-            with suppress(FileExistsError):
+            with suppress(FileExistsError), extended_to(self.store.address):
                 self.store.put_if_absent(f"{request}.{step}", at.isoformat().encode())
 
     def times(self, request: str) -> Mapping[str, datetime]:

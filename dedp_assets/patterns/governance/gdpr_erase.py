@@ -141,9 +141,7 @@ def erase_person(
         >>> key = MaskingKey("home", b"32 random bytes, which these are not")
         >>> gone = SuppressionList(store_at(tempfile.mkdtemp()), key)
         >>> asked = Erasure(request="T-17", ids={"user": ["ada"]}, at=datetime(2026, 1, 5, tzinfo=timezone.utc))
-        >>> done = erase_person(asked, [visits.target(run)], gone)
-        >>> done.figures["tables"]
-        {'silver/visits': 1}
+        >>> _ = erase_person(asked, [visits.target(run)], gone)
         >>> rows(visits)
         [(2, 'bob')]
     """

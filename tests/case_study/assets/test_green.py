@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -146,8 +147,11 @@ def test_what_upstream_gains_between_pin_and_read_waits_for_the_next_run(loaded,
 
     def meanwhile(*arguments, **options):
         monkeypatch.setattr(validation, "tally_fields", tally)
-        loaded.land(day(3), visits_of(3), late=late)
-        assert loaded.platform.compute("bronze/visits", partition=day(3)).failure == ""
+        # Somebody else's doing: a thread has none of the run's restriction to what is declared.
+        with ThreadPoolExecutor(1) as others:
+            others.submit(loaded.land, day(3), visits_of(3), late=late).result()
+            computed = others.submit(loaded.platform.compute, "bronze/visits", partition=day(3)).result()
+        assert computed.failure == ""
         return tally(*arguments, **options)
 
     pinned = loaded.last("silver/visits", event_date=day(0)).record.inputs

@@ -516,7 +516,7 @@ def a_table_and_its_copy(n):
 
 @known_calls
 def calls_that_work(known):
-    base = known.table("silver/seen", "id INT, day STRING", (1, "mon"), by=("day",))
+    base = known.table("silver/shown", "id INT, day STRING", (1, "mon"), by=("day",))
     copy = known.table("gold/seen", "id INT, day STRING", by=("day",))
     policies = [Policy("a", ["id", "day"], rows="true")]
     shared = {"policies": policies, "key": KEY, "audience": "a", "version": None}

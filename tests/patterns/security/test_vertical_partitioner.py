@@ -427,7 +427,7 @@ def events_and_persons(n):
 def calls_that_work(known):
     public = {"classification": "public"}
     person = Column("STRING", required=True, subject="user", **public)
-    events = known.table("silver/seen", {"day": Column("STRING", **public), "person": person}, by=("day",))
+    events = known.table("silver/visited", {"day": Column("STRING", **public), "person": person}, by=("day",))
     persons = known.table("silver/known", {"person": person, "at": Column("INT", **public)}, key=("person",))
     rows = known.frame("day STRING, person STRING, at INT", ("mon", "a", 1))
     into, context = events.target(known.run, partition={"day": "mon"}), persons.target(known.run)

@@ -57,7 +57,7 @@ IN_TIME = "every_request_is_in_time"
 def erasures(context: dg.AssetExecutionContext, lake: Lake, clock: Clock, secrets: Secrets) -> Iterator[Any]:
     """Go on with the open requests."""
     eraser, now = Eraser.of(settings(), lake, project().tables(), secrets), clock.now()
-    run = Provenance(asset="platform/erasures", run_id=context.run_id, at=now, cause="erasure")
+    run = Provenance(asset="platform/erasures", run_id=context.run.run_id, at=now, cause="erasure")
     for case in list(eraser.cases):
         if case.approved_by and not case.ended:
             try:

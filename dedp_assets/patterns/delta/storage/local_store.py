@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.running.disks import writing_to
 from dedp_assets.patterns.core.running.permissions import require_allowed
-from dedp_assets.patterns.delta.storage.local_files import content_of, entry_of, tag_of
+from dedp_assets.patterns.delta.storage.local_files import content_of, entry_of, scan, tag_of
 from dedp_assets.patterns.delta.storage.store import Ability, Entry, Hold, Tree, Unending, WorkLock
 
 __all__ = ["LocalStore"]
@@ -104,7 +104,7 @@ class LocalStore:
 
     def files(self, folder: str = "", *, deep: bool = True) -> Sequence[Entry]:
         """List the files in a folder, including links to files."""
-        found = [found for found in self._scan(folder, deep=deep) if isinstance(found, Entry)]
+        found = [found for found in scan(self._at(folder), folder, deep=deep) if isinstance(found, Entry)]
         return sorted(found, key=lambda entry: entry.path)
 
     def has_files(self, folder: str) -> bool:
@@ -218,7 +218,7 @@ class LocalStore:
 
     def tree(self) -> Tree:
         """List everything in the folder; raise an error if a folder cannot be listed."""
-        found = list(self._scan("", deep=True, links=False))
+        found = list(scan(self.root, "", deep=True, links=False))
         others = [path for path in found if isinstance(path, str)]
         empty = frozenset(path.rstrip("/") for path in others if path.endswith("/"))
         return Tree([e for e in found if isinstance(e, Entry)], empty, [p for p in others if not p.endswith("/")])
@@ -234,8 +234,9 @@ class LocalStore:
 
     def move(self, path: str, into: LocalStore, new: str) -> None:
         """Move a file or a folder to another place on the same disk, in one step."""
-        os.makedirs(os.path.dirname(into._at(new)), exist_ok=True)
-        os.replace(self._at(path), into._at(new))
+        with writing_to(into._at(new)):
+            os.makedirs(os.path.dirname(into._at(new)), exist_ok=True)
+            os.replace(self._at(path), into._at(new))
 
     def create(self, path: str) -> BinaryIO:
         """Open a new file for writing; readers see partial content."""
@@ -287,23 +288,3 @@ class LocalStore:
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(draft)
-
-    def _scan(self, folder: str, *, deep: bool, links: bool = True) -> Iterator[Entry | str]:
-        """List files as entries, everything else by path; the path of an empty folder ends with a slash."""
-        try:
-            with os.scandir(self._at(folder)) as found:
-                inside = list(found)
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        if not inside and folder:
-            yield f"{folder}/"
-        for each in inside:
-            path = f"{folder}/{each.name}" if folder else each.name
-            if each.is_dir(follow_symlinks=False):
-                yield from self._scan(path, deep=True, links=links) if deep else ()
-            elif each.is_file(follow_symlinks=links):
-                # A file that goes meanwhile is none.
-                with suppress(FileNotFoundError):
-                    yield entry_of(path, each.stat())
-            else:
-                yield path
