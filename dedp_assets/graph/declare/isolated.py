@@ -119,7 +119,7 @@ def finished(markers: OnMarkers) -> Callable[[Request, Lake], Inputs]:
         notes = {"delivery": str(read.version)}
         return Inputs({producer.name: marked}, sequence=marked, notes=notes, found=read)
 
-    find.producer = markers.producer  # type: ignore[attr-defined] - for the places that the table may touch
+    find.producer = markers.producer  # type: ignore[attr-defined]  # for the places that the table may touch
     return find
 
 
