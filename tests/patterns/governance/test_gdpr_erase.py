@@ -15,6 +15,7 @@ from dedp_assets.patterns.delta import Insert, Merge, SuppressionList, Table, Up
 from dedp_assets.patterns.delta.maintenance import hold_partition
 from dedp_assets.patterns.governance.gdpr_erase import Erasure, Persons, erase_person, find_person
 from tests.canaries import Canary, Search, people, texts_in
+from tests.contracts.known_calls import known_calls
 from tests.helpers import NOW, a_run, read_back, refusal
 
 KEY = MaskingKey("home", b"32 random bytes, which these are not")
@@ -246,3 +247,12 @@ def test_ids_that_lead_to_too_many_are_refused(lake, spark):
     tables["silver/users"].overwrite(shared, provenance=replace(a_run(at=LATER), inputs={"x": 1}))
     with pytest.raises(ContractError, match="lead to more than 1000 ids of user"):
         Persons.found([*tables.values()], {"email": ["all@example.com"]}, suppressed)
+
+
+@known_calls
+def calls_that_work(known):
+    columns = {"id": Column("INT"), "user": Column("STRING", classification="personal", subject="user")}
+    table = known.at(TableSpec("silver/of_persons", columns))
+    table.overwrite(known.frame("id INT, user STRING", (1, "ada")), provenance=known.run)
+    gone = SuppressionList(store_at(str(known.folder / "suppressed")), KEY)
+    return {"find_person": {"tables": [table], "erasure": asked("ada"), "suppressed": gone}}
