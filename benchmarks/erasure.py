@@ -43,9 +43,9 @@ _GOAL = 1.2
 def run(*, quick: bool) -> list[Row]:
     """Measure the erasure of a person, a batch of removals, and reads by policy."""
     session, counters = SparkEngine().session, Counters(SparkEngine().session)
-    count, batch = (2_000, 20) if quick else (_MANY, _BATCH)
+    count, days, batch = (2_000, 2, 20) if quick else (_MANY, _DAYS, _BATCH)
     rows = session.range(count).selectExpr(
-        "id", f"concat('p', lpad(id % {_PERSONS}, 5, '0')) person", "rand(1) amount", f"CAST(id % {_DAYS} AS INT) day"
+        "id", f"concat('p', lpad(id % {_PERSONS}, 5, '0')) person", "rand(1) amount", f"CAST(id % {days} AS INT) day"
     )
     rows = rows.localCheckpoint()
     return [

@@ -114,10 +114,13 @@ class Eraser:
     def plan(self, erasure: Erasure) -> Case:
         """Find the persons in every place, without a change, and keep the plan as a case.
 
+        A request that is planned again keeps the time at which the request came: the deadline counts from then.
+
         Raises:
             ConfigError: for a kind of person that no table declares, or a case that is under way.
         """
-        if self.cases.knows(erasure.request) and self.cases.case(erasure.request).approved_by:
+        known = self.cases.case(erasure.request) if self.cases.knows(erasure.request) else None
+        if known and known.approved_by:
             raise ConfigError(f"{erasure.request} was approved: dedp erase --because {erasure.request} goes on")
         tables = self.with_persons()
         ids = Persons.found(tables, erasure.ids, self.lake.suppression()).ids
@@ -131,8 +134,8 @@ class Eraser:
         places += [CasePlace(name, "elsewhere", state="owed", note=owed) for name, owed in self.elsewhere.items()]
         if not found.passed:
             places.append(CasePlace("request", "refusal", state="open", note=found.note))
-        case = Case(erasure.request, erasure.at.isoformat(), erasure.because, places=tuple(places))
-        return self.cases.keep(case, ids)
+        at = known.at if known else erasure.at.isoformat()
+        return self.cases.keep(Case(erasure.request, at, erasure.because, places=tuple(places)), ids)
 
     def erase(self, case: Case, run: Provenance, *, now: datetime, most: float = 0.1, leave_held: bool = False) -> Case:
         """Erase the persons of an approved case from every place that can be erased now.
@@ -235,7 +238,7 @@ class Eraser:
             yield CasePlace("tokens", "tokens", removed, "erased", "the tokens that others have lead to nobody")
 
     def _beside(self, spellings: Spellings) -> Iterator[CasePlace]:
-        """Redact the files beside the tables: of the home, of the lake, of the landing zone."""
+        """Redact the ids in files of the home, of the lake and of the landing zone, without Delta tables."""
         without = [self.home / name for name in (*_OWN, *_SERVERS)]
         local = [Path(each) for each in (self.landing, str(self.lake.root)) if each and "://" not in each]
         for folder in sorted(self.home.iterdir()) if self.home.is_dir() else []:
@@ -295,7 +298,7 @@ def _place(name: str, found: Redacted) -> CasePlace:
 
 
 def _texts_of(table: Table) -> list[str]:
-    """List the columns that may hold an id: no numbers and dates, and none of public values."""
+    """List the columns of texts, bytes and nested values that are not of the class public."""
     fields = table.read().schema.fields
     open_ = {name.lower() for name, column in table.spec.columns.items() if column.classification == "public"}
     return [each.name for each in fields if isinstance(each.dataType, _TEXTS) and each.name.lower() not in open_]

@@ -1,4 +1,4 @@
-"""Ids of persons in files beside the tables: redacted, left out by line, or reported."""
+"""Redaction of ids of persons in files that are no Delta tables; removal of landed records with an id."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gzip
 import json
 import re
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dedp_assets.graph.erasure.spellings import Spellings
-from dedp_assets.patterns.connectors.landing.deliveries import stated_sizes
+from dedp_assets.patterns.connectors.landing.deliveries import is_called_like_data, stated_sizes
 from dedp_assets.patterns.connectors.secrets.key_files import replace_private
 from dedp_assets.patterns.delta import Store, is_link
 
@@ -155,9 +155,9 @@ def _restate(store: Store, path: str, former: int, now: int) -> None:
     """
     folder, _, name = path.rpartition("/")
     for entry in store.files(folder, deep=False):
-        if entry.size_bytes > _LARGEST_MANIFEST or not (content := store.read(entry.path)).lstrip().startswith(b"{"):
+        if entry.size_bytes > _LARGEST_MANIFEST or is_called_like_data(entry.path.rpartition("/")[2]):
             continue
-        stated, flaw = stated_sizes(content)
+        stated, flaw = stated_sizes(content := store.read(entry.path))
         if stated and not flaw and stated.get(name) == former:
             document = json.loads(content.decode("utf-8-sig"))
             document["files"][name] = now
@@ -227,8 +227,8 @@ def redacted(
 def _redacted_rows(content: bytes, spellings: Spellings) -> tuple[int, bytes | None]:
     """Leave out the rows of a Parquet file with an id in a value."""
     rows = pq.read_table(pa.BufferReader(content))
-    records = zip(_texts(rows), rows.to_pylist(), strict=True)
-    kept = [n for n, (text, row) in enumerate(records) if not (spellings.found(text) or spellings.names(row))]
+    records = enumerate(rows.to_pylist())
+    kept = [n for n, row in records if not (spellings.found(_text_of(row)) or spellings.names(row))]
     if len(kept) == rows.num_rows:
         return 0, None
     sink = pa.BufferOutputStream()
@@ -242,10 +242,12 @@ def _found_in_rows(content: bytes, spellings: Spellings) -> int:
 
 def _texts(rows: pa.Table) -> Iterator[bytes]:
     """Yield the values of each row as a text."""
-    for row in rows.to_pylist():
-        yield "\n".join(
-            each.decode("latin-1") if isinstance(each, bytes) else str(each) for each in row.values()
-        ).encode()
+    yield from map(_text_of, rows.to_pylist())
+
+
+def _text_of(row: Mapping[str, object]) -> bytes:
+    values = (each.decode("latin-1") if isinstance(each, bytes) else str(each) for each in row.values())
+    return "\n".join(values).encode()
 
 
 def _redact_database(file: Path, spellings: Spellings) -> int:
@@ -271,7 +273,7 @@ def _redact_database(file: Path, spellings: Spellings) -> int:
 
 
 def _without(value: object, spellings: Spellings) -> str | bytes | None:
-    """Return a value without ids; ``None`` for a value that holds none."""
+    """Return a text or bytes with ids redacted; ``None`` for a value without an id."""
     content = value.encode() if isinstance(value, str) else value
     if not isinstance(content, bytes) or not spellings.found(content):
         return None

@@ -18,6 +18,8 @@ def redact_history(url: str, spellings: Spellings) -> int:
         url: URL of the database, as Dagster's storage takes it.
         spellings: the ids.
     """
+    if not spellings.texts:
+        return 0
     places = 0
     engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
     try:
@@ -43,10 +45,17 @@ def _texts(table: sa.Table) -> list[sa.Column[str]]:
 
 def _redacted(database: sa.Connection, table: sa.Table, column: sa.Column[str], spellings: Spellings) -> int:
     place, text = sa.literal_column("ctid"), sa.cast(column, sa.Text)
-    named = sa.or_(*[text.contains(each, autoescape=True) for each in spellings.searchable])
-    rows = database.execute(sa.select(sa.cast(place, sa.Text), text).select_from(table).where(named)).all()
-    for at, value in rows:
-        without = spellings.without(value.encode()).decode()
-        changed = sa.cast(sa.literal(without), column.type) if isinstance(column.type, sa.JSON) else without
-        database.execute(sa.update(table).where(sa.cast(place, sa.Text) == at).values({column.name: changed}))
-    return len(rows)
+    named = sa.or_(*[text.contains(each, autoescape=True) for each in spellings.texts])
+    rows, done = sa.select(sa.cast(place, sa.Text), text).select_from(table).where(named), 0
+    # Another writer may give a row another place meanwhile: until no value holds an id as a word.
+    while found := [(at, without) for at, value in database.execute(rows) if (without := _without(value, spellings))]:
+        for at, without in found:
+            changed = sa.cast(sa.literal(without), column.type) if isinstance(column.type, sa.JSON) else without
+            at_place = sa.update(table).where(sa.cast(place, sa.Text) == at)
+            done += database.execute(at_place.values({column.name: changed})).rowcount
+    return done
+
+
+def _without(value: str, spellings: Spellings) -> str:
+    """Return a text with ids redacted; empty for a text without an id."""
+    return spellings.without(value.encode()).decode() if spellings.found(value.encode()) else ""

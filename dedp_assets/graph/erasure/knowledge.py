@@ -30,7 +30,7 @@ PURPOSE = Purpose(name="subject access", tables=("*",), personal=True, needs=("c
 RULES = AccessRules(
     purposes=(PURPOSE,), tiers=[AccessTier(name=name) for name in ("public", "internal", "restricted", "confidential")]
 )
-"""A person's own rows need no training and no approver; the audit says who handed them out."""
+"""Access rules of subject access: tiers without trainings and approvers."""
 _MOST = 100_000
 
 

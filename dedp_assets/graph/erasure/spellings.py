@@ -15,7 +15,7 @@ from urllib.parse import quote, quote_plus
 __all__ = ["GONE", "LEAST", "Spellings"]
 
 LEAST = 5
-"""Letters of the shortest id that is looked for in texts: a shorter one stands in them by chance."""
+"""Length of the shortest id for a search in texts, in characters; shorter ids stand in texts by chance."""
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+")
 _TOKEN = re.compile(rb"[^A-Za-z0-9_@.+\x80-\xff-]+")
 _DELIMITERS = ",;\t|"
@@ -41,16 +41,28 @@ class Spellings:
         return sorted(each for each in {*self.ids} if len(each) >= LEAST)
 
     @cached_property
+    def texts(self) -> list[str]:
+        """All spellings of the ids that are long enough for a search in texts."""
+        return sorted({each.decode() for each in (*self._plain, *self._packed)})
+
+    @cached_property
+    def _plain(self) -> set[bytes]:
+        return {each for one in self.searchable for each in _spelt(one)}
+
+    @cached_property
+    def _packed(self) -> set[bytes]:
+        return {each for one in self.searchable for each in _encoded(one.encode())}
+
+    @cached_property
     def _words(self) -> re.Pattern[bytes] | None:
         """Pattern of an id as a whole word: not part of a longer one."""
-        spelt = {each for one in self.searchable for each in _spelt(one)}
-        return re.compile(rb"(?<![A-Za-z0-9])(?:" + _any(spelt) + rb")(?![A-Za-z0-9])") if spelt else None
+        word = rb"(?<![A-Za-z0-9])(?:" + _any(self._plain) + rb")(?![A-Za-z0-9])"
+        return re.compile(word) if self._plain else None
 
     @cached_property
     def _within(self) -> re.Pattern[bytes] | None:
         """Pattern of an id within a longer text of digits: hexadecimal, or Base64 at any place."""
-        spelt = {each for one in self.searchable for each in _encoded(one.encode())}
-        return re.compile(_any(spelt)) if spelt else None
+        return re.compile(_any(self._packed)) if self._packed else None
 
     def found(self, content: bytes) -> int:
         """Count the ids in a text."""

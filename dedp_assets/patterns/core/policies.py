@@ -28,7 +28,10 @@ ALL_ROWS = "true"
 _STRENGTH = ("partial", "shape", "hash", "constant", "null")
 """Kinds of masks; each shows less of a value than the one before."""
 _BARRIER = "spark_partition_id() >= 0"
-"""Always true, and Spark moves no filter below what is not deterministic."""
+"""A predicate that every row satisfies and that keeps filters of readers above the filter of the policy.
+
+Spark moves no filter below a non-deterministic expression.
+"""
 
 
 @dataclass(frozen=True, slots=True)

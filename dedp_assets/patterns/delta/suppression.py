@@ -36,7 +36,7 @@ from dedp_assets.patterns.delta.storage.store import Store
 __all__ = ["MARK", "SuppressionList", "subjects_of"]
 
 MARK = f"{RESERVED}erased"
-"""Column that tells the rows of erased persons from others."""
+"""Boolean column: whether the row is of an erased person."""
 _PROOF = "the suppression list"
 Step = Literal["executed", "purged"]
 """Step of an erasure after its request."""

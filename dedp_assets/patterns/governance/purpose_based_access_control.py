@@ -64,7 +64,7 @@ def request_access(
     approved_by: str = "",
     rules: AccessRules | None = None,
 ) -> Access:
-    """Grant or deny access to tables for a purpose, all or none, with one row in the audit.
+    """Grant a user access to all tables or to no table for a purpose, with one row in the audit.
 
     Grants that stand are kept as they are; others begin now.
 

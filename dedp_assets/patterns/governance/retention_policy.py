@@ -68,7 +68,7 @@ POLICY: Sequence[Retention] = (
     Retention("secret", 30),
     Retention("quasi", 365),
 )
-"""Retention by class, unless a project states its own; a class without a rule, such as public, stays for ever."""
+"""Default retention by class; rows with columns of other classes alone, such as public, have no limit."""
 
 
 @typed

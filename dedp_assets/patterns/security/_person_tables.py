@@ -12,7 +12,7 @@ from dedp_assets.patterns.core.schema import TableSpec
 __all__ = ["person_of", "require_apart", "require_order", "subject_of"]
 
 _OPEN = ("public", "quasi")
-"""Classes of columns that lead to nobody by themselves."""
+"""Classes of columns that a table of events may have."""
 
 
 def person_of(context: TableSpec) -> str:

@@ -29,11 +29,11 @@ else:
 __all__ = ["MASKING_ROLE", "PostgresPolicies"]
 
 MASKING_ROLE = "dedp_masks"
-"""Owner of the views; nobody logs in as this role."""
+"""Role that owns the views with masks, without a login."""
 _WRITERS = "dedp writers"
 _LONGEST_NAME = 63
 _MEANT = "22", "42"
-"""Classes of SQLSTATE: a value that is none of its type, a fault in SQL."""
+"""Classes of SQLSTATE for a faulty policy: data exceptions, and syntax errors or access rule violations."""
 
 _TABLE = """
 SELECT c.oid, relrowsecurity, relforcerowsecurity, pg_get_userbyid(relowner)

@@ -45,7 +45,7 @@ Format = JsonLines | Csv | Parquet
 
 
 class _Piece(NamedTuple):
-    """Bytes of a record with the id, of an unreadable record, or of lines beside records."""
+    """Lines of a text file: a record with the id, an unreadable record, or a header and blank lines."""
 
     raw: bytes
     id: str | None = None

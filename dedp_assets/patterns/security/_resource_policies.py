@@ -26,7 +26,7 @@ _CALLS: Mapping[str, Sequence[str]] = {
     "delete": ("s3:DeleteObject",),
     "list": ("s3:ListBucket",),
 }
-"""Action -> calls of S3's API that need it."""
+"""Action -> calls of S3's API for the action."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

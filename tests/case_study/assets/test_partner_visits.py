@@ -152,3 +152,7 @@ def test_visitors_of_a_partner_are_removed_in_one_batch(reported, monkeypatch):
     monkeypatch.setattr(Clock, "now", lambda _: later)
     assert reported.run("remove_visitors_of_partners").failure == ""
     assert reported.ledger(TABLE).begins_at() > version
+    (folder / "next.jsonl").write_text(f"{lines[0]}\n{lines[0]}\n\nnot JSON\n[]\n" + '{"ids": "a-canary"}\n')
+    refused = reported.run("remove_visitors_of_partners").failure
+    assert [number for number in range(1, 7) if f"next.jsonl line {number} must be" in refused] == [4, 5, 6]
+    assert "canary" not in refused

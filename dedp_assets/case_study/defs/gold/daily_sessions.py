@@ -1,6 +1,6 @@
 """Sessions of visitors, with ids that survive late visits."""
 
-from dedp_assets.case_study.defs.silver.visits import VISITS
+from dedp_assets.case_study.defs.silver.visits import EVENT, VISITS
 from dedp_assets.graph.declare import About, Gates, Nightly, Pinned, Runs, lake_table
 from dedp_assets.patterns import (
     Audit,
@@ -26,14 +26,7 @@ DAILY_SESSIONS = TableSpec(
             required=True,
             classification="quasi",
         ),
-        "user_id": Column(
-            "STRING",
-            "pseudonymous visitor",
-            required=True,
-            classification="personal",
-            replica="pseudonym",
-            subject="user",
-        ),
+        "user_id": EVENT["user_id"],
         "started_at": Column("TIMESTAMP", "first visit, UTC", required=True, classification="quasi"),
         "ended_at": Column("TIMESTAMP", "last visit, UTC", required=True, classification="quasi"),
         "visits": Column("BIGINT", "visits of the session", required=True, classification="public"),

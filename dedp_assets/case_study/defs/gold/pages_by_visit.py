@@ -1,5 +1,6 @@
 """Pages of each visitor's day, in order."""
 
+from dedp_assets.case_study.defs.silver.visits import EVENT
 from dedp_assets.case_study.defs.silver.visits_by_visitor import BY_VISITOR, VISITS_BY_VISITOR
 from dedp_assets.graph.declare import Pinned, lake_table
 from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, aggregate_locally, overwrite_partition
@@ -8,14 +9,7 @@ PAGES_BY_VISIT = TableSpec(
     "gold/pages_by_visit",
     {
         "event_date": Column("DATE", "UTC day; a visit ends with it", required=True, classification="public"),
-        "user_id": Column(
-            "STRING",
-            "pseudonymous visitor",
-            required=True,
-            classification="personal",
-            replica="pseudonym",
-            subject="user",
-        ),
+        "user_id": EVENT["user_id"],
         "pages": Column(
             "ARRAY<STRING>", "paths in the order in which they were visited", required=True, classification="quasi"
         ),

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta, timezone
 
-from dedp_assets.case_study.defs.silver.visits import VISITS
+from dedp_assets.case_study.defs.silver.visits import EVENT, VISITS
 from dedp_assets.graph.declare import About, Gates, InOrder, Job, Nightly, Pinned, Runs, Step, lake_table
 from dedp_assets.graph.resources.environments import RETENTION_DAYS
 from dedp_assets.patterns import (
@@ -21,9 +21,7 @@ _SESSION = {
     "session_id": Column(
         "STRING", "of the visitor and of the session's first visit", required=True, classification="quasi"
     ),
-    "user_id": Column(
-        "STRING", "pseudonymous visitor", required=True, classification="personal", replica="pseudonym", subject="user"
-    ),
+    "user_id": EVENT["user_id"],
     "started_at": Column("TIMESTAMP", "first visit, UTC", required=True, classification="quasi"),
     "ended_at": Column("TIMESTAMP", "last visit, UTC", required=True, classification="quasi"),
 }

@@ -3,7 +3,7 @@
 from dedp_assets.case_study.defs.bronze.visits import EVENT_TIME, FOLLOWS_A_TOPIC
 from dedp_assets.case_study.defs.bronze.visits import VISITS as LANDED
 from dedp_assets.case_study.defs.gold.sessions import PUBLIC, RULE
-from dedp_assets.case_study.defs.silver.visits import DEAD_LETTER
+from dedp_assets.case_study.defs.silver.visits import DEAD_LETTER, EVENT
 from dedp_assets.graph.checks.letters import taken
 from dedp_assets.graph.declare import About, Every, Pinned, Runs, lake_table
 from dedp_assets.graph.resources.lake import Lake
@@ -15,14 +15,7 @@ SESSIONS_LIVE = TableSpec(
         "session_id": Column(
             "STRING", "of the visitor and of the session's first visit", required=True, classification="quasi"
         ),
-        "user_id": Column(
-            "STRING",
-            "pseudonymous visitor",
-            required=True,
-            classification="personal",
-            replica="pseudonym",
-            subject="user",
-        ),
+        "user_id": EVENT["user_id"],
         "started_at": Column("TIMESTAMP", "first visit, UTC", required=True, classification="quasi"),
         "ended_at": Column("TIMESTAMP", "last visit, UTC", required=True, classification="quasi"),
         "visits": Column("BIGINT", "visits of the session", required=True, classification="public"),

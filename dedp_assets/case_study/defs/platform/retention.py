@@ -1,4 +1,4 @@
-"""Retention by class of column: what leads to persons goes after its days, where nobody computes it again."""
+"""Nightly removal of partitions past the retention of their classes, outside the backfill windows of readers."""
 
 import dagster as dg
 
@@ -13,7 +13,7 @@ from dedp_assets.patterns.governance.retention_policy import Retention, apply_re
 
 JOB = "apply_retention"
 POLICY = (Retention("personal", 730), Retention("free text", 730), Retention("sensitive", 365))
-"""Days of a class; what is public, or of nobody, stays."""
+"""Days of rows with a personal, free-text or sensitive column; rows with public columns alone have no limit."""
 READERS = {LANDED: {VISITS.name: RETENTION_DAYS}, DEAD_LETTER: {VISITS.name: RETENTION_DAYS}}
 """Table -> its readers, with the days that each may compute again."""
 
@@ -26,7 +26,7 @@ READERS = {LANDED: {VISITS.name: RETENTION_DAYS}, DEAD_LETTER: {VISITS.name: RET
     writes=[*READERS],
 )
 def remove_past_retention(context: dg.OpExecutionContext, lake: Lake, clock: Clock) -> None:
-    """Plan and remove what is past its retention; legal holds and windows of readers keep partitions."""
+    """Remove the partitions past their retention, without partitions on legal hold or in the window of a reader."""
     now = clock.now()
     for spec, readers in READERS.items():
         table = lake.table(spec)

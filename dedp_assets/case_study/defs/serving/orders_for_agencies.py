@@ -1,4 +1,4 @@
-"""Orders as agencies may see them: a copy by policy, refreshed in the run of the orders."""
+"""Copy of the orders for agencies, by their policy, refreshed in the run of the orders."""
 
 from dedp_assets.case_study.defs.gold.orders_wide import ORDERS_WIDE
 from dedp_assets.graph.declare import About, OnRequest, Pinned, lake_table

@@ -27,7 +27,7 @@ else:
 __all__ = ["HEARTBEAT", "CompactedTopic"]
 
 HEARTBEAT = "dedp heartbeat"
-"""Key of the records that close a segment; they have no value, so that a reader takes them for an unknown key gone."""
+"""Key of the tombstones that close a segment; a reader deletes an unknown key, which changes nothing."""
 _DAY_MS = 86_400_000
 _LONGEST_DAYS = 7
 _ANSWER_SECONDS, _PAUSE_SECONDS = 10.0, 0.5
@@ -66,7 +66,7 @@ class CompactedTopic:
                 raise NotReady(f"{self.name} took {len(left)} tombstones not ({left[0]}): repeat the request")
 
     def purge(self, ids: Collection[str]) -> None:
-        """Close segments, and wait until none of the records that tombstones erase is readable.
+        """Close segments, and wait until the brokers have removed the records of the ids.
 
         The brokers remove the file of a cleaned segment ``file.delete.delay.ms`` later. A record behind a tombstone is
         a new registration, and stays.

@@ -51,7 +51,7 @@ class ErasableTable:
         return self.table
 
     def erase(self, ids: Collection[str]) -> None:
-        """Delete the rows of persons; an unknown id is nobody's. No id is in a statement.
+        """Delete the rows of persons, by ids in a temporary table and in no statement.
 
         Raises:
             ConfigError: for a table or columns that are not there, or a user without the rights.

@@ -81,7 +81,10 @@ def is_allowed(access: Access, action: str, location: str) -> bool:
 
 @contextmanager
 def restricted_to(access: Access | None) -> Iterator[None]:
-    """Restrict the block to an access, for :func:`require_allowed`; ``None`` lifts a restriction."""
+    """Restrict a block of code to an access; ``None`` lifts the restriction of an outer block.
+
+    :func:`require_allowed` enforces the access.
+    """
     before = _HELD.set(access)
     try:
         yield

@@ -120,9 +120,9 @@ def partitions_beside(table: Store) -> Store:
 
 
 def beside(address: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the addresses beside a table for the table's writers: folders, and single files.
+    """Return the addresses of folders and of single files that a table's writers need beside the table.
 
-    Editions of a replica in a folder are not among them: they lie beside it under names of their own.
+    Editions of a replica are left out: their names are made for each edition.
 
     Args:
         address: address of the table; nothing is opened there.
