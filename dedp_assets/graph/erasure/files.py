@@ -251,24 +251,41 @@ def _text_of(row: Mapping[str, object]) -> bytes:
 
 
 def _redact_database(file: Path, spellings: Spellings) -> int:
-    """Redact the texts of a SQLite database, and overwrite the pages of the former texts."""
+    """Redact the texts of a SQLite database, and overwrite the pages of the former texts.
+
+    Returns:
+        Number of places; -1 for a database that refuses the change, as by a key that two texts would share, or is busy.
+    """
+    try:
+        with closing(sqlite3.connect(file, timeout=_WAIT_SECONDS, isolation_level=None)) as database:
+            database.text_factory = bytes
+            database.create_function("without", 1, lambda value: _without(value, spellings), deterministic=True)
+            database.execute("BEGIN IMMEDIATE")
+            places = _redact_tables(database)
+            database.execute("COMMIT")
+            if places:
+                database.execute("VACUUM")
+                database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            return places
+    except sqlite3.DatabaseError:
+        return -1
+
+
+def _redact_tables(database: sqlite3.Connection) -> int:
+    """Redact the texts of all tables while the triggers of the database are away, such as those of an audit."""
+    stored = database.execute("SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'trigger')").fetchall()
+    triggers = [(name.decode(), sql.decode()) for kind, name, sql in stored if kind == b"trigger"]
     places = 0
-    with closing(sqlite3.connect(file, timeout=_WAIT_SECONDS, isolation_level=None)) as database:
-        database.text_factory = bytes
-        database.create_function("without", 1, lambda value: _without(value, spellings), deterministic=True)
-        tables = [name.decode() for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        for table in tables:
-            columns = [row[1].decode() for row in database.execute(f"PRAGMA table_info({_quoted(table)})")]
-            for column in columns:
-                named = _quoted(column)
-                # What the function returns is NULL, unless the value holds an id.
-                done = database.execute(
-                    f"UPDATE {_quoted(table)} SET {named} = without({named}) WHERE without({named}) IS NOT NULL"  # noqa: S608 - names of the database
-                )
-                places += done.rowcount
-        if places:
-            database.execute("VACUUM")
-            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    for name, _ in triggers:
+        database.execute(f"DROP TRIGGER {_quoted(name)}")
+    for table in (_quoted(name.decode()) for kind, name, _ in stored if kind == b"table"):
+        columns = [_quoted(row[1].decode()) for row in database.execute(f"PRAGMA table_info({table})")]
+        for column in columns:
+            # What the function returns is NULL, unless the value holds an id.
+            redact = f"UPDATE {table} SET {column} = without({column}) WHERE without({column}) IS NOT NULL"  # noqa: S608 - names of the database
+            places += database.execute(redact).rowcount
+    for _, sql in triggers:
+        database.execute(sql)
     return places
 
 

@@ -6,6 +6,7 @@ import gzip
 import json
 import sqlite3
 from contextlib import closing
+from datetime import datetime, timezone
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +16,7 @@ from dedp_assets.graph.erasure.files import files_below, redact, redact_files, r
 from dedp_assets.graph.erasure.spellings import Spellings
 from dedp_assets.patterns.connectors.landing.deliveries import delivery_at
 from dedp_assets.patterns.delta import store_at
+from dedp_assets.patterns.governance.purpose_based_access_control import AccessDecision, Grants
 from tests.canaries import Canary, Search, texts_in
 
 ADA, BOB = "ada.lovelace@example.com", "bob@elsewhere.org"
@@ -121,6 +123,35 @@ def test_a_database_is_redacted_and_compacted(tmp_path):
     assert stored[1] == (1, "erased 1", b"erased", 1)
     assert stored[2] == rows[2]
     assert hits(tmp_path) == []
+
+
+def test_an_audit_whose_rows_its_file_keeps_is_redacted(tmp_path):
+    """And its file keeps them again; the rows stay, without the id."""
+    at = datetime(2026, 1, 5, tzinfo=timezone.utc)
+    grants = Grants(tmp_path / "grants.db")
+    common = {"at": at.isoformat(), "event": "open", "outcome": "denied", "purpose": "x", "datasets": [], "ticket": ""}
+    common |= {"case": "", "export": False, "reason": "no policy", "justification": ""}
+    for user in (ADA, BOB):
+        grants.write(AccessDecision(user=user, **common))
+    assert redact(grants.file, GONE) == 1
+    assert [row.user for row in grants.audit()] == ["erased", BOB]
+    assert hits(tmp_path) == []
+    with closing(sqlite3.connect(grants.file)) as database, pytest.raises(sqlite3.IntegrityError, match="rows stay"):
+        database.execute("DELETE FROM audit")
+
+
+def test_a_database_that_refuses_the_change_is_left_as_it_was(tmp_path):
+    """Two keys would be one: the file is named, and other files are redacted all the same."""
+    file = tmp_path / "keys.db"
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("CREATE TABLE t (k TEXT PRIMARY KEY)")
+        database.executemany("INSERT INTO t VALUES (?)", [(ADA,), (f"{ADA.encode().hex()}",)])
+        database.commit()
+    (tmp_path / "other.txt").write_text(ADA)
+    found = redact_files(files_below(tmp_path), GONE)
+    assert (found.done, found.left) == (1, (file,))
+    with closing(sqlite3.connect(file)) as database:
+        assert database.execute("SELECT count(*) FROM t WHERE k != 'erased'").fetchone() == (2,)
 
 
 def test_tables_links_and_named_folders_are_left(tmp_path):
