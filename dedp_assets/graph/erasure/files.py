@@ -272,7 +272,10 @@ def _redact_database(file: Path, spellings: Spellings) -> int:
 
 
 def _redact_tables(database: sqlite3.Connection) -> int:
-    """Redact the texts of all tables while the triggers of the database are away, such as those of an audit."""
+    """Redact the texts of all tables, and drop the triggers for the time of the change.
+
+    A trigger may keep the rows of an audit as they are.
+    """
     stored = database.execute("SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'trigger')").fetchall()
     triggers = [(name.decode(), sql.decode()) for kind, name, sql in stored if kind == b"trigger"]
     places = 0
