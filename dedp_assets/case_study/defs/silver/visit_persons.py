@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from dedp_assets.case_study.defs.silver.visits import EVENT, VISITS
+from dedp_assets.case_study.defs.silver.visits import EDITION, EVENT, VISITS
 from dedp_assets.graph.declare import About, Nightly, Pinned, lake_table
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, split_persons
@@ -36,11 +36,17 @@ VISITORS = TableSpec(
     beside={VISITORS: [split_persons]},
     reads=[VISITS],
     runs=Nightly("55 3 * * *", lookback=14),
-    about=About(used_by="analysts, who need visits and no visitors", fresh_hours=28),
+    about=About(
+        used_by="analysts, who need visits and no visitors",
+        fresh_hours=28,
+        derived={"bytes": EDITION.origins("bytes")},
+    ),
     patterns=[split_persons],
+    code_version=EDITION.reader("1"),
 )
 def visit_events(visits: Pinned, into: Target, visitors: Target, lake: Lake) -> WriteResult:
     """Split one day's visits into events and visitors, of whom the newest values count."""
-    rows = visits.rows().selectExpr("*", "event_time AS seen_at", "visit_id AS last_visit")
-    wanted = rows.select(*dict.fromkeys((*VISIT_EVENTS.columns, *VISITORS.columns)))
-    return split_persons(wanted, into, visitors, lake.suppression(), newest=["seen_at", "last_visit"], allow_empty=True)
+    origin = {"seen_at": "event_time", "last_visit": "visit_id"}
+    wanted = dict.fromkeys((*VISIT_EVENTS.columns, *VISITORS.columns))
+    rows = visits.rows().selectExpr(*(f"{EDITION.sql(origin.get(name, name))} AS {name}" for name in wanted))
+    return split_persons(rows, into, visitors, lake.suppression(), newest=["seen_at", "last_visit"], allow_empty=True)
