@@ -5,22 +5,18 @@ A command is imported when it is called, so that the others answer at once, and 
 
 from __future__ import annotations
 
-import argparse
-import ast
-import importlib
 import os
 import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, version
+from difflib import get_close_matches
 from io import StringIO, TextIOWrapper
-from pathlib import Path
-from types import ModuleType
 
-from dedp_assets import commands
+from dedp_assets.commands._manual import manuals
 from dedp_assets.commands._output import note
+from dedp_assets.commands._parsing import FAULTY_CALL, add_arguments, front_parser, module_of
 from dedp_assets.graph.resources.engine import EngineError
 from dedp_assets.graph.resources.environments import Settings, apply, settings
 from dedp_assets.graph.resources.home import running
@@ -32,15 +28,8 @@ from dedp_assets.patterns.core.running.disks import refused_write
 
 __all__ = ["main"]
 
-_TROUBLE, _WRONG, _FAILED, _INTERRUPTED, _UNREAD = 1, 2, 3, 130, 141
+_FAILED, _INTERRUPTED, _UNREAD = 3, 130, 141
 _ONLY_OWNER = 0o077
-_CODES = """exit codes:
-  0    done, and nothing is wrong
-  1    done, and something is wrong: refused, in trouble, faulty or different
-  2    not done: a command, option, table, partition, setting, home or package is wrong or missing
-  3    not done: an engine, a file, a log or a server fails
-  130  interrupted by Ctrl-C
-  141  the reader of the output went away, as `| head` does"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -77,14 +66,16 @@ def _be_patient() -> None:
 
 def _run(name: str, words: Sequence[str]) -> int:
     """Parse the words by the chosen command's arguments, and call the command."""
-    known = _commands()
-    parser = _parser(known)
+    known = manuals()
+    parser = front_parser(known)
+    if name and name not in known:
+        near = get_close_matches(name, known, n=2, cutoff=0.5) or known
+        parser.error(f"command must be one of {', '.join(near)}, not {name!r}")
     added = parser.add_subparsers(dest="command", metavar="command")
-    parsers = {each: added.add_parser(each, help=sentence) for each, (sentence, _) in known.items()}
-    command = _module(name) if name in known else None
+    parsers = {each: added.add_parser(each, help=manual.sentence) for each, manual in known.items()}
+    command = module_of(name) if name in known else None
     if command is not None:
-        parsers[name].description = known[name][0]
-        command.arguments(parsers[name])
+        add_arguments(parsers[name], known[name], command)
     chosen = parser.parse_args(words)
     if command is None:
         parser.print_help()
@@ -98,37 +89,6 @@ def _run(name: str, words: Sequence[str]) -> int:
             computes = hasattr(command, "computes") and command.computes(chosen)
             joined.enter_context(_joined(settings(), computes=computes))
         return int(command.run(settings(), chosen))
-
-
-def _parser(known: dict[str, tuple[str, str]]) -> argparse.ArgumentParser:
-    """Make the parser, with the extras that commands need and the exit codes at the end of the help."""
-    of: dict[str, list[str]] = {}
-    for name, (_, extra) in known.items():
-        of.setdefault(extra, []).append(name)
-    needed = [f"  {', '.join(names)}: pip install 'dedp[{extra}]'" for extra, names in of.items() if extra]
-    parser = argparse.ArgumentParser(
-        prog="dedp",
-        description="A lakehouse of design patterns on Dagster, Spark and Delta.",
-        epilog="\n".join(["what commands need besides the core:", *needed, "", _CODES]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--version", action="version", version=f"dedp {_version()}")
-    return parser
-
-
-def _commands() -> dict[str, tuple[str, str]]:
-    """Return the sentence and the extra of each command, without importing a command."""
-    found = {}
-    for path in sorted(Path(str(commands.__file__)).parent.glob("[!_]*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        sentence = (ast.get_docstring(tree) or "").partition("\n")[0].partition("``: ")[2].rstrip(".")
-        stated = {ast.unparse(each.targets[0]): each.value for each in tree.body if isinstance(each, ast.Assign)}
-        found[path.stem] = sentence, ast.literal_eval(stated["NEEDS"]) if "NEEDS" in stated else ""
-    return found
-
-
-def _module(name: str) -> ModuleType:
-    return importlib.import_module(f"{commands.__name__}.{name}")
 
 
 @contextmanager
@@ -158,10 +118,10 @@ def _joined(chosen: Settings, *, computes: bool) -> Iterator[None]:
 def _failed(name: str, error: Exception) -> int:
     """Print an error in one line, or an unexpected error whole; return the exit code."""
     if isinstance(error, ModuleNotFoundError) and extra_of(error.name):
-        needed = _commands()[name][1]
+        needed = manuals()[name].needs
         extra = needed if needed == "local" else extra_of(error.name)  # which brings the others
         note(f"dedp {name}: {needs(extra)} ({error.name} is not installed)")
-        return _WRONG
+        return FAULTY_CALL
     # A disk that fills up while a file is written names no file.
     place = getattr(error, "filename", None) or f"what dedp {name} writes"
     known = None if isinstance(error, PatternError) else refused_write(str(place), error)
@@ -169,11 +129,4 @@ def _failed(name: str, error: Exception) -> int:
         note(shown("".join(traceback.format_exception(error))))
         return _FAILED
     note(f"dedp {name}: {shown(str(known or error))}")
-    return _WRONG if isinstance(error, ValueError) else _FAILED
-
-
-def _version() -> str:
-    try:
-        return version("dedp")
-    except PackageNotFoundError:  # a copy that nobody installed
-        return "of a copy that is not installed"
+    return FAULTY_CALL if isinstance(error, ValueError) else _FAILED

@@ -6,7 +6,10 @@ import argparse
 import re
 from datetime import date, timedelta
 
-__all__ = ["add_json", "add_table", "day"]
+__all__ = ["TABLE", "add_json", "add_table", "add_tables", "day"]
+
+TABLE = "table"
+"""The one word for a table in every command: the name of the argument, which a shell completes."""
 
 _DAYS_AGO = re.compile(r"(\d{1,4}) ?d(ays? ago)?")
 
@@ -19,12 +22,22 @@ def add_table(parser: argparse.ArgumentParser, *, default: str = "") -> None:
         default: what the command does without a table, such as ``all tables``; empty if a table is needed.
     """
     meaning = f"layer/dataset, e.g. silver/visits (default: {default})" if default else "layer/dataset"
-    parser.add_argument("table", nargs="?" if default else None, default="", help=meaning)
+    parser.add_argument(TABLE, nargs="?" if default else None, default="", help=meaning)
+
+
+def add_tables(parser: argparse.ArgumentParser, meaning: str) -> None:
+    """Add the position of any number of tables.
+
+    Args:
+        parser: the command's.
+        meaning: meaning of the tables.
+    """
+    parser.add_argument(TABLE, nargs="*", help=f"layer/dataset, e.g. silver/visits: {meaning}")
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add the option for a document that programs read."""
-    parser.add_argument("--json", action="store_true", help="the same for programs")
+    parser.add_argument("--json", action="store_true", help="one document for programs")
 
 
 def day(text: str) -> date:

@@ -26,6 +26,7 @@ EXTRAS = (
         "psutil",
         "psycopg",
         "pydantic",
+        "shtab",
     ),
     *("starlette", "supervisor", "tomli", "uvicorn", "yaml"),
 )
@@ -130,7 +131,8 @@ def test_a_library_says_ranges_and_the_lock_says_versions(installed):
     assert needed
     assert not [line for line in needed if "==" in line.partition(";")[0]]
     assert set(re.findall(r"^Provides-Extra: (.*)$", text, re.MULTILINE)) == {
-        *("alerts", "all", "avro", "connect", "contracts", "dagster", "history", "kafka", "lineage", "local"),
+        *("alerts", "all", "avro", "completion", "connect", "contracts", "dagster", "history", "kafka", "lineage"),
+        "local",
         *("postgres", "privacy", "profiles", "s3", "security"),
     }
 

@@ -31,6 +31,7 @@ EXTRAS = {
     "psycopg": "postgres",
     "pydantic": "dagster",
     "pydantic_core": "dagster",
+    "shtab": "completion",
     "sqlglot": "lineage",
     "starlette": "local",
     "supervisor": "local",
