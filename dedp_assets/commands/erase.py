@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
+from datetime import datetime
 
 from dedp_assets.commands._arguments import add_json
 from dedp_assets.commands._output import Grid, console, print_json, say
@@ -58,28 +59,31 @@ def run(settings: Settings, chosen: argparse.Namespace) -> int:
         ContractError: if the person has too many rows, or rows on legal hold.
     """
     require_home(settings)
-    eraser = Eraser.of(settings, lake_of(settings), project().tables(), Secrets())
+    eraser = Eraser.of(settings, lake_of(settings), project().tables(), Secrets(), project().jobs())
     if not chosen.because:
         if chosen.subject or chosen.by:
             raise ConfigError("a request must be stated: dedp erase --subject user=u-17 --because GDPR-17")
         return _listed([*eraser.cases], as_json=chosen.json)
     now = Clock().now()
-    if chosen.subject:
-        asked = Erasure(
-            request=chosen.because, ids=ids_in(chosen.subject), at=now, because=chosen.because, most=chosen.most
-        )
-        known = eraser.cases.knows(chosen.because) and eraser.cases.case(chosen.because).approved_by
-        case = eraser.cases.case(chosen.because) if known else eraser.plan(asked)
-    else:
-        case = eraser.cases.case(chosen.because)
+    case = _planned(eraser, chosen, now)
     if chosen.by and not case.approved_by:
-        case = eraser.cases.keep(replace(case, approved_by=chosen.by))
+        case = eraser.cases.approve(case.request, chosen.by)
     if case.approved_by:
         by = Provenance(asset="erasure", run_id=f"erase-{now:%Y%m%dT%H%M%S}", at=now, cause="erasure")
         case = eraser.erase(case, by, now=now, most=chosen.most, leave_held=chosen.leave_held)
     if case.ended and not eraser.cases.is_genuine(case):
         raise ConfigError(f"the report of {case.request} must be as this home signed it, and was changed since")
     return _shown(case, as_json=chosen.json)
+
+
+def _planned(eraser: Eraser, chosen: argparse.Namespace, now: datetime) -> Case:
+    """Return the case of a request; of stated persons, and of a request that was only asked, by a plan of now."""
+    known = not chosen.subject or eraser.cases.knows(chosen.because)
+    case = eraser.cases.case(chosen.because) if known else None
+    if case and (case.approved_by or not (chosen.subject or case.state == "asked")):
+        return case
+    ids = ids_in(chosen.subject) if chosen.subject or not case else eraser.cases.ids(case)
+    return eraser.plan(Erasure(request=chosen.because, ids=ids, at=now, because=chosen.because, most=chosen.most))
 
 
 def _shown(case: Case, *, as_json: bool) -> int:
@@ -115,4 +119,6 @@ def _listed(cases: Sequence[Case], *, as_json: bool) -> int:
 def _state(case: Case) -> str:
     if case.ended:
         return f"ended on {case.ended[:10]}, approved by {case.approved_by}"
-    return f"open, approved by {case.approved_by}" if case.approved_by else "planned, to be approved"
+    if case.approved_by:
+        return f"open, approved by {case.approved_by}"
+    return "asked, to be planned" if case.state == "asked" else "planned, to be approved"

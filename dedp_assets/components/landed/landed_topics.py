@@ -84,6 +84,7 @@ class TopicLoad:
             f"Topic {self.source.name} of the brokers in ${self.source.brokers}.",
             kinds=("kafka", "json"),
             owner=stated.about.owner,
+            older=lambda at: self.source.kafka().older(at),
         )
         polls = Polls(
             self._polled(),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
 
 import dagster as dg
 
@@ -18,12 +20,15 @@ class Source:
         description: what lies there, and who puts it there.
         kinds: what Dagster's catalogue shows it as, like ``kafka``.
         owner: who answers for it, ``team:<name>`` or an address.
+        older: counts the records from before a time that the source still has; without it, the source forgets nothing
+            by itself, or nobody can tell.
     """
 
     name: str
     description: str
     kinds: tuple[str, ...]
     owner: str
+    older: Callable[[datetime], int] | None = field(default=None, compare=False)
 
     @property
     def key(self) -> dg.AssetKey:

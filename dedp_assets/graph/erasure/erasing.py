@@ -8,6 +8,7 @@ looked through until it was computed again. What the platform cannot erase stand
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -20,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.functions import arrow_udf
 
-from dedp_assets.graph.declare import LakeTable
+from dedp_assets.graph.declare import LakeJob, LakeTable, Source
 from dedp_assets.graph.erasure.cases import Case, CasePlace, Cases
 from dedp_assets.graph.erasure.files import (
     Redacted,
@@ -39,7 +40,7 @@ from dedp_assets.graph.systems.secrets import Secrets
 from dedp_assets.patterns.core.errors import ConfigError, PatternError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import Provenance
-from dedp_assets.patterns.delta import Store, Table, holds, shown_holds, store_at, subjects_of
+from dedp_assets.patterns.delta import Table, holds, shown_holds, store_at, subjects_of
 from dedp_assets.patterns.delta.maintenance import purge_history
 from dedp_assets.patterns.governance.gdpr_erase import Erasure, Persons, erase_person, find_person
 from dedp_assets.patterns.security.encryptor import KeyRing
@@ -47,7 +48,7 @@ from dedp_assets.patterns.security.pseudo_anonymizer import TokenVault
 
 __all__ = ["Eraser"]
 
-_CHECKPOINTS = "_checkpoints"
+_CHECKPOINTS, _ROCKSDB = "_checkpoints", (".zip", ".sst", ".changelog")
 _OWN = ("cache", "erasures", "keys")
 """Folders of the home without rows of anybody: jars, the cases themselves, wrapped keys."""
 _SERVERS = ("postgres", "kafka", "bao", "s3", "registry")
@@ -65,7 +66,7 @@ class Eraser:
         home: folder of the platform.
         landing: location of the landing zone; empty without one.
         cases: the requests.
-        elsewhere: systems that the platform reads from and does not own -> what their owner has to do.
+        elsewhere: systems that the platform reads from and does not own.
         history: URL of the run history's database; empty for files of the home.
         key_ring: opens the keys of encrypted columns.
         token_vault: opens the tokens.
@@ -76,13 +77,20 @@ class Eraser:
     home: Path
     landing: str
     cases: Cases
-    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    elsewhere: Sequence[Source] = ()
     history: str = field(default="", repr=False)
     key_ring: Callable[[], KeyRing] | None = None
     token_vault: Callable[[], TokenVault] | None = None
 
     @classmethod
-    def of(cls, chosen: Settings, lake: Lake, declared: Sequence[LakeTable[...]], secrets: Secrets) -> Eraser:
+    def of(
+        cls,
+        chosen: Settings,
+        lake: Lake,
+        declared: Sequence[LakeTable[...]],
+        secrets: Secrets,
+        jobs: Sequence[LakeJob] = (),
+    ) -> Eraser:
         """Open the places of the platform of the settings.
 
         Args:
@@ -90,21 +98,20 @@ class Eraser:
             lake: the tables.
             declared: the declared tables of all code locations.
             secrets: keys and tokens.
+            jobs: the declared jobs, whose sources hold persons, too.
         """
         specs = {spec.name: spec for table in declared for spec in table.tables}
-        by_others = {
-            source.name: f"{source.owner} deletes the person there; rows that still come are not written"
-            for table in declared
-            for source in table.reads.sources
-            if subjects_of(table.spec) and not source.name.startswith("landing/")
-        }
+        read = [*((each.spec, each.reads.sources) for each in declared)]
+        read += [(spec, _sources(job)) for job in jobs for spec in job.writes]
+        sources = {each.name: each for spec, named in read if subjects_of(spec) for each in named}
+        by_others = [each for name, each in sorted(sources.items()) if not name.startswith("landing/")]
         ring, vault = chosen.home / "keys/columns.ring", chosen.home / "keys/tokens.vault"
         return cls(
             lake,
             {name: lake.table(spec) for name, spec in specs.items() if lake.ledger(name).exists()},
             chosen.home,
             chosen.landing_zone,
-            Cases(chosen.home / "erasures", chosen.home / "keys"),
+            Cases.of(chosen.home),
             by_others,
             history=history_url(chosen),
             key_ring=(lambda: secrets.key_ring("dedp erase")) if ring.exists() else None,
@@ -131,7 +138,7 @@ class Eraser:
             )
             for each in found.figures["tables"]
         ]
-        places += [CasePlace(name, "elsewhere", state="owed", note=owed) for name, owed in self.elsewhere.items()]
+        places += [_of_others(each) for each in self.elsewhere]
         if not found.passed:
             places.append(CasePlace("request", "refusal", state="open", note=found.note))
         at = known.at if known else erasure.at.isoformat()
@@ -198,7 +205,7 @@ class Eraser:
         yield from self._keys(erasure, now)
         yield from self._beside(spellings)
         yield from self._copied(spellings)
-        yield from (CasePlace(name, "elsewhere", state="owed", note=owed) for name, owed in self.elsewhere.items())
+        yield from (_of_others(each, erasure.at) for each in self.elsewhere)
         if short := sum(len(each) < LEAST for named_ids in erasure.ids.values() for each in named_ids):
             note = f"{short} ids of fewer than {LEAST} letters were looked for in declared columns only"
             yield CasePlace("texts", "files", state="owed", note=note)
@@ -246,21 +253,34 @@ class Eraser:
                 continue
             files = files_below(folder, without=local) if folder.is_dir() else iter([folder])
             yield _place(f"home: {folder.name}", redact_files(files, spellings))
-        yield _place("lake, beside the tables", redact_store(store_at(self.lake.root), spellings))
+        found = redact_store(store_at(self.lake.root), spellings)
+        states = [each for each in found.left if each.parts[0] == _CHECKPOINTS]
+        others = tuple(each for each in found.left if each not in states)
+        yield _place("lake, beside the tables", replace(found, left=others))
+        yield from self._states(Counter("/".join(each.parts[1:3]) for each in states))
         if self.landing:
             yield _place("landing zone", redact_store(store_at(self.landing), spellings, by_line=True))
 
     def _copied(self, spellings: Spellings) -> Iterator[CasePlace]:
-        """Look for ids in copies of tables, states of queries, and the run history."""
-        root = store_at(self.lake.root)
-        for path, rows in copies_with_ids(root, self.lake.names(), spellings).items():
+        """Look for ids in copies of tables, and redact the run history."""
+        for path, rows in copies_with_ids(store_at(self.lake.root), self.lake.names(), spellings).items():
             yield CasePlace(path, "copy", rows, "open", "holds ids until the table is copied again")
-        states = [name for name in root.list(_CHECKPOINTS) if _has_state(root.within(f"{_CHECKPOINTS}/{name}"))]
-        for name in states:
-            note = "packed state of a query, which forgets by its watermark: start the query anew to be certain"
-            yield CasePlace(f"{_CHECKPOINTS}/{name}", "state", state="owed", note=note)
         if self.history and (places := redact_history(self.history, spellings)):
             yield CasePlace("run history", "database", places, "erased", "redacted, and its tables are written again")
+
+    def _states(self, held: Mapping[str, int]) -> Iterator[CasePlace]:
+        """Report the state files of queries with an id, and the ones that only Spark can read."""
+        for name, count in held.items():
+            note = (
+                "files of the query's state hold ids until its watermark has passed them, and the files go with the "
+                f"micro-batches after that: dedp run {name}"
+            )
+            yield CasePlace(f"{_CHECKPOINTS}/{name}", "state", count, "open", note)
+        files = [each.path.split("/") for each in store_at(self.lake.root).files(_CHECKPOINTS)]
+        packed = {"/".join(each[1:3]) for each in files if each[-1].endswith(_ROCKSDB)}
+        for name in sorted(packed - {*held}):
+            note = "state in RocksDB, which forgets by its watermark: start the query again to be certain"
+            yield CasePlace(f"{_CHECKPOINTS}/{name}", "state", state="owed", note=note)
 
     def with_persons(self) -> list[Table]:
         """List the tables of the lake that declare persons."""
@@ -281,8 +301,30 @@ def _fields(tables: Sequence[Table], ids: Mapping[str, Sequence[str]]) -> dict[s
     return found
 
 
-def _has_state(checkpoint: Store) -> bool:
-    return any("/state/" in f"/{entry.path}" for entry in checkpoint.files())
+def _sources(job: LakeJob) -> list[Source]:
+    return [each for each in job.reads if isinstance(each, Source)]
+
+
+def _of_others(source: Source, since: datetime | None = None) -> CasePlace:
+    """Return the place of a source: open until it has forgotten all records from before the request, or owed.
+
+    Args:
+        source: the source.
+        since: when the request came; ``None`` for a plan, which asks nobody.
+    """
+    owed = f"{source.owner} deletes the person there; rows that still come are not written"
+    if source.older is None or since is None:
+        return CasePlace(source.name, "elsewhere", state="owed", note=owed)
+    try:
+        left = source.older(since)
+    except ConfigError as error:
+        return CasePlace(source.name, "elsewhere", state="owed", note=f"{owed}; {error}")
+    except (PatternError, OSError) as error:
+        return CasePlace(source.name, "elsewhere", state="open", note=str(error))
+    if not left:
+        return CasePlace(source.name, "elsewhere", note="no record is from before the request")
+    note = f"{left} records from before the request go with the retention of the topic, or by {source.owner}"
+    return CasePlace(source.name, "elsewhere", state="open", note=note)
 
 
 def _planned(figures: Mapping[str, object]) -> str:

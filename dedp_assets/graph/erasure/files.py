@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-import gzip
+import io
 import json
 import re
-import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dedp_assets.graph.erasure.databases import is_database, redact_database
+from dedp_assets.graph.erasure.packings import Packed, unpacked
 from dedp_assets.graph.erasure.spellings import Spellings
 from dedp_assets.patterns.connectors.landing.deliveries import is_called_like_data, stated_sizes
 from dedp_assets.patterns.connectors.secrets.key_files import replace_private
+from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.patterns.core.extras import optional
 from dedp_assets.patterns.delta import Store, is_link
 
 __all__ = ["Redacted", "copies_with_ids", "files_below", "past_holds_ids", "redact", "redact_files", "redact_store"]
 
-_SQLITE, _GZIP = b"SQLite format 3\0", b"\x1f\x8b"
-_PARQUET, _BINARY = b"PAR1", (b"Obj\x01", b"PK\x03\x04")
+fastavro = optional("fastavro")
+
+_PARQUET, _AVRO, _NO_TEXT = b"PAR1", b"Obj\x01", b"\0"
 _TABLE = "_delta_log"
 _LARGEST_MANIFEST = 4 << 20
-_CSV = re.compile(r"\.(csv|tsv)(\.gz)?$", re.IGNORECASE)
-_WAIT_SECONDS = 30.0
+_CSV = re.compile(r"\.(csv|tsv)(\.\w+)?$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +137,7 @@ def past_holds_ids(store: Store, present: Collection[str], spellings: Spellings)
 
 def _may_hold(content: bytes, spellings: Spellings) -> bool:
     if content.startswith(_PARQUET):
-        return any(map(spellings.may_name, _texts(pq.read_table(pa.BufferReader(content)))))
+        return any(spellings.may_name(_text_of(row)) for row in _rows_of(content)[0])
     return spellings.may_name(content)
 
 
@@ -184,8 +188,8 @@ def redact(file: Path, spellings: Spellings, *, by_line: bool = False) -> int:
     Text and gzip are written again beside the file and exchanged in one step; a database is changed and compacted.
     """
     content = file.read_bytes()
-    if content.startswith(_SQLITE):
-        return _redact_database(file, spellings)
+    if is_database(content):
+        return redact_database(file, spellings)
     found, changed = redacted(content, spellings, by_line=by_line, name=file.name)
     if changed is None:
         return -1 if found else 0
@@ -201,105 +205,82 @@ def redacted(
     ``None`` stands for a file without an id, and for a file that cannot be written again.
 
     Args:
-        content: the file: text, gzip of a text, or Parquet.
+        content: the file: text, Parquet, Avro, and archives and compressed files of them.
         spellings: the ids.
-        by_line: as for :func:`redact_files`; a row of Parquet and a record of CSV is a line.
+        by_line: as for :func:`redact_files`; a row of Parquet or Avro and a record of CSV is a line.
         name: name of the file, which tells CSV.
     """
-    if content.startswith(_PARQUET):
+    if content.startswith((_PARQUET, _AVRO)):
         return _redacted_rows(content, spellings) if by_line else (_found_in_rows(content, spellings), None)
-    packed = content.startswith(_GZIP)
-    with suppress(OSError, EOFError):
-        content = gzip.decompress(content) if packed else content
+    try:
+        packed = unpacked(content)
+    except ContractError:  # found as it is written, as in a damaged file
+        return spellings.found(content), None
+    if packed:
+        return _redacted_members(packed, spellings, by_line=by_line, name=name)
     found = spellings.found(content)
-    if content.startswith(_BINARY):
+    if not by_line and _NO_TEXT in content:  # another length would damage a format that is not known
         return found, None
     if by_line:
         without = spellings.without_records if _CSV.search(name) else spellings.without_lines
         content, found = without(content)
     elif found:
         content = spellings.without(content)
-    if not found:
-        return 0, None
-    return found, gzip.compress(content) if packed else content
+    return (found, content) if found else (0, None)
+
+
+def _redacted_members(packed: Packed, spellings: Spellings, *, by_line: bool, name: str) -> tuple[int, bytes | None]:
+    """Redact the members of a packed file, packed ones within included."""
+    places, changed, left = 0, dict[str, bytes](), False
+    for member, former in packed.members.items():
+        found, content = redacted(former, spellings, by_line=by_line, name=member or name)
+        places += found
+        left |= found > 0 and content is None
+        changed[member] = former if content is None else content
+    return places, packed.again(changed) if places and not left and packed.again else None
 
 
 def _redacted_rows(content: bytes, spellings: Spellings) -> tuple[int, bytes | None]:
-    """Leave out the rows of a Parquet file with an id in a value."""
-    rows = pq.read_table(pa.BufferReader(content))
-    records = enumerate(rows.to_pylist())
-    kept = [n for n, row in records if not (spellings.found(_text_of(row)) or spellings.names(row))]
-    if len(kept) == rows.num_rows:
-        return 0, None
+    """Leave out the rows of a Parquet or Avro file with an id in a value; rows that cannot be read stay."""
+    try:
+        rows, take = _rows_of(content)
+    except Exception:  # of two packages, for whatever a damaged file is
+        return spellings.found(content), None
+    kept = [n for n, row in enumerate(rows) if not (spellings.found(_text_of(row)) or spellings.names(row))]
+    return (len(rows) - len(kept), take(kept)) if len(kept) < len(rows) else (0, None)
+
+
+def _rows_of(content: bytes) -> tuple[list[dict[str, Any]], Callable[[list[int]], bytes]]:
+    """Return the rows of a Parquet or Avro file, and what writes the file with some of the rows."""
+    if content.startswith(_PARQUET):
+        table = pq.read_table(pa.BufferReader(content))
+        return table.to_pylist(), lambda kept: _as_parquet(table.take(kept))
+    reader = fastavro.reader(io.BytesIO(content), return_record_name=True, return_named_type=True)
+    rows = [*reader]
+    own = {name: value for name, value in reader.metadata.items() if not name.startswith("avro.")}
+
+    def take(kept: list[int]) -> bytes:
+        sink = io.BytesIO()
+        fastavro.writer(sink, reader.writer_schema, [rows[n] for n in kept], codec=reader.codec, metadata=own)
+        return sink.getvalue()
+
+    return rows, take
+
+
+def _as_parquet(rows: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    pq.write_table(rows.take(kept), sink)
-    return rows.num_rows - len(kept), sink.getvalue().to_pybytes()
+    pq.write_table(rows, sink)
+    return bytes(sink.getvalue().to_pybytes())
 
 
 def _found_in_rows(content: bytes, spellings: Spellings) -> int:
-    return sum(spellings.found(row) > 0 for row in _texts(pq.read_table(pa.BufferReader(content))))
-
-
-def _texts(rows: pa.Table) -> Iterator[bytes]:
-    """Yield the values of each row as a text."""
-    yield from map(_text_of, rows.to_pylist())
+    try:
+        rows, _ = _rows_of(content)
+    except Exception:  # as above
+        return spellings.found(content)
+    return sum(spellings.found(_text_of(row)) > 0 for row in rows)
 
 
 def _text_of(row: Mapping[str, object]) -> bytes:
     values = (each.decode("latin-1") if isinstance(each, bytes) else str(each) for each in row.values())
     return "\n".join(values).encode()
-
-
-def _redact_database(file: Path, spellings: Spellings) -> int:
-    """Redact the texts of a SQLite database, and overwrite the pages of the former texts.
-
-    Returns:
-        Number of places; -1 for a database that refuses the change, as by a key that two texts would share, or is busy.
-    """
-    try:
-        with closing(sqlite3.connect(file, timeout=_WAIT_SECONDS, isolation_level=None)) as database:
-            database.text_factory = bytes
-            database.create_function("without", 1, lambda value: _without(value, spellings), deterministic=True)
-            database.execute("BEGIN IMMEDIATE")
-            places = _redact_tables(database)
-            database.execute("COMMIT")
-            if places:
-                database.execute("VACUUM")
-                database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            return places
-    except sqlite3.DatabaseError:
-        return -1
-
-
-def _redact_tables(database: sqlite3.Connection) -> int:
-    """Redact the texts of all tables, and drop the triggers for the time of the change.
-
-    A trigger may keep the rows of an audit as they are.
-    """
-    stored = database.execute("SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'trigger')").fetchall()
-    triggers = [(name.decode(), sql.decode()) for kind, name, sql in stored if kind == b"trigger"]
-    places = 0
-    for name, _ in triggers:
-        database.execute(f"DROP TRIGGER {_quoted(name)}")
-    for table in (_quoted(name.decode()) for kind, name, _ in stored if kind == b"table"):
-        columns = [_quoted(row[1].decode()) for row in database.execute(f"PRAGMA table_info({table})")]
-        for column in columns:
-            # What the function returns is NULL, unless the value holds an id.
-            redact = f"UPDATE {table} SET {column} = without({column}) WHERE without({column}) IS NOT NULL"  # noqa: S608 - names of the database
-            places += database.execute(redact).rowcount
-    for _, sql in triggers:
-        database.execute(sql)
-    return places
-
-
-def _without(value: object, spellings: Spellings) -> str | bytes | None:
-    """Return a text or bytes with ids redacted; ``None`` for a value without an id."""
-    content = value.encode() if isinstance(value, str) else value
-    if not isinstance(content, bytes) or not spellings.found(content):
-        return None
-    redacted = spellings.without(content)
-    return redacted.decode(errors="replace") if isinstance(value, str) else redacted
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

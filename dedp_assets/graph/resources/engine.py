@@ -131,6 +131,8 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         "spark.ui.retainedStages": "400",
         "spark.ui.retainedTasks": "1000",
         "spark.sql.ui.retainedExecutions": "20",
+        # A query goes on from its last micro-batch. State files of older ones hold persons who were erased since.
+        "spark.sql.streaming.minBatchesToRetain": "10",
         # Spark writes a description of each plan for its web pages, at length by default.
         "spark.sql.ui.explainMode": "simple",
         # Column lineage is read from plans, which Spark cuts at 25 columns by default.

@@ -4,6 +4,7 @@ import logging
 import time
 import uuid
 from collections.abc import Collection
+from datetime import datetime
 from typing import Any
 
 import dagster as dg
@@ -19,7 +20,7 @@ from dedp_assets.patterns.connectors.web.parts import calling, kafka_said
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.sql.suggestions import suggestion
 
-__all__ = ["FOLDER", "Kafka", "address", "client", "lacking"]
+__all__ = ["FOLDER", "Kafka", "address", "client", "lacking", "older"]
 
 FOLDER = "kafka"
 """Folder of the home in which the laptop's own broker keeps everything."""
@@ -73,6 +74,16 @@ def lacking(bootstrap: str) -> str:
     except KafkaException as error:
         return _silent(bootstrap, error)
     return ""
+
+
+def older(topic: str, at: datetime) -> int:
+    """Count the records of a topic of the platform's own broker from before a time; 0 without a broker.
+
+    Raises:
+        NotReady: as :meth:`Kafka.older`.
+    """
+    bootstrap = address(settings())
+    return Kafka(bootstrap=bootstrap, topic=topic).older(at) if bootstrap else 0
 
 
 class Kafka(dg.ConfigurableResource[Any]):
@@ -131,6 +142,22 @@ class Kafka(dg.ConfigurableResource[Any]):
         finally:
             reader.close()
         return [value for each in found if not each.error() and (value := each.value()) is not None]
+
+    def older(self, at: datetime) -> int:
+        """Count the offsets of records that the brokers received before a time and still have.
+
+        Raises:
+            ConfigError: without an address.
+            NotReady: if the brokers do not answer, or there is no such topic.
+        """
+        held = self.describe()
+        admin, first = AdminClient(client(self.bootstrap)), OffsetSpec.for_timestamp(int(at.timestamp() * 1_000))
+        try:
+            since = _offsets(admin, self.topic, [*map(int, held.begin)], first)
+        except KafkaException as error:
+            raise NotReady(self._reason(error)) from None
+        # No record is as young as that: the brokers state -1.
+        return sum((since[each] if since[each] >= 0 else held.end[each]) - begin for each, begin in held.begin.items())
 
     def create(self, *, partitions: int = 2) -> None:
         """Create the topic, unless present, with timestamps set by the broker.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.systems import kafka as resource
 from dedp_assets.graph.systems.kafka import Kafka, client, lacking
 from dedp_assets.laptop.servers.ports import free as free_port
@@ -132,3 +135,20 @@ def test_brokers_are_lacking_until_they_answer(kafka):
     """The sentence says what to start."""
     assert lacking(kafka.bootstrap) == ""
     assert lacking(f"127.0.0.1:{free_port()}").endswith("start it, or correct DEDP_KAFKA")
+
+
+def test_records_from_before_a_time_are_counted(kafka):
+    """Of all partitions, deleted ones left out; a younger record is none of them."""
+    kafka.create()
+    produce(kafka, "a", "b")
+    produce(kafka, "c", partition=1)
+    time.sleep(0.05)
+    at = Clock().now()
+    assert kafka.older(at) == 3
+    time.sleep(0.05)
+    produce(kafka, "d")
+    assert kafka.older(at) == 3
+    admin = AdminClient(client(kafka.bootstrap))
+    for future in admin.delete_records([TopicPartition(kafka.topic, 0, 1)]).values():
+        future.result()
+    assert kafka.older(at) == 2

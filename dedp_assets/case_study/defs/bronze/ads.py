@@ -10,7 +10,7 @@ from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import RETENTION_DAYS, settings
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.systems import registry
-from dedp_assets.graph.systems.kafka import Kafka
+from dedp_assets.graph.systems.kafka import Kafka, older
 from dedp_assets.patterns import (
     Audit,
     Column,
@@ -45,6 +45,7 @@ TOPIC = Source(
     "Ads as they are shown, one record each.",
     kinds=("kafka", "json"),
     owner="team:advertising",
+    older=lambda at: older(settings().ads_topic, at),
 )
 _SHOWN_AT = exact("get_json_object(raw, '$.display_time')", "TIMESTAMP")
 _PLAUSIBLE = (

@@ -21,8 +21,9 @@ from dedp_assets.graph.declare import (
 from dedp_assets.graph.declare.partitions import DAILY
 from dedp_assets.graph.inputs.history import watermark_of_landings
 from dedp_assets.graph.inputs.landings import LANDING_FIGURES, measures_of_landing
-from dedp_assets.graph.resources.environments import RETENTION_DAYS
+from dedp_assets.graph.resources.environments import RETENTION_DAYS, settings
 from dedp_assets.graph.resources.landing import Landing
+from dedp_assets.graph.systems.kafka import older
 from dedp_assets.patterns import (
     Audit,
     Column,
@@ -76,6 +77,7 @@ TOPIC = Source(
     "Visit events as they happen, one record each; a day takes files or the topic, never both.",
     kinds=("kafka", "json"),
     owner="team:web-analytics",
+    older=lambda at: older(settings().kafka_topic, at),
 )
 EVENT_TIME = exact("get_json_object(raw, '$.event_time')", "TIMESTAMP")
 ALLOWED_LATENESS_SECONDS = 15 * 60

@@ -1,6 +1,7 @@
-"""Requests to erase persons: open ones go on every night, and are ended within thirty days."""
+"""Requests to erase persons: asked ones are planned, approved ones carried out, and ended within thirty days."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import dagster as dg
@@ -10,9 +11,11 @@ from dedp_assets.graph.erasure.erasing import Eraser
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.graph.sensors.erasures import erasures_requested
 from dedp_assets.graph.systems.secrets import Secrets
 from dedp_assets.patterns import Provenance
 from dedp_assets.patterns.core.errors import PatternError
+from dedp_assets.patterns.governance.gdpr_erase import Erasure
 from dedp_assets.project import project
 
 KEY = ["platform", "erasures"]
@@ -21,6 +24,7 @@ _COLUMNS = {
     "since": ("string", "when it came, UTC"),
     "due": ("string", "by when it has to be ended, UTC"),
     "erased": ("bigint", "rows, values and files that were erased"),
+    "state": ("string", "asked, planned, approved or ended"),
     "open": ("bigint", "places that a later run ends"),
     "ended": ("string", "when nothing was left; empty until then"),
 }
@@ -32,11 +36,12 @@ IN_TIME = "every_request_is_in_time"
     specs=[
         dg.AssetSpec(
             KEY,
-            description="Requests to erase persons. What had to wait is erased: tables on which a run wrote, rows that "
-            "are computed again, rows whose legal hold was released.\n\nPatterns at work: GDPR Erase.",
+            description="Requests to erase persons. Asked ones get a plan, approved ones are carried out, and what had "
+            "to wait is erased: tables on which a run wrote, rows that are computed again, rows whose legal hold was "
+            "released.\n\nPatterns at work: GDPR Erase.",
             metadata={"dagster/column_schema": REPORT, "patterns": "governance.gdpr_erase"},
             group_name="platform",
-            code_version="1",
+            code_version="2",
             owners=["team:platform"],
             tags={"dedp/pattern": "governance.gdpr_erase", "dedp/chapter": "governance"},
             kinds={"spark", "deltalake", "platform"},
@@ -55,18 +60,19 @@ IN_TIME = "every_request_is_in_time"
     pool="platform_erasures",
 )
 def erasures(context: dg.AssetExecutionContext, lake: Lake, clock: Clock, secrets: Secrets) -> Iterator[Any]:
-    """Go on with the open requests."""
-    eraser, now = Eraser.of(settings(), lake, project().tables(), secrets), clock.now()
+    """Plan the asked requests, and go on with the approved ones."""
+    eraser, now = Eraser.of(settings(), lake, project().tables(), secrets, project().jobs()), clock.now()
     run = Provenance(asset="platform/erasures", run_id=context.run.run_id, at=now, cause="erasure")
-    for case in list(eraser.cases):
-        if case.approved_by and not case.ended:
-            try:
-                eraser.erase(case, run, now=now, leave_held=True)
-            except PatternError as error:
-                context.log.warning(f"{case.request}: {error}")
-    left = [case for case in eraser.cases if not case.ended]
+    for request in eraser.cases.names():
+        try:
+            _go_on(eraser, request, run, now)
+        except PatternError as error:
+            context.log.warning(f"{request}: {error}")
+    cases, faults = eraser.cases.read()
+    left = [case for case in cases if not case.ended]
     late = {case.request: len(case.open) for case in left if case.due < now}
-    yield dg.AssetCheckResult(asset_key=KEY, check_name=IN_TIME, passed=not late, metadata=late)
+    passed = not (late or faults)
+    yield dg.AssetCheckResult(asset_key=KEY, check_name=IN_TIME, passed=passed, metadata={**late, **faults})
     records = [
         dg.TableRecord(
             {
@@ -74,20 +80,34 @@ def erasures(context: dg.AssetExecutionContext, lake: Lake, clock: Clock, secret
                 "since": case.at,
                 "due": case.due.isoformat(),
                 "erased": case.erased,
+                "state": case.state,
                 "open": len(case.open),
                 "ended": case.ended,
             }
         )
-        for case in eraser.cases
+        for case in cases
     ]
     table = dg.MetadataValue.table(records, REPORT)
     yield dg.MaterializeResult(asset_key=KEY, metadata={"requests": table, "open [requests]": len(left)})
 
 
+def _go_on(eraser: Eraser, request: str, run: Provenance, now: datetime) -> None:
+    """Plan a request that was asked, or carry out an approved one; what refuses that stands in the case."""
+    case = eraser.cases.case(request)
+    try:
+        if case.state == "asked":
+            eraser.plan(Erasure(request=request, ids=eraser.cases.ids(case), at=now, because=case.because))
+        elif case.state == "approved":
+            eraser.erase(case, run, now=now, leave_held=True)
+    except PatternError as error:
+        eraser.cases.tell(request, str(error))
+        raise
+
+
 go_on_with_erasures = dg.define_asset_job(
     "go_on_with_erasures",
     selection=writing(dg.AssetSelection.assets(KEY)),
-    description="Erase what had to wait, of every open request.",
+    description="Plan what was asked, and erase what was approved or had to wait, of every open request.",
 )
 erasures_every_night = dg.ScheduleDefinition(
     name="erasures_every_night",
@@ -97,3 +117,4 @@ erasures_every_night = dg.ScheduleDefinition(
     default_status=dg.DefaultScheduleStatus.RUNNING,
     description="At 05:20 UTC, after the nightly loads, the maintenance and the checks.",
 )
+erasures_asked_or_approved = erasures_requested(go_on_with_erasures)
