@@ -89,7 +89,7 @@ format: $(VENV)/.ready ## rewrite the code, and README's table of patterns, as `
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format --quiet .
-	@$(BIN)/python -m tests.contracts.readme README.md docs/doors.md docs/settings.md
+	@$(BIN)/python -m tests.contracts.readme README.md docs/commands.md docs/doors.md docs/settings.md
 	@$(BIN)/python -m tests.contracts.face
 
 freeze: $(VENV)/.ready ## note the interface of new tables and patterns, so that a change of it shows

@@ -149,8 +149,8 @@ def test_a_day_that_is_none_is_refused(dedp):
     code, out, err = dedp("--since", "tuesday")
     assert (code, out) == (2, "")
     assert err.splitlines()[-1] == (
-        "dedp cost: error: argument --since: the day must be a date like 2026-01-05, today, yesterday or 7d (7 days "
-        "ago), not tuesday"
+        "dedp cost: argument --since: the day must be a date like 2026-01-05, today, yesterday or 7d (7 days "
+        "ago), not tuesday: `dedp cost --help`"
     )
 
 

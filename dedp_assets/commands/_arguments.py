@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from datetime import date, timedelta
+from typing import Any
 
 __all__ = ["TABLE", "add_json", "add_table", "add_tables", "day"]
 
@@ -35,9 +36,14 @@ def add_tables(parser: argparse.ArgumentParser, meaning: str) -> None:
     parser.add_argument(TABLE, nargs="*", help=f"layer/dataset, e.g. silver/visits: {meaning}")
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add the option for a document that programs read."""
-    parser.add_argument("--json", action="store_true", help="one document for programs")
+def add_json(to: argparse._ActionsContainer, **options: Any) -> None:  # noqa: ANN401 - of argparse
+    """Add the option for a document that programs read.
+
+    Args:
+        to: parser of the command, or a group of its options.
+        options: options of argparse, where ``--json`` sets another argument; by default a flag ``json``.
+    """
+    to.add_argument("--json", help="one document for programs", **(options or {"action": "store_true"}))
 
 
 def day(text: str) -> date:

@@ -58,10 +58,15 @@ def _read(path: Path) -> Manual:
     fails, examples, more = "", list[str](), list[str]()
     for part in parts:
         if part.startswith(_FAILS):
-            fails = " ".join(part.removeprefix(_FAILS).split()).rstrip(".")
+            fails = _plain(" ".join(part.removeprefix(_FAILS).split()).rstrip("."))
         elif part.startswith(_EXAMPLES):
             examples = [line.strip() for line in part.splitlines()[1:]]
         else:
-            more.append(re.sub(r":\w+:`~?(?:[\w.]+\.)?(\w+)`|``([^`]*)``", r"\1\2", part))
-    sentence = " ".join(first.split()).partition("``: ")[2].rstrip(".")
+            more.append(_plain(part))
+    sentence = _plain(" ".join(first.split()).partition("``: ")[2].rstrip("."))
     return Manual(path.stem, sentence, "\n\n".join(more), fails, tuple(examples), needs)
+
+
+def _plain(text: str) -> str:
+    """Return a text of a docstring without roles and with single backticks."""
+    return re.sub(r":\w+:`~?(?:[\w.]+\.)?(\w+)`", r"\1", text).replace("``", "`")

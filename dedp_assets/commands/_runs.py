@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from rich.console import Console
 
-from dedp_assets.commands._output import coloured, console
+from dedp_assets.commands._output import coloured, console, print_json
+from dedp_assets.commands._progress import Count, counting
 from dedp_assets.components.defining import REFUSED
 from dedp_assets.graph.catalogue.table_names import by_layer, require_table, tables_named
 from dedp_assets.graph.declare.replays import REPLAYS
@@ -37,7 +38,7 @@ def require_computable(name: str, *, audited: bool = False) -> None:
     require_table(name, known, of="with audits" if audited else "of the project")
 
 
-def compute(platform: Platform, table: str, partition: str, tags: Mapping[str, str]) -> int:
+def compute(platform: Platform, table: str, partition: str, tags: Mapping[str, str], *, as_json: bool = False) -> int:
     """Compute a partition, then the partitions that the run makes stale; return the exit code.
 
     Args:
@@ -45,21 +46,38 @@ def compute(platform: Platform, table: str, partition: str, tags: Mapping[str, s
         table: the table.
         partition: key of the partition; empty for a table without partitions.
         tags: tags of the first run.
+        as_json: whether to print one document for programs in place of a line for each run.
     """
-    terminal = console()
     before = platform.requests()
-    first = platform.compute(table, partition=partition, tags=tags)
-    failed = print_ended([first], terminal)
-    if not failed:
-        failed = print_ended(platform.follow(table, without=before), terminal)
-    return 1 if failed else 0
+    runs = _with_following(platform, table, before, platform.compute(table, partition=partition, tags=tags))
+    if not as_json:
+        return 1 if print_ended(runs, console()) else 0
+    ended = [*runs]
+    print_json(ended)
+    return 1 if any(each.failure for each in ended) else 0
+
+
+def _with_following(platform: Platform, table: str, before: Collection[str], first: Ended) -> Iterator[Ended]:
+    """Yield a run and, after a success, the runs of partitions that became stale."""
+    yield first
+    if not first.failure:
+        yield from platform.follow(table, without=before)
 
 
 def react(platform: Platform, terminal: Console) -> None:
     """Run all requests of the sensors; without any, print why no sensor asks."""
-    if print_ended(platform.react(), terminal) is None:
+    with counting("runs") as count:
+        failed = print_ended(_stepping(platform.react(expect=count.expect), count), terminal)
+    if failed is None:
         for sensor, reason in platform.idle.items():
             terminal.print(f"  {sensor:24} {reason}", soft_wrap=True)
+
+
+def _stepping(runs: Iterable[Ended], count: Count) -> Iterator[Ended]:
+    """Yield runs, and count each as done."""
+    for ended in runs:
+        yield ended
+        count.step()
 
 
 def print_ended(runs: Iterable[Ended], terminal: Console) -> int | None:

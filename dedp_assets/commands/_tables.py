@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from dedp_assets.commands._output import say
+from dedp_assets.commands._output import answer
 from dedp_assets.graph.catalogue.table_names import require_table
 from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.graph.resources.lake import Lake
@@ -37,13 +37,14 @@ def opened(lake: Lake, name: str) -> Table:
     return lake.table(declared[name]) if name in declared else lake.stored(name)
 
 
-def opened_if_stored(settings: Settings, lake: Lake, name: str) -> Table | None:
+def opened_if_stored(settings: Settings, lake: Lake, name: str, *, as_json: bool = False) -> Table | None:
     """Open a table of a command; ``None``, and a sentence for the reader, if nothing is stored yet.
 
     Args:
         settings: the home's settings.
         lake: the lake.
         name: the table that was asked for.
+        as_json: whether ``null`` is printed for programs in place of the sentence.
 
     Raises:
         ConfigError: if there is no such table, or no home.
@@ -53,7 +54,7 @@ def opened_if_stored(settings: Settings, lake: Lake, name: str) -> Table | None:
     table = opened(lake, name)
     if table.ledger.exists():
         return table
-    say(f"{name}: nothing is stored yet: dedp run {name}")
+    answer(None, f"{name}: nothing is stored yet: dedp run {name}", as_json=as_json)
     return None
 
 

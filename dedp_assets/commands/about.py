@@ -1,4 +1,8 @@
-"""``dedp about``: rows of a person in every table, as JSON and as a page."""
+"""``dedp about``: rows of a person in every table, as JSON and as a page.
+
+Examples:
+    dedp about --subject user=u-17 --because SAR-4 --by Ada --to answers
+"""
 
 from __future__ import annotations
 

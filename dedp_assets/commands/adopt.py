@@ -1,7 +1,9 @@
 """``dedp adopt``: declaration of an existing table as Python or YAML, which changes nothing.
 
-What was read of the table (:class:`~dedp_assets.patterns.delta.Adoption`) and how it is written down are two things:
-another form than Python is another function from the one to a text.
+Examples:
+    dedp adopt /lake/silver/orders
+    dedp adopt /lake/silver/orders --name silver/orders --format yaml
+    dedp adopt /lake/silver/orders --json
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import Literal
 
+from dedp_assets.commands._arguments import add_json
+from dedp_assets.commands._output import print_json
 from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.patterns.core.buckets import Layout
 from dedp_assets.patterns.core.layout import TableLayout
@@ -34,14 +38,21 @@ _TEXTS = ("classification", "purpose", "replica")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the table's folder, and the form of the declaration."""
+    """Add the table's folder, the form of the declaration, and the form for programs."""
     parser.add_argument("location", help="the table's folder: a path, or a file:// URI")
     parser.add_argument("--name", default="", help="layer/dataset (default: the last two names of the location)")
     parser.add_argument("--format", choices=["python", "yaml"], default="python", help="code, or a defs.yaml")
+    add_json(parser)
 
 
 def run(_: Settings, chosen: argparse.Namespace) -> int:
     """Print the declaration."""
+    if chosen.json:
+        adoption = adoption_of(chosen.location, name=chosen.name)
+        named = {"name": adoption.spec.name, "location": adoption.location, "version": adoption.version}
+        remarks = {"writes": adoption.writes, "left_out": adoption.left_out, "unknown": adoption.unknown}
+        print_json({**named, "declaration": as_plain(adoption.spec), **remarks, "refused": adoption.refused})
+        return 0
     return adopt(chosen.location, chosen.name, form=chosen.format)
 
 

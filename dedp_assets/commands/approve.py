@@ -1,10 +1,17 @@
-"""``dedp approve``: publish of a partition whose audit was a false positive, in a person's name."""
+"""``dedp approve``: publish of a partition whose audit was a false positive, in a person's name.
+
+Exit code 1: the partition, or a partition that follows from it, was refused or failed.
+
+Examples:
+    dedp approve gold/daily_visitors 2026-01-05 --by Ada --because "the shop was closed"
+    dedp approve gold/daily_visitors 2026-01-05 --by Ada --because "a holiday" --audit visitors_as_usual
+"""
 
 from __future__ import annotations
 
 import argparse
 
-from dedp_assets.commands._arguments import add_table
+from dedp_assets.commands._arguments import add_json, add_table
 from dedp_assets.commands._runs import compute, require_computable
 from dedp_assets.graph.outcomes.run_tags import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY, CAUSE
 from dedp_assets.graph.resources.environments import Settings
@@ -18,12 +25,13 @@ BESIDE = True
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the table, the partition, the person and the reason."""
+    """Add the table, the partition, the person, the reason, and the form for programs."""
     add_table(parser)
     parser.add_argument("partition", nargs="?", default="", help="partition key, e.g. 2026-01-05")
     parser.add_argument("--by", required=True, help="who decides")
     parser.add_argument("--audit", action="append", default=[], help="audit that is meant; some ask for their name")
     parser.add_argument("--because", required=True, help="why it is a false positive")
+    add_json(parser)
 
 
 def computes(_: argparse.Namespace) -> bool:
@@ -43,4 +51,4 @@ def run(settings: Settings, chosen: argparse.Namespace) -> int:
     platform.require_approvable(chosen.table, chosen.partition)
     named = {APPROVED_AUDITS: ",".join(chosen.audit)} if chosen.audit else {}
     tags = {APPROVED_BY: chosen.by, APPROVED_BECAUSE: chosen.because, CAUSE: "approval", **named}
-    return compute(platform, chosen.table, chosen.partition, tags)
+    return compute(platform, chosen.table, chosen.partition, tags, as_json=chosen.json)

@@ -1,10 +1,17 @@
-"""``dedp certificates``: rotation of the home's authority, with a grace period."""
+"""``dedp certificates``: rotation of the home's authority, with a grace period.
+
+Examples:
+    dedp certificates rotate
+    dedp certificates retire  # once nothing holds a certificate of the former key
+    dedp certificates retire --at-once --json
+"""
 
 from __future__ import annotations
 
 import argparse
 
-from dedp_assets.commands._output import say
+from dedp_assets.commands._arguments import add_json
+from dedp_assets.commands._output import answer
 from dedp_assets.commands._tables import require_home
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import Settings
@@ -17,7 +24,7 @@ _ROTATE, _RETIRE = "rotate", "retire"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the action, and the option for an early end of certificates."""
+    """Add the action, an early end of certificates, and the form for programs."""
     parser.add_argument(
         "action",
         choices=(_ROTATE, _RETIRE),
@@ -26,6 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--at-once", action="store_true", help="retire also while programs hold certificates of the former key"
     )
+    add_json(parser)
 
 
 def run(settings: Settings, chosen: argparse.Namespace) -> int:
@@ -33,26 +41,29 @@ def run(settings: Settings, chosen: argparse.Namespace) -> int:
     require_home(settings)
     from dedp_assets.laptop import rotation  # noqa: PLC0415 - seconds of imports
 
-    now = Clock().now()
+    now, lines = Clock().now(), list[str]()
     if chosen.action == _ROTATE:
         taken = rotation.rotate(settings, at=now)
-        say("a new key signs certificates; those of the former key stay valid")
+        lines.append("a new key signs certificates; those of the former key stay valid")
     else:
         until = rotation.former_until(settings, at=now)
         if until and not chosen.at_once:
             raise ConfigError(
                 f"a program may hold a certificate of the former key until {until:%H:%M:%S} UTC: retire the key then, "
-                "or with --at-once, upon which such a program has to connect again"
+                "or at once, upon which such a program has to connect again: `dedp certificates retire --at-once`"
             )
         taken = rotation.retire(settings, at=now)
-        say("certificates of the former key are refused")
-    say(
+        lines.append("certificates of the former key are refused")
+    lines.append(
         f"under open connections: {', '.join(taken)}"
         if taken
         else "no server with a lock runs: the next start takes it"
     )
+    until = rotation.former_until(settings, at=now) if chosen.action == _ROTATE else None
+    trusted = f"{settings.home}/tls/ca.pem"
     if chosen.action == _ROTATE:
-        until = rotation.former_until(settings, at=now)
-        say(f"next: give {settings.home}/tls/ca.pem to browsers and programs that trust the former file, and then")
-        say("`dedp certificates retire`" + (f", after {until:%Y-%m-%d %H:%M:%S} UTC" if until else ""))
+        lines.append(f"next: give {trusted} to browsers and programs that trust the former file, and then")
+        lines.append("`dedp certificates retire`" + (f", after {until:%Y-%m-%d %H:%M:%S} UTC" if until else ""))
+    content = {"action": chosen.action, "reconnected": taken, "trusted": trusted, "former_until": until}
+    answer(content, *lines, as_json=chosen.json)
     return 0

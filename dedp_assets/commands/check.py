@@ -1,4 +1,12 @@
-"""``dedp check``: faults of declarations in YAML and Python, and of contracts, without Spark."""
+"""``dedp check``: faults of declarations in YAML and Python, and of contracts, without Spark.
+
+Exit code 1: a declaration in YAML or Python, or a contract, has a fault.
+
+Examples:
+    dedp check
+    dedp check --json
+    dedp check --format github
+"""
 
 from __future__ import annotations
 
@@ -8,6 +16,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from dedp_assets.commands import contract
+from dedp_assets.commands._arguments import add_json
 from dedp_assets.components.commands import check
 from dedp_assets.components.defining import first_sentence
 from dedp_assets.components.modules import Unloadable
@@ -25,7 +34,9 @@ NEEDS = "dagster"
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the folder, and the form of the faults."""
     parser.add_argument("folder", nargs="?", type=Path, help="folder (default: the project's definitions)")
-    parser.add_argument("--format", choices=["text", "json", "github"], default="text", help="how faults are written")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--format", choices=["text", "json", "github"], default="text", help="how faults are written")
+    add_json(form, dest="format", action="store_const", const="json")
 
 
 def run(settings: Settings, chosen: argparse.Namespace) -> int:

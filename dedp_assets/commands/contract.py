@@ -1,16 +1,26 @@
-"""``dedp contract``: promises of tables to their readers, in published versions."""
+"""``dedp contract``: promises of tables to their readers, in published versions.
+
+Exit code 1: a contract has a fault (check), or a change is not agreed (publish).
+
+Examples:
+    dedp contract check --json
+    dedp contract diff gold/daily_visitors
+    dedp contract announce gold/daily_visitors
+    dedp contract acknowledge gold/daily_visitors --by dashboards
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from dedp_assets.commands._output import note, say
+from dedp_assets.commands._arguments import add_json, add_table, add_tables
+from dedp_assets.commands._output import answer, note
 from dedp_assets.graph.catalogue.contracts import ContractFolder
 from dedp_assets.graph.catalogue.table_names import require_table
 from dedp_assets.graph.checks.contracts import (
@@ -54,11 +64,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     for action, described_as in _ACTIONS.items():
         added = actions.add_parser(action, help=described_as)
         if action in ("diff", "publish"):
-            added.add_argument("table", nargs="*", help="layer/dataset (default: all with a contract)")
+            add_tables(added, "those to look at (default: all with a contract)")
         elif action != "check":
-            added.add_argument("table", help="layer/dataset, e.g. gold/daily_visitors")
+            add_table(added)
         if action == "acknowledge":
             added.add_argument("--by", required=True, help="who agrees, by the name in the announcement")
+        add_json(added)
 
 
 def run(settings: Settings, chosen: argparse.Namespace) -> int:
@@ -66,124 +77,136 @@ def run(settings: Settings, chosen: argparse.Namespace) -> int:
     named = getattr(chosen, "table", [])
     for table in [named] if isinstance(named, str) else named:
         require_table(table, [spec.name for each in project().tables() for spec in each.tables])
-    now = Clock().now()
+    now, as_json = Clock().now(), chosen.json
     if chosen.action == "show":
-        return show(chosen.table)
+        return show(chosen.table, as_json=as_json)
     if chosen.action == "acknowledge":
-        return acknowledge(now, chosen.table, chosen.by)
+        return acknowledge(now, chosen.table, chosen.by, as_json=as_json)
     if chosen.action == "announce":
-        return announce(settings, now, chosen.table)
+        return announce(settings, now, chosen.table, as_json=as_json)
     if chosen.action == "check":
-        return check(settings, now)
-    return (diff if chosen.action == "diff" else publish)(settings, now, chosen.table)
+        return check(settings, now, as_json=as_json)
+    return (diff if chosen.action == "diff" else publish)(settings, now, chosen.table, as_json=as_json)
 
 
-def show(table: str) -> int:
+def show(table: str, *, as_json: bool = False) -> int:
     """Print the declared contract of a table as a document of the standard (ODCS).
 
     Args:
         table: ``layer/dataset``.
+        as_json: whether the document is JSON, as the standard allows, in place of YAML.
     """
     published = project().contracts().published(table)
     version = published.version if published else FIRST
-    contract = declared_contract(project().tables(), table, version)
-    say(yaml.safe_dump(contract_document(contract), sort_keys=False, allow_unicode=True, width=120).rstrip())
+    document = contract_document(declared_contract(project().tables(), table, version))
+    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120).rstrip()
+    answer(document, text, as_json=as_json)
     return 0
 
 
-def diff(settings: Settings, now: datetime, tables: Sequence[str] = ()) -> int:
+def diff(settings: Settings, now: datetime, tables: Sequence[str] = (), *, as_json: bool = False) -> int:
     """Print the differences between the declarations of tables and their published contracts.
 
     Args:
         settings: where everything is.
         now: current time, with time zone.
         tables: the tables; all by default.
+        as_json: whether to print for programs.
     """
     work = _Contracts(settings, now)
-    for name in tables or work.names:
-        _print(name, work.judge(name))
+    found = {name: work.judge(name) for name in tables or work.names}
+    lines = [line for name, each in found.items() for line in _lines(name, each)]
+    answer([_as_dict(name, each) for name, each in found.items()], *lines, as_json=as_json)
     return 0
 
 
-def publish(settings: Settings, now: datetime, tables: Sequence[str] = ()) -> int:
+def publish(settings: Settings, now: datetime, tables: Sequence[str] = (), *, as_json: bool = False) -> int:
     """Write the documents of contracts that are new or whose change is agreed.
 
     Args:
         settings: where everything is.
         now: current time, with time zone.
         tables: the tables; all by default.
+        as_json: whether to print for programs.
 
     Returns:
         1 if a change is not agreed, otherwise 0.
     """
-    work = _Contracts(settings, now)
-    refused = 0
+    work, lines, documents = _Contracts(settings, now), list[str](), list[dict[str, Any]]()
     for name in tables or work.names:
         found = work.judge(name)
+        published = ""
         if found is not None and not found.passed:
-            _print(name, found)
-            refused = 1
+            lines += _lines(name, found)
         elif found is None or found.figures["differences"]:
-            version = found.figures["version"] if found else FIRST
-            contract = declared_contract(work.tables, name, version)
+            published = found.figures["version"] if found else FIRST
+            contract = declared_contract(work.tables, name, published)
             work.folder.publish(replace(contract, published_at=now.replace(microsecond=0)))
-            say(f"{name}: {version} is published")
-    return refused
+            lines.append(f"{name}: {published} is published")
+        documents.append({**_as_dict(name, found), "published": published})
+    answer(documents, *lines, as_json=as_json)
+    return 1 if any(each["passed"] is False for each in documents) else 0
 
 
-def check(settings: Settings, now: datetime) -> int:
+def check(settings: Settings, now: datetime, *, as_json: bool = False) -> int:
     """Check that each contract is published as declared, and meets the needs of consumers.
 
     Args:
         settings: where everything is.
         now: current time, with time zone.
+        as_json: whether to print for programs.
 
     Returns:
         1 with a fault, otherwise 0.
     """
     work = _Contracts(settings, now)
-    faults = 0
-    for name in work.names:
-        found = work.judge(name)
-        if found is None or found.figures["differences"]:
-            _print(name, found)
-            faults += 1
+    judged = {name: work.judge(name) for name in work.names}
+    wrong = {name: found for name, found in judged.items() if found is None or found.figures["differences"]}
     gone = [name for name in work.folder.names() if name not in work.names]
-    for name in gone:
-        say(f"{name}: has a published contract and is not declared: {_GONE}")
-    needs = unmet_needs(work.tables, work.folder)
-    for each in needs:
-        say(each.note)
-    faults += len(gone) + len(needs)
+    needs = [each.note for each in unmet_needs(work.tables, work.folder)]
+    lines = [line for name, found in wrong.items() for line in _lines(name, found)]
+    lines += [f"{name}: has a published contract and is not declared: {_GONE}" for name in gone]
+    different = [_as_dict(name, found) for name, found in wrong.items()]
+    content = {"contracts": len(work.names), "different": different, "not_declared": gone, "unmet_needs": needs}
+    answer(content, *lines, *needs, as_json=as_json)
+    faults = len(wrong) + len(gone) + len(needs)
     note(f"contracts: {len(work.names)}, faults: {faults}")
     return 1 if faults else 0
 
 
-def announce(settings: Settings, now: datetime, table: str) -> int:
+def announce(settings: Settings, now: datetime, table: str, *, as_json: bool = False) -> int:
     """Announce the breaking changes of a table's declaration to the affected consumers.
 
     Args:
         settings: where everything is.
         now: current time, with time zone.
         table: ``layer/dataset``.
+        as_json: whether to print for programs.
     """
     work = _Contracts(settings, now)
     request = announcement(work.tables, table, work.folder, now, work.observed)
     file = work.folder.announce(request)
-    for change in request.changes:
-        say(f"{table}: {change}")
-    say(f"to acknowledge until {request.deadline:%Y-%m-%d}: {', '.join(request.affected) or 'nobody'}")
-    say(f"announced in {file}")
+    until = f"to acknowledge until {request.deadline:%Y-%m-%d}: {', '.join(request.affected) or 'nobody'}"
+    changes = [f"{table}: {change}" for change in request.changes]
+    content = {"table": table, "changes": [*map(str, request.changes)], "affected": request.affected}
+    answer(
+        {**content, "deadline": request.deadline, "file": str(file)},
+        *changes,
+        until,
+        f"announced in {file}",
+        as_json=as_json,
+    )
     return 0
 
 
-def acknowledge(now: datetime, table: str, by: str) -> int:
+def acknowledge(now: datetime, table: str, by: str, *, as_json: bool = False) -> int:
     """Note that a consumer agrees to the announced change of a table's contract.
 
     Args:
         now: current time, with time zone.
         table: ``layer/dataset``.
         by: who agrees, by the name in the announcement.
+        as_json: whether to print for programs.
 
     Raises:
         ConfigError: without an announcement, or for somebody who is not asked.
@@ -195,7 +218,8 @@ def acknowledge(now: datetime, table: str, by: str) -> int:
     agreed = request.acknowledged_by(by, now)
     folder.announce(agreed)
     left = [each for each in agreed.affected if each not in agreed.acknowledged]
-    say(f"{table}: {by} agrees; " + (f"{', '.join(left)} left" if left else f"dedp contract publish {table}"))
+    then = f"{', '.join(left)} left" if left else f"dedp contract publish {table}"
+    answer({"table": table, "by": by, "left": left}, f"{table}: {by} agrees: {then}", as_json=as_json)
     return 0
 
 
@@ -219,19 +243,25 @@ class _Contracts:
         return judge_declaration(self.tables, name, self.folder, self.now, self.observed)
 
 
-def _print(name: str, found: Finding | None) -> None:
-    """Print the differences of a contract with a mark at breaking differences, and the next command."""
+def _as_dict(name: str, found: Finding | None) -> dict[str, Any]:
+    """Return the verdict on a contract as JSON values; ``passed`` is ``None`` for an unpublished contract."""
     if found is None:
-        say(f"{name}: no contract is published: dedp contract publish {name}")
+        return {"table": name, "passed": None, "differences": []}
+    return {"table": name, "passed": found.passed, "note": found.note, **found.figures}
+
+
+def _lines(name: str, found: Finding | None) -> Iterator[str]:
+    """Yield the differences of a contract with a mark at breaking differences, and the next command."""
+    if found is None:
+        yield f"{name}: no contract is published: dedp contract publish {name}"
         return
     breaking = {*found.figures["breaking"]}
-    for each in found.figures["differences"]:
-        say(f"{name}: {'BREAKING ' if each in breaking else ''}{each}")
+    yield from (f"{name}: {'BREAKING ' * (each in breaking)}{each}" for each in found.figures["differences"])
     if not found.figures["differences"]:
-        say(f"{name}: {found.figures['version']}, as published")
+        yield f"{name}: {found.figures['version']}, as published"
     elif found.passed:
-        say(f"{name}: agreed as {found.figures['version']}: dedp contract publish {name}")
+        yield f"{name}: agreed as {found.figures['version']}: dedp contract publish {name}"
     elif found.figures["deadline"]:
-        say(f"{name}: {found.note}")
+        yield f"{name}: {found.note}"
     else:
-        say(f"{name}: affected: {', '.join(found.figures['affected'])}: dedp contract announce {name}")
+        yield f"{name}: affected: {', '.join(found.figures['affected'])}: dedp contract announce {name}"

@@ -1,4 +1,9 @@
-"""``dedp cost``: cost of commits by table, day and cause, without starting Spark."""
+"""``dedp cost``: cost of commits by table, day and cause, without starting Spark.
+
+Examples:
+    dedp cost --since 7d
+    dedp cost silver/visits --since 2026-01-05 --json
+"""
 
 from __future__ import annotations
 

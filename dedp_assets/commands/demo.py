@@ -1,4 +1,11 @@
-"""``dedp demo``: a week that lands and is loaded, then late data and a bad batch."""
+"""``dedp demo``: a week that lands and is loaded, then late data and a bad batch.
+
+Examples:
+    dedp demo
+    dedp demo --from 2026-01-05
+    dedp demo --log /var/log/nginx
+    dedp demo --migrate
+"""
 
 from __future__ import annotations
 
@@ -46,6 +53,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="where a demo stands, play a schema migration of silver/visits while visits land; "
         "next: one deployment of it, with what has landed",
     )
+    parser.add_argument(
+        "--erase", action="store_true", help="where a demo stands, erase a visitor by request while visits land"
+    )
 
 
 def computes(_: argparse.Namespace) -> bool:
@@ -60,6 +70,10 @@ def run(settings: Settings, chosen: argparse.Namespace) -> int:
         from dedp_assets.commands._migration import deploy, migrate  # noqa: PLC0415 - as in `demo`
 
         return migrate(settings) if chosen.migrate == "all" else deploy(settings, console())
+    if chosen.erase:
+        from dedp_assets.commands._erasure import erase_visitor  # noqa: PLC0415 - as in `demo`
+
+        return erase_visitor(settings)
     return demo(settings, logs=chosen.log, first=chosen.first)
 
 

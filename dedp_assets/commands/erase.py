@@ -2,6 +2,13 @@
 
 A request begins with a plan, `--subject user=u-17 --because GDPR-17`, and is carried out once a person approved it by
 `--because GDPR-17 --by NAME`. The same call goes on after a crash, and ends what had to wait.
+
+Exit code 1: a request is not ended: something is held, computed again, or owed by a later run.
+
+Examples:
+    dedp erase --subject user=u-17 --because GDPR-17  # plans, and erases nothing
+    dedp erase --because GDPR-17 --by Ada
+    dedp erase --json
 """
 
 from __future__ import annotations

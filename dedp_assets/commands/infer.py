@@ -1,4 +1,11 @@
-"""``dedp infer``: columns of a landing's files, written beside the declaration in YAML."""
+"""``dedp infer``: columns of a landing's files, written beside the declaration in YAML.
+
+Exit code 1: the files cannot be columns as they are.
+
+Examples:
+    dedp infer defs/bronze/orders
+    dedp infer defs/bronze/orders --again  # replaces columns.yaml
+"""
 
 from __future__ import annotations
 

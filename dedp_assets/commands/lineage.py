@@ -1,4 +1,13 @@
-"""``dedp lineage``: graph of the tables, and impact of a change of one of the tables."""
+"""``dedp lineage``: graph of the tables, impact of a change of a table, and paths of a column's values.
+
+Exit code 1: a run read or wrote something undeclared (--compare).
+
+Examples:
+    dedp lineage silver/visits
+    dedp lineage gold/daily_visitors.bytes
+    dedp lineage --on yesterday --json
+    dedp lineage --compare
+"""
 
 from __future__ import annotations
 
@@ -9,6 +18,7 @@ from datetime import date, datetime, time, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Literal
 
 from dedp_assets.commands._arguments import day
+from dedp_assets.commands._columns import as_document, as_trees, column_paths
 from dedp_assets.commands._output import Grid, console, print_json, say
 from dedp_assets.commands._tables import require_known
 from dedp_assets.graph.catalogue.exporting import as_json, as_mermaid, kind_of
@@ -19,6 +29,7 @@ from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.graph.run.column_traces import traced_tables
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.running.lineage import Dataset, LineageGraph, ObservedRun
 from dedp_assets.patterns.core.sql.column_lineage import broken_references
 from dedp_assets.patterns.delta import LocalStore
@@ -26,6 +37,7 @@ from dedp_assets.patterns.observability.dataset_tracker import Impact, Root, aff
 from dedp_assets.project import project
 
 if TYPE_CHECKING:
+    from dedp_assets.graph.catalogue.column_graph import ColumnPaths
     from dedp_assets.graph.declare import LakeTable
     from dedp_assets.patterns.core.sql.column_lineage import ColumnLineage
 
@@ -35,11 +47,14 @@ NEEDS = "dagster"
 BESIDE = True
 
 Form = Literal["text", "json", "mermaid"]
+_NAMED = (
+    "what a change hits; of several faulty tables, where the fault began; of TABLE.COLUMN, where its values come from"
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the tables, the day of observed runs, and the form."""
-    parser.add_argument("table", nargs="*", help="what a change hits; of several faulty tables, where the fault began")
+    parser.add_argument("table", nargs="*", help=_NAMED)
     parser.add_argument("--on", type=day, metavar="DAY", help="what runs were observed to do on a UTC day")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", dest="form", action="store_const", const="json", help="for programs, with columns")
@@ -60,18 +75,24 @@ def lineage(settings: Settings, named: Sequence[str] = (), *, form: Form = "text
     Args:
         settings: where everything is.
         named: tables, sources or consumers by their names in the graph: none for the whole graph, one for the impact of
-            a change, several for the place where a fault of all of them began.
+            a change, several for the place where a fault of all of them began; or one ``layer/dataset.column``.
         form: how to print.
         on: UTC day of observed runs to take the graph from, instead of the declarations.
 
     Raises:
-        ConfigError: if the graph has no such dataset.
+        ConfigError: if the graph has no such dataset or column, or for a column among other names or with a day.
     """
     tables = project().tables()
     graph = declared_lineage(tables, project().jobs()).observing(_runs(settings))
     if on:
         start = datetime.combine(on, time(), timezone.utc)
         graph = graph.between(start, start + timedelta(days=1, microseconds=-1))
+    known = {*map(str, graph.datasets)}
+    if columns := [each for each in named if each not in known and "." in each and ":" not in each]:
+        if len(named) > 1 or on:
+            raise ConfigError(f"{columns[0]} must stand alone, as in `dedp lineage {columns[0]}`: it is a column")
+        _print_column(column_paths(columns[0], tables, _traced(settings, tables)), form)
+        return 0
     datasets = [_named(graph, each) for each in named]
     if not datasets:
         _print_graph(graph, tables, form, settings)
@@ -176,6 +197,16 @@ def _print_impact(graph: LineageGraph, dataset: Dataset, form: Form) -> None:
         for each in datasets:
             grid.add_row(how, str(each), kind_of(each), each.owner)
     console().print(grid if impact.direct else f"Nothing reads {dataset}.")
+
+
+def _print_column(paths: ColumnPaths, form: Form) -> None:
+    if form == "mermaid":
+        say(as_mermaid(paths.graph(), marked=paths.column))
+    elif form == "json":
+        print_json(as_document(paths))
+    else:
+        for line in as_trees(paths):
+            say(line)
 
 
 def _print_root(root: Root, form: Form) -> None:

@@ -1,4 +1,8 @@
-"""``dedp new``: project in a new folder, with a landing and a gold table in YAML."""
+"""``dedp new``: project in a new folder, with a landing and a gold table in YAML.
+
+Examples:
+    dedp new my_lake
+"""
 
 from __future__ import annotations
 

@@ -1,16 +1,21 @@
 """``dedp restore``: versions and milestones of a table, to list, keep, or make current again.
 
 A version is stated by number, by instant (UTC unless stated otherwise), or by the name of a milestone.
+
+Examples:
+    dedp restore silver/visits
+    dedp restore silver/visits --keep quarter-close
+    dedp restore silver/visits --to quarter-close --because "a wrong price list was loaded"
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from dedp_assets.commands._arguments import add_table
-from dedp_assets.commands._output import Grid, console
+from dedp_assets.commands._arguments import add_json, add_table
+from dedp_assets.commands._output import Grid, answer
 from dedp_assets.commands._tables import require_home, require_known
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import Settings
@@ -26,16 +31,18 @@ NEEDS = "dagster"
 BESIDE = True
 
 _LISTED = 20
+_ROW = ("version", "committed_at", "operation", "by_run", "milestones", "because")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the table, the version, and the milestone."""
+    """Add the table, the version, the milestone, and the form for programs."""
     add_table(parser)
     parser.add_argument("--to", default="", metavar="VERSION|TIME|MILESTONE", help="version to make current again")
     parser.add_argument("--because", default="", help="why, for --to")
     parser.add_argument("--keep", default="", metavar="MILESTONE", help="keep the newest version, or that of --at")
     parser.add_argument("--at", default="", metavar="VERSION|TIME", help="version to keep")
     parser.add_argument("--release", default="", metavar="MILESTONE", help="give up a milestone")
+    add_json(parser)
 
 
 def computes(chosen: argparse.Namespace) -> bool:
@@ -55,23 +62,25 @@ def run(settings: Settings, chosen: argparse.Namespace) -> int:
     require_home(settings)
     if chosen.at and not chosen.keep:
         raise ConfigError("--at must stand with --keep, the name of the milestone")
-    table, terminal = lake.stored(chosen.table), console()
+    table, done = lake.stored(chosen.table), list[str]()
     into = table.target(Provenance(asset=table.name, run_id=f"restore-{now:%Y%m%dT%H%M%S}", at=now))
     if chosen.keep:
-        terminal.print(set_milestone(into, name=chosen.keep, at=chosen.at or None).reason)
+        done.append(set_milestone(into, name=chosen.keep, at=chosen.at or None).reason)
     if chosen.release:
-        terminal.print(set_milestone(into, name=chosen.release, change="release").reason)
+        done.append(set_milestone(into, name=chosen.release, change="release").reason)
     if chosen.to:
-        terminal.print(roll_back(into, to=chosen.to, because=chosen.because).reason)
-    terminal.print(_listed(table.ledger))
+        done.append(roll_back(into, to=chosen.to, because=chosen.because).reason)
+    rows = [*_rows(table.ledger)]
+    versions = [dict(zip(_ROW, row, strict=True)) for row in rows]
+    answer({"done": done, "versions": versions}, *done, _listed(table.ledger, rows), as_json=chosen.json)
     return 0
 
 
-def _listed(ledger: Ledger) -> Grid:
+def _listed(ledger: Ledger, rows: Iterable[tuple[str, ...]]) -> Grid:
     grid = Grid("version", "committed, UTC", "operation", title=f"Newest versions and milestones of {ledger.name}")
     for heading in ("by run", "milestones", "because"):
         grid.add_column(heading)
-    for row in _rows(ledger):
+    for row in rows:
         grid.add_row(*row)
     return grid
 

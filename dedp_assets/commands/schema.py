@@ -1,4 +1,8 @@
-"""``dedp schema``: JSON schema of declarations in YAML, for an editor: > .dedp/schema.json."""
+"""``dedp schema``: JSON schema of declarations in YAML, for an editor: > .dedp/schema.json.
+
+Examples:
+    dedp schema > .dedp/schema.json
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""``dedp setup``: jars and class-data archive of the Spark engine, made ready once."""
+"""``dedp setup``: jars and class-data archive of the Spark engine, made ready once.
+
+Examples:
+    dedp setup
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""``dedp status``: troubles first, then the newest commits of each table by partition."""
+"""``dedp status``: troubles first, then the newest commits of each table by partition.
+
+Exit code 1: a trouble needs somebody, or something could not be read; nothing is called right that nobody looked at.
+
+Examples:
+    dedp status
+    dedp status silver/visits --json
+    dedp status --page status.html
+"""
 
 from __future__ import annotations
 

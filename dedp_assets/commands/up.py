@@ -1,4 +1,11 @@
-"""``dedp up``: servers of the project (Spark engine, Dagster, status page ...), until Ctrl-C."""
+"""``dedp up``: servers of the project (Spark engine, Dagster, status page ...), until Ctrl-C.
+
+Exit code 1: a server failed for good.
+
+Examples:
+    dedp up
+    dedp up --port 3010 --engine-port 15010
+"""
 
 from __future__ import annotations
 

@@ -1,16 +1,26 @@
-"""``dedp verify``: comparison of tables with their logs, and of captured tables with their source."""
+"""``dedp verify``: comparison of tables with their logs, and of captured tables with their source.
+
+Exit code 1: a table is not as its log says, or a copy not as its source.
+
+Examples:
+    dedp verify
+    dedp verify silver/visits --json
+"""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from typing import Any
 
-from dedp_assets.commands._arguments import add_table
-from dedp_assets.commands._output import say
+from dedp_assets.commands._arguments import add_json, add_table
+from dedp_assets.commands._output import answer
+from dedp_assets.commands._progress import counted
 from dedp_assets.commands._tables import require_home, require_known
 from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.graph.resources.lake import Lake, lake_of
 from dedp_assets.patterns.core.records import slice_name
+from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.delta import Ledger, LostFile, Verification, verify_table
 
 __all__ = ["arguments", "computes", "run", "verify"]
@@ -25,8 +35,9 @@ _BACKUP = "put it back from a backup"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the table."""
+    """Add the table, and the form for programs."""
     add_table(parser, default="all tables")
+    add_json(parser)
 
 
 def computes(chosen: argparse.Namespace) -> bool:
@@ -36,10 +47,10 @@ def computes(chosen: argparse.Namespace) -> bool:
 
 def run(settings: Settings, chosen: argparse.Namespace) -> int:
     """Print the faults."""
-    return verify(settings, chosen.table)
+    return verify(settings, chosen.table, as_json=chosen.json)
 
 
-def verify(settings: Settings, table: str = "") -> int:
+def verify(settings: Settings, table: str = "", *, as_json: bool = False) -> int:
     """Print the faults of a table, or of all tables, with remedies.
 
     A captured table that is named is held against its source, too; anything else starts no engine.
@@ -53,13 +64,14 @@ def verify(settings: Settings, table: str = "") -> int:
     if table:
         require_known(table, names)
     require_home(settings)
-    found = [verify_table(ledger) for ledger in map(lake.ledger, [table] if table else names) if ledger.exists()]
-    for verification in found:
-        for line in _lines(lake.ledger(verification.table), verification):
-            say(line)
-    sound = all(verification.sound for verification in found)
+    ledgers = [ledger for ledger in map(lake.ledger, [table] if table else names) if ledger.exists()]
+    found = [verify_table(ledger) for ledger in counted(ledgers, "tables")]
+    lines = [line for each in found for line in _lines(lake.ledger(each.table), each)]
+    documents, sound = [_as_dict(lake.ledger(each.table), each) for each in found], all(each.sound for each in found)
     if sound and _is_captured(table):
-        sound = _compared(lake, table)
+        compared, told = _compared(lake, table)
+        lines, sound, documents[0]["source"] = [*lines, *told], compared.passed, compared.figures
+    answer(documents, *lines, as_json=as_json)
     return 0 if sound else 1
 
 
@@ -72,8 +84,8 @@ def _is_captured(table: str) -> bool:
     return project().is_case_study
 
 
-def _compared(lake: Lake, table: str) -> bool:
-    """Compare a captured table with the database table, and print the findings with the cost."""
+def _compared(lake: Lake, table: str) -> tuple[Finding, list[str]]:
+    """Compare a captured table with the database table; return the finding, and lines with the cost."""
     # Dagster and the graph are loaded only if a captured table was named.
     from dedp_assets.case_study.defs.bronze.users import compare_users  # noqa: PLC0415
     from dedp_assets.graph.systems.postgres import OperationalDatabase  # noqa: PLC0415
@@ -81,14 +93,21 @@ def _compared(lake: Lake, table: str) -> bool:
     found = compare_users(lake, OperationalDatabase())
     figures = found.figures
     text = "equal" if found.passed else f"{_counted(figures['differing_ranges'], 'range')} differ"
-    say(
+    lines = [
         f"{table}: {_counted(figures['rows'], 'row')}, {_counted(figures['rows_of_the_source'], 'row')} in its source "
         f"as of {figures['position']}, {_counted(figures['ranges'], 'range')}, {figures['keys_left_out']} keys changed "
         f"meanwhile, {figures['bytes_read']} bytes read in {figures['seconds']} s: {text}"
-    )
-    if not found.passed:
-        say(f"  {found.note}: dedp run {table} --force")
-    return found.passed
+    ]
+    return found, lines if found.passed else [*lines, f"  {found.note}: dedp run {table} --force"]
+
+
+def _as_dict(ledger: Ledger, found: Verification) -> dict[str, Any]:
+    """Return a verification as JSON values, with the remedy for each lost file."""
+    named = {"table": found.table, "version": found.version, "files": found.files, "sound": found.sound}
+    lost = [
+        {"file": str(each), "partition": dict(each.partition), "remedy": _remedy(ledger, each)} for each in found.lost
+    ]
+    return {**named, "faults": [*map(str, found.faults)], "lost": lost}
 
 
 def _lines(ledger: Ledger, found: Verification) -> Iterator[str]:

@@ -2,17 +2,22 @@
 
 Show another one (rollback), keep one whatever its age (legal hold), give up a hold, remove those that nobody has seen
 for long. Nothing here starts Spark.
+
+Examples:
+    dedp versions gold/devices
+    dedp versions gold/devices --show v1 --because "the new one lacks browsers"
+    dedp versions gold/devices --expire-days 30 --json
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from dedp_assets.commands._arguments import add_table
-from dedp_assets.commands._output import Grid, console
+from dedp_assets.commands._arguments import add_json, add_table
+from dedp_assets.commands._output import Grid, answer
 from dedp_assets.commands._tables import require_known
 from dedp_assets.graph.catalogue.table_names import require_table
 from dedp_assets.graph.resources.clock import Clock
@@ -30,6 +35,7 @@ __all__ = ["Wanted", "arguments", "run", "versions"]
 
 NEEDS = "dagster"
 BESIDE = True
+_ROW = ("version", "loaded_at", "rows", "state", "by_run", "because")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +58,23 @@ class Wanted:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the table and the wishes."""
+    """Add the table, the wishes, and the form for programs."""
     add_table(parser)
     parser.add_argument("--show", default="", metavar="VERSION", help="show another version, as a rollback does")
     parser.add_argument("--hold", default="", metavar="VERSION", help="keep a version whatever its age")
     parser.add_argument("--release", default="", metavar="VERSION", help="give up the hold of a version")
     parser.add_argument("--expire-days", type=float, help="remove versions that nobody has seen for so many days")
     parser.add_argument("--because", default="", help="why")
+    add_json(parser)
 
 
 def run(settings: Settings, chosen: argparse.Namespace) -> int:
     """Apply the wishes, and print the versions."""
     wanted = Wanted(chosen.show, chosen.hold, chosen.release, chosen.expire_days, chosen.because)
-    return versions(settings, chosen.table, wanted)
+    return versions(settings, chosen.table, wanted, as_json=chosen.json)
 
 
-def versions(settings: Settings, table: str, wanted: Wanted) -> int:
+def versions(settings: Settings, table: str, wanted: Wanted, *, as_json: bool = False) -> int:
     """Apply the wishes to a table's versions, then print the versions.
 
     Raises:
@@ -77,18 +84,20 @@ def versions(settings: Settings, table: str, wanted: Wanted) -> int:
     target = _target(settings, table)
     now = Clock().now()
     provenance = Provenance(asset=table, run_id=f"versions-{now:%Y%m%dT%H%M%S}", at=now)
-    terminal = console()
+    done = list[str]()
     if wanted.hold:
         hold(target, wanted.hold, because=wanted.because, provenance=provenance)
     if wanted.release:
         release(target, wanted.release, because=wanted.because, provenance=provenance)
     if wanted.show:
-        terminal.print(switch_version(target.target(provenance), version=wanted.show, because=wanted.because).reason)
+        done.append(switch_version(target.target(provenance), version=wanted.show, because=wanted.because).reason)
     if wanted.expire_days is not None:
         if wanted.expire_days < 0:
             raise ConfigError(f"--expire-days must be 0 or more, not {wanted.expire_days:g}")
-        terminal.print(expire(target, cutoff=now - timedelta(days=wanted.expire_days), provenance=provenance).reason)
-    terminal.print(_listed(target))
+        done.append(expire(target, cutoff=now - timedelta(days=wanted.expire_days), provenance=provenance).reason)
+    rows = [*_rows(target)]
+    documents = [dict(zip(_ROW, row, strict=True)) for row in rows]
+    answer({"done": done, "versions": documents}, *done, _listed(target, rows), as_json=as_json)
     return 0
 
 
@@ -100,12 +109,12 @@ def _target(settings: Settings, name: str) -> Table:
     return lake_of(settings).table(tables[name].spec)
 
 
-def _listed(target: Table) -> Grid | str:
+def _listed(target: Table, rows: Iterable[tuple[str, ...]]) -> Grid | str:
     grid = Grid("version", "loaded, UTC", title=f"Versions of {target.name}")
     grid.add_column("rows", justify="right")
     for heading in ("state", "by run", "because"):
         grid.add_column(heading)
-    for row in _rows(target):
+    for row in rows:
         grid.add_row(*row)
     return grid if grid.row_count else f"{target.name} has no versions."
 

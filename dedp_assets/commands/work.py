@@ -1,4 +1,8 @@
-"""``dedp work``: steps of the case study's applications, in the database and by published visits."""
+"""``dedp work``: steps of the case study's applications, in the database and by published visits.
+
+Examples:
+    dedp work --steps 20
+"""
 
 from __future__ import annotations
 

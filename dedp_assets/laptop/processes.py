@@ -34,6 +34,7 @@ from dedp_assets.laptop.orchestration.reloading import Reloading
 from dedp_assets.laptop.servers import bao, cluster, engine, loopback, ports, postgres, registry, s3
 from dedp_assets.laptop.servers.cluster import Cluster
 from dedp_assets.laptop.servers.kafka import Broker
+from dedp_assets.laptop.starting import Start
 from dedp_assets.laptop.supervision import Server, Supervision, end_leftovers, log_of, supervise
 from dedp_assets.laptop.telling import Telling
 from dedp_assets.project import project
@@ -223,6 +224,7 @@ class _Platform:
             self._answers[name] = partial(code_server.loaded, place, log_of(_logs_of(settings), name))
         self.servers += self._watching({**home, **importable}, dagster, code, after=lake)
         self.waiting, self._trouble, self._waited = set(self._answers), "", Clock().now()
+        self._start = Start(_logs_of(settings), len(self._answers), self._waited)
 
     def _watching(
         self, page: Mapping[str, str], dagster: Mapping[str, str], code: Sequence[str], *, after: str
@@ -271,14 +273,16 @@ class _Platform:
         """Report the servers that begin to answer, start the servers that waited, and report a long silence."""
         for name in sorted(self.waiting):
             if text := self._answers[name]():
-                _say("ready", f"{name}: {text}")
                 self.waiting.remove(name)
+                counted = self._start.progress(len(self.waiting), now)
+                _say("ready", f"{name}: {text}" + (f" ({counted})" if counted else ""))
                 self._waited = now
                 for server in self.servers:
                     if server.after == name:
                         kept.start(server.name)
         if self.waiting and now - self._waited >= _PATIENCE:
-            _say("waiting", f"for {', '.join(sorted(self.waiting))}")
+            counted = self._start.progress(len(self.waiting), now)
+            _say("waiting", f"for {', '.join(sorted(self.waiting))}" + (f" ({counted})" if counted else ""))
             self._waited = now
 
     def _report(self, instance: dg.DagsterInstance, telling: Telling, now: datetime) -> None:

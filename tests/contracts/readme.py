@@ -10,6 +10,7 @@ from dataclasses import fields
 from itertools import groupby
 from pathlib import Path
 
+from dedp_assets.commands._manual import manuals
 from dedp_assets.graph.resources.environments import AlertSettings, Settings, variables_of
 from dedp_assets.laptop.doors import DOORS
 from dedp_assets.patterns import catalog
@@ -74,7 +75,21 @@ def _doors() -> list[str]:
     return [*head, *rows]
 
 
-_TABLES: Mapping[str, Callable[[], list[str]]] = {"doors": _doors, "patterns": _patterns, "settings": _settings}
+def _commands() -> list[str]:
+    """Write a table row for each command, by its manual."""
+    rows = [
+        f"| `dedp {name}` | {manual.sentence} | {manual.needs and f'`[{manual.needs}]`'} | {manual.fails} |"
+        for name, manual in manuals().items()
+    ]
+    return ["| Command | Says or does | Extra | What exit code 1 means |", "|---|---|---|---|", *rows]
+
+
+_TABLES: Mapping[str, Callable[[], list[str]]] = {
+    "commands": _commands,
+    "doors": _doors,
+    "patterns": _patterns,
+    "settings": _settings,
+}
 
 
 if __name__ == "__main__":

@@ -11,9 +11,10 @@ from pydantic import Field
 from dedp_assets.graph.resources.environments import Settings, settings
 from dedp_assets.graph.resources.keys import masking_key
 from dedp_assets.graph.resources.spark import SparkEngine
+from dedp_assets.graph.resources.stored_names import stored_names
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta import Ledger, Store, SuppressionList, Table, is_link, store_at
+from dedp_assets.patterns.delta import Ledger, Store, SuppressionList, Table, store_at
 
 __all__ = ["Lake", "lake_of"]
 
@@ -35,10 +36,7 @@ class Lake(dg.ConfigurableResource[Any]):
 
     def names(self, *, replicas: bool = False) -> list[str]:
         """List the names of the lake's own tables, sorted; links to replicas only with ``replicas``."""
-        root = store_at(self.root)
-        named = [f"{layer}/{dataset}" for layer in root.list() for dataset in root.list(layer)]
-        tables = [name for name in named if root.has_files(f"{name}/_delta_log")]
-        return sorted(name for name in tables if replicas or not is_link(root.within(name)))
+        return stored_names(self.root, replicas=replicas)
 
     def stored(self, name: str) -> Table:
         """Open the table ``name`` by the declaration in the log, for reads and maintenance.

@@ -48,17 +48,21 @@ _BESIDE_EVENTS = (DynamicPartitionsTable, ConcurrencyLimitsTable)
 _AT_ONCE = 1_000
 
 
-def history(settings: Settings, *, to: str) -> int:
-    """Print where the run history is, or copy the run history to another place; return the exit code."""
+def history(settings: Settings, *, to: str) -> tuple[dict[str, Any], str]:
+    """Count the runs of the run history, or copy the run history to another place.
+
+    Returns:
+        Place and number of runs for programs, and a sentence.
+    """
     place = settings.history or SQLITE
     if not to:
         with opened(settings, place) as instance:
-            print(f"{_shown(place)}: {instance.get_runs_count()} runs")  # noqa: T201
-        return 0
+            runs = instance.get_runs_count()
+        return {"place": _shown(place), "runs": runs}, f"{_shown(place)}: {runs} runs"
     runs = move(settings, to=to)
     then = {SQLITE: "Unset DEDP_HISTORY", OWN: "Set DEDP_HISTORY=own"}.get(to, "Set DEDP_HISTORY to the URL")
-    print(f"{runs} runs with events, ticks and backfills were copied to {_shown(to)}, and nothing was removed. {then}.")  # noqa: T201
-    return 0
+    text = f"{runs} runs with events, ticks and backfills were copied to {_shown(to)}, and nothing was removed. {then}."
+    return {"place": _shown(to), "runs": runs, "copied_from": _shown(place)}, text
 
 
 def move(settings: Settings, *, to: str) -> int:

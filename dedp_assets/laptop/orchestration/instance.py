@@ -197,13 +197,19 @@ class Platform:
                 "refused since"
             )
 
-    def react(self, *, rounds: int = 20) -> Iterator[Ended]:
-        """Tick the sensors and run their requests until no sensor requests a run."""
+    def react(self, *, rounds: int = 20, expect: Callable[[int], None] = lambda _: None) -> Iterator[Ended]:
+        """Tick the sensors and run their requests until no sensor requests a run.
+
+        Args:
+            rounds: most ticks.
+            expect: function that is called with the number of requested runs after each tick.
+        """
         cursors: dict[str, str | None] = {}
         for _ in range(rounds):
             requests = [(sensor, request) for sensor in self._sensors() for request in self._tick(sensor, cursors)]
             if not requests:
                 return
+            expect(len(requests))
             for sensor, request in requests:
                 tags = {**request.tags, "dagster/sensor_name": sensor.name}
                 if request.run_key:
