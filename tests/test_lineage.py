@@ -9,6 +9,8 @@ import pytest
 
 from dedp_assets.case_study import defs
 from dedp_assets.cli import main
+from dedp_assets.commands._columns import as_trees, column_paths
+from dedp_assets.graph.catalogue.column_graph import column_graph, paths_of
 from dedp_assets.graph.checks.lineage import declared_lineage
 from dedp_assets.graph.declare import declared, declared_jobs
 from dedp_assets.graph.mail.lineage_outbox import LineageOutbox
@@ -160,3 +162,116 @@ def test_a_column_that_is_gone_since_it_was_traced_is_named(dedp, tmp_path):
         "traced by earlier code: gold/daily_page_views: silver/visits.former_page is gone, which page comes from"
         in dedp("--compare")[1]
     )
+
+
+def edges_of(document, direction):
+    """The edges of a column's paths, as source, transformation and target."""
+    return [(each["source"], each["how"], each["target"]) for each in document[direction]]
+
+
+def test_a_column_is_followed_to_where_its_values_land(dedp):
+    """Through declared origins, over every table between, with the sources of the first table as ends."""
+    code, out, _ = dedp("gold/daily_visitors.bytes", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert edges_of(found, "upstream") == [
+        ("bronze/visits.raw", "declared", "silver/visits.bytes"),
+        ("silver/visits.bytes", "declared", "gold/daily_visitors.bytes"),
+        ("source:kafka/visits", "landed", "bronze/visits.raw"),
+        ("source:landing/visits", "landed", "bronze/visits.raw"),
+    ]
+    assert found["ends"] == ["source:kafka/visits", "source:landing/visits"]
+    assert found["downstream"] == []
+
+
+def test_both_directions_of_a_column_agree():
+    """Each column downstream of a column has that column upstream, and so has each edge on the way."""
+    below = column_paths("silver/visits.page", TABLES, {}).downstream
+    assert len({edge.target for edge in below}) > 5
+    for target in {edge.target for edge in below}:
+        above = column_paths(str(target), TABLES, {}).upstream
+        assert "silver/visits.page" in {str(edge.source) for edge in above}
+        assert {edge for edge in below if edge.target == target} <= {*above}
+
+
+def test_a_trace_of_a_run_stands_in_place_of_the_declaration_of_a_column(dedp, tmp_path):
+    """With what became of the values, the field, the columns that choose rows, and the reason for a gap."""
+    origins = {
+        "page": ColumnOrigin((ColumnInput("silver/visits", "device_type", "TRANSFORMATION", "os"),)),
+        "views": ColumnOrigin((ColumnInput("silver/visits", "visit_id", "AGGREGATION"),), opaque="a function"),
+        "visitors": ColumnOrigin(),
+    }
+    chosen = (Influence("silver/visits", "status", "FILTER"), Influence("silver/visits", "status", "FILTER"))
+    trace(tmp_path, "gold/daily_page_views", ColumnLineage(origins, chosen))
+    page = json.loads(dedp("gold/daily_page_views.page", "--json")[1])
+    assert ("silver/visits.device_type", "TRANSFORMATION of os", "gold/daily_page_views.page") in edges_of(
+        page, "upstream"
+    )
+    assert "silver/visits.page" not in {source for source, *_ in edges_of(page, "upstream")}
+    assert page["rows_chosen_by"] == ["silver/visits.status (FILTER)"]
+    views = json.loads(dedp("gold/daily_page_views.views", "--json")[1])
+    assert views["unknown"] == {"gold/daily_page_views.views": "a function"}
+    visitors = json.loads(dedp("gold/daily_page_views.visitors", "--json")[1])
+    assert ("silver/visits.user_id", "declared", "gold/daily_page_views.visitors") in edges_of(visitors, "upstream")
+    status = json.loads(dedp("silver/visits.status", "--json")[1])
+    assert status["chooses_rows_of"] == ["gold/daily_page_views (FILTER)"]
+    lines = dedp("gold/daily_page_views.views")[1].splitlines()
+    assert "further inputs of gold/daily_page_views.views may be missing: a function" in lines
+    assert "  silver/visits.visit_id (AGGREGATION)" in lines
+
+
+def test_people_get_the_paths_of_a_column_as_trees_and_as_a_flowchart(dedp):
+    """Indented by distance; what was listed before is not followed again; the column is in bold."""
+    lines = dedp("gold/daily_visitors.bytes")[1].splitlines()
+    assert lines[:4] == [
+        "gold/daily_visitors.bytes",
+        "comes from",
+        "  silver/visits.bytes (declared)",
+        "    bronze/visits.raw (declared)",
+    ]
+    assert lines[-1] == "goes into no column that is known"
+    drawn = dedp("gold/daily_visitors.bytes", "--mermaid")[1]
+    assert drawn.startswith("flowchart LR\n")
+    number = next(line.split("[")[0].strip() for line in drawn.splitlines() if "gold/daily_visitors.bytes" in line)
+    assert f"style {number} stroke-width:4px" in drawn
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["gold/daily_visitors.byte"], "such as gold/daily_visitors.bytes, not gold/daily_visitors.byte"),
+        (["gold/daily_visitor.bytes"], "such as gold/daily_visitors"),
+        (["gold/daily_visitors.bytes", "silver/visits"], "gold/daily_visitors.bytes must stand alone"),
+        (["gold/daily_visitors.bytes", "--on", "2026-01-05"], "gold/daily_visitors.bytes must stand alone"),
+    ],
+)
+def test_a_column_that_is_not_there_is_refused(dedp, words, sentence):
+    """With the nearest names, in one line; so is a column among tables."""
+    code, _, errors = dedp(*words)
+    assert (code, len(errors.splitlines())) == (2, 1)
+    assert sentence in errors
+
+
+def test_a_column_is_named_in_any_case_and_by_a_field_of_it(dedp):
+    """As in SQL; the paths are those of the column that holds the field."""
+    found = [json.loads(dedp(name, "--json")[1])["column"] for name in ("silver/visits.PAGE", "silver/visits.page.x")]
+    assert found == ["silver/visits.page", "silver/visits.page"]
+
+
+def test_columns_in_a_circle_are_followed_once():
+    """A table that reads its own former rows, and a table that two paths lead to."""
+    origins = {"a": {"x": ["a.x", "b.x"]}, "b": {"x": ["a.x", "c.x"]}, "c": {"x": []}}
+    graph = column_graph({name: ["x"] for name in "abc"}, origins, {}, {"c": ["files"]})
+    paths = paths_of(graph, "a.x", {})
+    assert {(str(edge.source), str(edge.target)) for edge in paths.upstream} == {
+        ("a.x", "a.x"), ("b.x", "a.x"), ("a.x", "b.x"), ("c.x", "b.x"), ("source:files", "c.x"),
+    }  # fmt: skip
+    assert [str(end) for end in paths.ends] == ["source:files"]
+    assert [*as_trees(paths)][1:7] == [
+        "comes from",
+        "  a.x (declared, as above)",
+        "  b.x (declared)",
+        "    a.x (declared, as above)",
+        "    c.x (declared)",
+        "      source:files (landed)",
+    ]

@@ -9,7 +9,7 @@ from typing import Any
 from dedp_assets.patterns.core.running.lineage import CONSUMERS, SOURCES, Dataset, LineageEdge, LineageGraph
 from dedp_assets.patterns.core.sql.column_lineage import ColumnLineage, ColumnOrigin
 
-__all__ = ["as_json", "as_mermaid", "kind_of"]
+__all__ = ["Origins", "as_json", "as_mermaid", "kind_of"]
 
 _KINDS = {CONSUMERS: "consumer", SOURCES: "source"}
 _SHAPES = {"consumer": ("([", "])"), "source": ("[/", "/]"), "table": ("[", "]")}
