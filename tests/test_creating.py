@@ -32,7 +32,7 @@ def test_every_file_carries_the_projects_name(made):
     assert project["tool"]["dg"]["project"]["root_module"] == project["project"]["name"] == "river"
     assert ".dedp/" in (root / ".gitignore").read_text()
     assert len([line for line in (root / "README.md").read_text().splitlines() if line]) <= 10
-    assert said[1].startswith("next: cd river; dedp up")
+    assert said[1].startswith("next: `cd river; dedp up`")
 
 
 def test_an_editor_finds_the_schema(made):

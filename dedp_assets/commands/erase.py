@@ -114,7 +114,7 @@ def _listed(cases: Sequence[Case], *, as_json: bool) -> int:
     if as_json:
         print_json([asdict(case) for case in cases])
     elif not cases:
-        say("there is no request: dedp erase --subject user=u-17 --because GDPR-17 plans one")
+        say("there is no request: `dedp erase --subject user=u-17 --because GDPR-17` plans one")
     else:
         grid = Grid("request", "since", "due", "erased", "state")
         for case in cases:

@@ -63,7 +63,7 @@ def create(folder: Path, *, landing: str = "") -> int:
     _write_schema(root / ".dedp" / "schema.json")
     shown = os.path.relpath(root)
     say(f"{shown}: {len(files)} files, and deliveries of three days in {landing or os.path.relpath(zone.address)}")
-    say(f"next: cd {shown}; dedp up, which loads them, and shows everything at http://127.0.0.1:3000")
+    say(f"next: `cd {shown}; dedp up` loads them, and shows everything at http://127.0.0.1:3000")
     return 0
 
 

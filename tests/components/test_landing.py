@@ -80,7 +80,7 @@ def test_a_scaffolded_file_lacks_its_columns_alone(tmp_path):
     text = (target / "defs.yaml").read_text()
     assert text.startswith("# yaml-language-server: $schema=")
     (fault,) = faults_in(text)
-    assert "run dedp infer" in fault.message
+    assert "run `dedp infer" in fault.message
     assert faults_in(f"{text}  columns: {{id: {{type: STRING}}, at: {{type: TIMESTAMP}}}}\n") == []
 
 

@@ -270,7 +270,7 @@ def test_a_landing_loads_as_its_tables(project):
     (written,) = root.rglob("columns.yaml")
     written.unlink()
     again = load(root)
-    assert any("run dedp infer" in fault.message for fault in again.faults)
+    assert any("run `dedp infer" in fault.message for fault in again.faults)
     assert {each.spec.name for each in again.tables} == set()
 
 

@@ -181,7 +181,7 @@ def _read_columns(found: LandingDraft) -> Document | None:
     try:
         read = documents(file.read_text(encoding="utf-8"), str(file))
     except FileNotFoundError:
-        sentence = f"{file.name} is missing: run dedp infer {file.parent}, which writes the columns of the files"
+        sentence = f"{file.name} is missing: run `dedp infer {file.parent}`, which writes the columns of the files"
         found.faults.append(Fault.at(found.document, path, sentence))
         return None
     except Unreadable as error:

@@ -128,7 +128,7 @@ class Eraser:
         """
         known = self.cases.case(erasure.request) if self.cases.knows(erasure.request) else None
         if known and known.approved_by:
-            raise ConfigError(f"{erasure.request} was approved: dedp erase --because {erasure.request} goes on")
+            raise ConfigError(f"{erasure.request} was approved: `dedp erase --because {erasure.request}` goes on")
         tables = self.with_persons()
         ids = Persons.found(tables, erasure.ids, self.lake.suppression()).ids
         found = find_person(tables, replace(erasure, ids=ids), self.lake.suppression())

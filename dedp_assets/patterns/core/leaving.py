@@ -39,7 +39,7 @@ def require_classified(table: str, columns: Mapping[str, Column], *, to: str) ->
         raise ConfigError(
             f"{table}: columns {missing} must have a class before they come to {to}, not none: declare what they hold, "
             f'such as "{first}": Column("{columns[first].type}", classification="public"). '
-            f"Classes: {', '.join(each for each in CLASSES if each)}; dedp classify {table} proposes them"
+            f"Classes: {', '.join(each for each in CLASSES if each)}; `dedp classify {table}` proposes them"
         )
 
 

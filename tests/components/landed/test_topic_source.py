@@ -126,7 +126,7 @@ def test_columns_that_are_not_written_down_are_seen_in_the_topic(tmp_path, monke
     text = GOOD[: GOOD.index("  columns")] + GOOD[GOOD.index("  partitions") :]
     (tmp_path / "defs.yaml").write_text(text)
     (fault,) = checked(files_below(tmp_path)).faults
-    assert "run dedp infer" in fault.message
+    assert "run `dedp infer" in fault.message
     assert infer(tmp_path) == 0
     written = (tmp_path / "columns.yaml").read_text()
     assert "topic shop.orders-1, as dedp infer saw them in the 2 oldest records, besides 1 malformed lines" in written
