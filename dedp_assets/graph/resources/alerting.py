@@ -26,6 +26,7 @@ from dedp_assets.graph.resources.masking import known_secrets
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.measuring.calendars import QuietHours
 from dedp_assets.patterns.core.measuring.troubles import Severity, Trouble, TroubleKey
+from dedp_assets.patterns.core.running.permissions import restricted_to
 from dedp_assets.patterns.delta import LocalStore
 
 __all__ = ["Alerting", "channels_of", "command_for", "outbox_of", "status_command"]
@@ -84,7 +85,8 @@ class Alerting(dg.ConfigurableResource[Any]):
             reason=reason,
             command=command or status_command(table),
         )
-        outbox_of(settings()).raise_alert(alert, Clock().now())
+        with restricted_to(None):  # a table's function may write to its table alone
+            outbox_of(settings()).raise_alert(alert, Clock().now())
 
     def clear(self, name: str, table: str, partition: str = "") -> None:
         """Clear an alert that code raised; without one, do nothing.
@@ -97,7 +99,8 @@ class Alerting(dg.ConfigurableResource[Any]):
         Raises:
             Conflict: if another process keeps the lock of the alerts.
         """
-        outbox_of(settings()).clear(Trouble(kind=name, table=table, partition=partition), Clock().now())
+        with restricted_to(None):
+            outbox_of(settings()).clear(Trouble(kind=name, table=table, partition=partition), Clock().now())
 
     def observe(
         self,

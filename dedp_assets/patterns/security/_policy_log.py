@@ -8,6 +8,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types, typed
 from dedp_assets.patterns.core.policies import ColumnMask, Policy
@@ -41,7 +43,7 @@ class PolicyLog:
             at: when.
 
         Returns:
-            The number of changes: declared again, the same policies are none.
+            The number of changes: the same policies, declared again or by several runs at once, are none.
 
         Raises:
             ConfigError: for an audience with two policies.
@@ -49,21 +51,21 @@ class PolicyLog:
         now = {each.audience: as_plain(each) for each in policies}
         if len(now) < len(policies):
             raise ConfigError(f"policies must have one policy for each audience of {table}, not {len(policies)}")
-        before = self._in_force(table)
         stated = {"at": at.astimezone(timezone.utc).isoformat(), "by": by, "table": table}
-        changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-        lines = [{**stated, "audience": n, "before": before.get(n), "after": now.get(n)} for n in changed]
-        if lines:
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{self.file}.lock"):
+            before = self._in_force(table)
+            changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+            lines = [{**stated, "audience": n, "before": before.get(n), "after": now.get(n)} for n in changed]
             append_lines(self.file, lines)
         return len(lines)
 
     def current(self, table: str) -> list[Policy]:
         """Return the policies of a table in force; none of a table without a record."""
-        made = []
-        for stated in self._in_force(table).values():
-            masks = {column: ColumnMask(**mask) for column, mask in stated.get("masks", {}).items()}
-            made.append(Policy(**{**stated, "masks": masks}))
-        return made
+        return [
+            Policy(**{**stated, "masks": {c: ColumnMask(**mask) for c, mask in stated.get("masks", {}).items()}})
+            for stated in self._in_force(table).values()
+        ]
 
     def changes(self, table: str = "") -> list[Mapping[str, Any]]:
         """List the changes of a table, or of all, the oldest first: at, by, table, audience, before, after."""

@@ -8,7 +8,9 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from dedp_assets.case_study.defs.serving.orders_for_agencies import AGENCIES, ORDERS_FOR_AGENCIES, POLICIES
+from dedp_assets.case_study.defs.gold.orders_wide import ORDERS_WIDE
+from dedp_assets.case_study.defs.serving.orders_for_agencies import ORDERS_FOR_AGENCIES
+from dedp_assets.case_study.defs.serving.policies import AGENCIES, AUDIENCES
 from dedp_assets.case_study.sources import operational
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.lake import lake_of
@@ -132,9 +134,13 @@ def agencies_see_orders_of_active_users(world):
     pairs = {(row["user_id"], orders[row["order_id"]]["user_id"]) for row in held}
     assert len(pairs) == len({user for user, _ in pairs}) == len({user for _, user in pairs})
     assert all(len(user) == 64 for user, _ in pairs)
+    policies = AUDIENCES.of(ORDERS_WIDE.name)
+    recorded = AUDIENCES.log.changes(ORDERS_WIDE.name)
+    assert [each["audience"] for each in recorded] == [each.audience for each in policies]
+    assert all("of serving/orders_for_agencies" in each["by"] for each in recorded), "the run that applied them first"
     copy, key = lake_of(world.settings).table(ORDERS_FOR_AGENCIES), Secrets().masking_key().of(ORDERS_FOR_AGENCIES.name)
-    assert read_for(copy, key, policies=POLICIES, audience=AGENCIES).count() == len(held)
-    tightened = [replace(POLICIES[0], rows="active AND plan = 'none'"), *POLICIES[1:]]
+    assert read_for(copy, key, policies=policies, audience=AGENCIES).count() == len(held)
+    tightened = [replace(policies[0], rows="active AND plan = 'none'"), *policies[1:]]
     with pytest.raises(NotReady, match="was written by another policy of agencies"):
         read_for(copy, key, policies=tightened, audience=AGENCIES)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 
@@ -317,6 +318,15 @@ def test_changes_of_policies_are_on_record_and_in_force_at_the_next_read(people,
     assert len(log.changes()) == 6
     with pytest.raises(ConfigError, match="one policy for each audience"):
         log.declare(people.name, [ANALYST, ANALYST], by="ada", at=NOW)
+
+
+def test_a_change_that_several_runs_declare_at_once_is_on_record_once(tmp_path):
+    """Twenty runs that find a new policy at the same time leave one line for each audience."""
+    log = PolicyLog(tmp_path / "new folder" / "policies.jsonl")
+    with ThreadPoolExecutor(20) as pool:
+        noted = list(pool.map(lambda run: log.declare("t", POLICIES, by=f"run {run}", at=NOW), range(20)))
+    assert sorted(noted) == [0] * 19 + [3]
+    assert [each["audience"] for each in log.changes()] == [each.audience for each in POLICIES]
 
 
 # --- PostgreSQL ------------------------------------------------------------------------------------------------------

@@ -1,16 +1,11 @@
 """Copy of the orders for agencies, by their policy, refreshed in the run of the orders."""
 
 from dedp_assets.case_study.defs.gold.orders_wide import ORDERS_WIDE
+from dedp_assets.case_study.defs.serving.policies import AGENCIES, AUDIENCES
 from dedp_assets.graph.declare import About, OnRequest, Pinned, lake_table
 from dedp_assets.graph.systems.secrets import Secrets
-from dedp_assets.patterns import Column, ColumnMask, Policy, TableSpec, Target, WriteResult, read_for, refresh_copy
+from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, refresh_copy
 
-AGENCIES = "agencies"
-POLICIES = [
-    Policy(AGENCIES, ["order_id", "user_id", "plan", "booked_on"], {"user_id": ColumnMask("hash")}, rows="active"),
-    Policy("support", [*ORDERS_WIDE.columns], rows="true", max_rows=100),
-]
-"""What each audience sees of the orders; whoever has no policy sees nothing."""
 _COLUMNS = ORDERS_WIDE.columns
 ORDERS_FOR_AGENCIES = TableSpec(
     "serving/orders_for_agencies",
@@ -31,9 +26,9 @@ ORDERS_FOR_AGENCIES = TableSpec(
     reads=[ORDERS_WIDE],
     runs=OnRequest(),
     about=About(used_by="agencies, who settle their commissions"),
-    patterns=[read_for, refresh_copy],
+    patterns=[refresh_copy],
 )
 def orders_for_agencies(orders: Pinned, into: Target, secrets: Secrets) -> WriteResult:
     """Refresh the copy for agencies by their policy."""
-    key = secrets.masking_key().of(into.name)
-    return refresh_copy(orders.table, into, key, policies=POLICIES, audience=AGENCIES, version=orders.version)
+    key, policies = secrets.masking_key().of(into.name), AUDIENCES.in_force(ORDERS_WIDE.name, into.run)
+    return refresh_copy(orders.table, into, key, policies=policies, audience=AGENCIES, version=orders.version)
