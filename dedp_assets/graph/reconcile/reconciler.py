@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cache
@@ -35,10 +35,12 @@ class Reconciler:
     Attributes:
         tables: the declared tables of the graph.
         thorough: whether each look holds all deliveries that are loaded against what lies there, not some at a time.
+        busy: table -> partition keys that runs in flight compute; ``None`` for those of the instance.
     """
 
     def __init__(self, tables: Sequence[LakeTable[...]], *, thorough: bool = False) -> None:
         self.tables, self.thorough = tables, thorough
+        self.busy: Mapping[str, Collection[str]] | None = None
         self._overviews: dict[tuple[str, str], Overview] = {}
         self._lock = Lock()
 
@@ -68,7 +70,9 @@ class Reconciler:
         """
         versions = _code_versions(self.tables, repository)
         # Before the logs are read: what a run that has ended meanwhile wrote is seen there.
-        busy = in_flight(instance, repository, launched_by=name) if instance else {}
+        busy = self.busy
+        if busy is None:
+            busy = in_flight(instance, repository, launched_by=name) if instance else {}
         runs_count = instance is not None and any(table.reads.waits_for_runs for table in self.tables)
         states = run_states(instance, repository, lake.refused) if instance and runs_count else without_runs
         with self._lock:

@@ -179,9 +179,13 @@ class TableWatch:
         """
         if self.version < 0:
             return repeat(None, len(list(partitions)))
+        return self.cursors(ledger).reached_each(self.spec.name, partitions)
+
+    def cursors(self, ledger: Ledger) -> Cursors:
+        """Return the table's cursors at the last poll."""
         if self._before is None:
             self._before, self._moved = ledger.transactions(), {}
-        return Transactions(self._moved, self._before).reached_each(self.spec.name, partitions)
+        return Transactions(self._moved, self._before)
 
     def _take_in(self, glimpse: Glimpse) -> Collection[str]:
         """Record a commit's effects on partition keys; return the written or rolled-back keys."""

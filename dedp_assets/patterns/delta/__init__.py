@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.log.parsing import MAINTENANCE
     from dedp_assets.patterns.delta.log.partition_values import Partition, partition_name
     from dedp_assets.patterns.delta.log.redacted import REDACTED
+    from dedp_assets.patterns.delta.log.simulated import SimulatedLedger
     from dedp_assets.patterns.delta.log.table_state import Files, FileStats, KeyedFile, TableState
     from dedp_assets.patterns.delta.log.transactions import Cursors, Transactions, transaction_id
     from dedp_assets.patterns.delta.merge.clauses import Clause, Delete, Insert, Merge, Update
@@ -72,8 +73,10 @@ if TYPE_CHECKING:
         lost_files_message,
     )
     from dedp_assets.patterns.delta.snapshots.places import FILE
+    from dedp_assets.patterns.delta.snapshots.policy_views import policy_by_class
     from dedp_assets.patterns.delta.snapshots.pruning import Bounds, candidates, is_ordered
     from dedp_assets.patterns.delta.snapshots.reading import lies_outside, missing_files, predicate, read_files
+    from dedp_assets.patterns.delta.snapshots.row_queries import Answer, RowQueries, ShownTable, UnknownColumn
     from dedp_assets.patterns.delta.staged_writes import stage_nothing
     from dedp_assets.patterns.delta.staging.guards import require_untouched, without_statistics
     from dedp_assets.patterns.delta.staging.staged_write import StagedWrite
@@ -103,6 +106,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ActivityLog",
     "Adoption",
+    "Answer",
     "BaseChanges",
     "BaseSnapshot",
     "Bounds",
@@ -137,8 +141,11 @@ __all__ = [
     "PhaseState",
     "REDACTED",
     "RELABELLED",
+    "RowQueries",
+    "SimulatedLedger",
     "StagedWrite",
     "Store",
+    "ShownTable",
     "SuppressionList",
     "Table",
     "TableGroup",
@@ -146,6 +153,7 @@ __all__ = [
     "TableState",
     "Target",
     "Transactions",
+    "UnknownColumn",
     "Update",
     "Verification",
     "adoption_of",
@@ -190,6 +198,7 @@ __all__ = [
     "partition_name",
     "path_at",
     "places_agree",
+    "policy_by_class",
     "predicate",
     "publish_together",
     "read_actions",
