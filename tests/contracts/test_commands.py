@@ -69,6 +69,17 @@ def parse(line: str) -> str:
     return ""
 
 
+def usage() -> dict[str, list[str]]:
+    """Command -> what it takes: a line for each position and option of it, or of its actions."""
+    found: dict[str, list[str]] = {}
+    for each in parsers():
+        command = each.prog.removeprefix("dedp ")
+        for action in each._actions:
+            words = [word for word in action.option_strings if word.startswith("--")] or [action.dest]
+            found.setdefault(command.split()[0], []).append(f"{command} {words[0]}")
+    return {name: sorted(lines) for name, lines in found.items()}
+
+
 @pytest.mark.parametrize("name", MANUALS)
 def test_a_command_declares_what_its_help_shows(name):
     """One docstring: a sentence, examples of that command which the parser takes, and the extra."""
