@@ -1,4 +1,4 @@
-"""Manual of each command, read from the docstring and the extra of its module without an import."""
+"""Manuals of the commands, read from docstrings and extras of the modules without an import."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FAILS, _EXAMPLES = "Exit code 1: ", "Examples:\n"
 
 @dataclass(frozen=True, slots=True)
 class Manual:
-    """Declaration of a command in its module.
+    """Declaration of a command in the command's module.
 
     Attributes:
         name: name of the command.

@@ -30,7 +30,7 @@ class _Console(Console):
 
     @property
     def file(self) -> IO[str]:
-        """The stream of now: a progress bar takes the lines of the standard output, to print them above it."""
+        """The present stream; of the standard output a progress bar takes the lines."""
         return super().file if self.stderr or self._file else sys.stdout
 
     @file.setter
@@ -78,7 +78,7 @@ def say(text: str) -> None:
 
 
 def answer(content: Any, *lines: str | Grid, as_json: bool) -> None:  # noqa: ANN401 - as of print_json
-    """Print an answer of a command in one of its two forms.
+    """Print the answer of a command, for people or for programs.
 
     Args:
         content: the document for programs.

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from dedp_assets import commands
 from dedp_assets.commands._manual import Manual, manuals
@@ -36,12 +36,14 @@ def add_arguments(parser: argparse.ArgumentParser, manual: Manual, command: Modu
         command: the command's module.
     """
     parser.description, parser.epilog = manual.description, manual.epilog
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     command.arguments(parser)
 
 
 class Parser(argparse.ArgumentParser):
-    """Parser of ``dedp`` and of each command, whose refusals end with the command that shows what fits."""
+    """Parser of ``dedp`` and of each command, whose refusals end with the command for help."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - of argparse
+        super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, **options})
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and a refusal, and end with exit code 2."""
@@ -59,16 +61,15 @@ def front_parser(known: Mapping[str, Manual]) -> Parser:
         prog="dedp",
         description="A lakehouse of design patterns on Dagster, Spark and Delta.",
         epilog="\n".join(["what commands need besides the core:", *needed, "", _CODES]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"dedp {_version()}")
     return parser
 
 
 def whole_parser() -> Parser:
-    """Return the parser of all commands; a command whose packages are missing has its name alone.
+    """Return the parser of all commands.
 
-    Every command is imported, which takes seconds.
+    Every command is imported, which takes seconds; a command whose packages are missing has no arguments.
     """
     known = manuals()
     parser = front_parser(known)

@@ -22,7 +22,7 @@ _LINE_SECONDS = 10.0
 
 
 class Count:
-    """Number of finished things among the expected ones, with an estimate of the seconds to go.
+    """Number of finished things among the expected things, with an estimate of the seconds to go.
 
     Args:
         what: plural of the things.
@@ -43,7 +43,7 @@ class Count:
         self._show, self._clock, self._began = show, clock, clock()
 
     def expect(self, more: int) -> None:
-        """Add things to the expected ones."""
+        """Raise the number of expected things."""
         self.expected += more
         self._show(self)
 

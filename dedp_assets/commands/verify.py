@@ -69,8 +69,8 @@ def verify(settings: Settings, table: str = "", *, as_json: bool = False) -> int
     lines = [line for each in found for line in _lines(lake.ledger(each.table), each)]
     documents, sound = [_as_dict(lake.ledger(each.table), each) for each in found], all(each.sound for each in found)
     if sound and _is_captured(table):
-        compared, told = _compared(lake, table)
-        lines, sound, documents[0]["source"] = [*lines, *told], compared.passed, compared.figures
+        compared, more = _compared(lake, table)
+        lines, sound, documents[0]["source"] = [*lines, *more], compared.passed, compared.figures
     answer(documents, *lines, as_json=as_json)
     return 0 if sound else 1
 

@@ -1,4 +1,4 @@
-"""Names of the tables in a lake, without Dagster: a shell asks for them at each completion."""
+"""Names of the tables in a lake, read without Dagster, as a shell asks at each completion."""
 
 from __future__ import annotations
 

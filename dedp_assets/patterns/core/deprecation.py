@@ -1,4 +1,4 @@
-"""Deprecation of a public function or class: a warning of each call until the release without the name."""
+"""Deprecation of a public function or class: a warning at each call until a release removes the name."""
 
 from __future__ import annotations
 
