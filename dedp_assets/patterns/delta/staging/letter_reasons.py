@@ -21,7 +21,7 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.secret import masked
 from dedp_assets.patterns.delta.staging.stages import Stage
 
-__all__ = ["DEAD", "letter_reasons", "summed_up"]
+__all__ = ["DEAD", "letter_reasons", "masked_record", "masked_value", "summed_up"]
 
 DEAD = "dead"
 """Part of a split, and figure, of the dead letters."""
@@ -83,20 +83,30 @@ def _reasons(
 def _masked(row: Row, why: str, texts: Sequence[str], identity: Sequence[str], spec: TableSpec) -> str:
     """Write a record with masked values, and the place of the record."""
     text = next((row[name] for name in texts if row[name] is not None), "")
-    record = json_object(text)
     columns = {name.lower(): column for name, column in spec.columns.items()}
-    if record is None:
-        shown = repr(shape(text))
-    else:
-        named = [name for name in record if why.startswith(tuple(f"{name}{end}" for end in " .["))]
-        order = dict.fromkeys([*sorted(named, key=len, reverse=True), *record])
-        shown = _cut({name: _value(name, record[name], columns.get(name.lower())) for name in order})
+    shown = masked_record(text, columns, why)
     hidden = {name for name, column in columns.items() if not column.shows("letter")}
     place = ", ".join(f"{name} {row[name]}" for name in identity if name.lower() not in hidden)
     return f"such as {shown}{f' at {place}' if place else ''}"
 
 
-def _value(name: str, value: Any, column: Column | None) -> str:  # noqa: ANN401 - any JSON
+def masked_record(text: str, columns: Mapping[str, Column], why: str = "") -> str:
+    """Write a JSON record with the values that the classes of columns show; any other text as a shape.
+
+    Args:
+        text: the record as it landed.
+        columns: column, in lower case -> declaration, of the table that the record is for.
+        why: reason of a dead letter, whose fields come first.
+    """
+    record = json_object(text)
+    if record is None:
+        return repr(shape(text))
+    named = [name for name in record if why.startswith(tuple(f"{name}{end}" for end in " .["))]
+    order = dict.fromkeys([*sorted(named, key=len, reverse=True), *record])
+    return _cut({name: masked_value(name, record[name], columns.get(name.lower())) for name in order})
+
+
+def masked_value(name: str, value: Any, column: Column | None) -> str:  # noqa: ANN401 - any JSON
     """Write a value, or the shape of a value, by class and type of the column.
 
     A text in a column of numbers or times is not what the column was declared for, and may be somebody's address.
@@ -107,7 +117,7 @@ def _value(name: str, value: Any, column: Column | None) -> str:  # noqa: ANN401
     is_of_kind = column is not None and (column.type.upper() == "STRING" or not isinstance(value, str | list | dict))
     if value is not None and (kept != "values" or not is_of_kind):
         return repr(shape(value))
-    text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     # Masked with its name and before it is cut: half a secret is one that no mask knows.
     text = masked(f"{name}: {text}").removeprefix(f"{name}: ")
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."

@@ -1,0 +1,102 @@
+"""Scan of a table's rows at one version without Spark, by delta-rs, for a person's question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from dedp_assets.patterns.core.errors import ConfigError, ContractError
+from dedp_assets.patterns.delta.log.table_state import TableState
+from dedp_assets.patterns.delta.snapshots.reading import missing_files
+from dedp_assets.patterns.delta.snapshots.tiers import tiered
+from dedp_assets.patterns.delta.storage.store import Store
+
+__all__ = ["RowScan"]
+
+Values = Mapping[str, str | None]
+"""Column -> the text of a value; ``None`` is NULL."""
+
+
+@dataclass(frozen=True)
+class RowScan:
+    """The rows of a table at one version, read without Spark.
+
+    Deletion vectors, renamed columns and files elsewhere are delta-rs' business, as for every reader without Spark.
+
+    Attributes:
+        name: what messages call the table.
+        store: the table's.
+        state: the table at the version.
+        partitions: partitions to read, in the log's spelling; each may name some of the columns. All, if none is named.
+    """
+
+    name: str
+    store: Store
+    state: TableState
+    partitions: tuple[Values, ...] = ()
+
+    def rows(self, *wanted: Values) -> pa.Table:
+        """Return the rows with the values of one of ``wanted``; all rows, if nothing is wanted.
+
+        Raises:
+            ConfigError: for a text that is no value of its column's type, or files that a vacuum removed.
+            ContractError: if a file cannot be read.
+        """
+        return self._scan([*self._within(), *_any_of(wanted)], wanted)
+
+    def holding(self, text: str, columns: Sequence[str]) -> pa.Table:
+        """Return the rows in which one of the text columns holds a text.
+
+        Raises:
+            ConfigError, ContractError: as :meth:`rows`.
+        """
+        held = " OR ".join(f"strpos({_name(column)}, {_literal(text)}) > 0" for column in columns)
+        return self._scan([*self._within(), f"({held})"] if held else ["false"], ())
+
+    def _within(self) -> list[str]:
+        return _any_of(self.partitions)
+
+    def _scan(self, conditions: Sequence[str], wanted: Sequence[Values]) -> pa.Table:
+        self._require_readable()
+        try:
+            return pa.table(self.state.snapshot.scan(predicate=" AND ".join(conditions) or None))
+        except (DeltaError, OSError, ValueError) as error:
+            if wanted and "cast" in str(error).lower():
+                kinds = [f"{c} must be a value of type {str(self.state.columns[c]['type']).upper()}" for c in wanted[0]]
+                raise ConfigError(
+                    f"{self.name}: {', '.join(kinds)}, not {', '.join(map(str, wanted[0].values()))}"
+                ) from None
+            raise ContractError(f"{self.name} cannot be read at version {self.state.version}: {error}") from error
+
+    def _require_readable(self) -> None:
+        away = [part for part in tiered(self.state) if not self.partitions or any(map(part.meets, self.partitions))]
+        if away:
+            raise ConfigError(f"{self.name}: {len(away)} partitions lie on storage tiers, whose rows are read by Spark")
+        if gone := missing_files(self.store, self.state, self.partitions):
+            raise ConfigError(
+                f"{self.name} can no longer be read at version {self.state.version}: a vacuum removed {len(gone)} of "
+                f"its files, so name a newer version, as `dedp restore {self.name}` lists them"
+            )
+
+
+def _any_of(wanted: Sequence[Values]) -> list[str]:
+    """Return the condition of all values of one mapping; none without a mapping, or with an empty one."""
+    if not all(wanted):
+        return []
+    each = [" AND ".join(_is(column, value) for column, value in values.items()) for values in wanted]
+    return [f"({' OR '.join(f'({condition})' for condition in each)})"] if each else []
+
+
+def _is(column: str, value: str | None) -> str:
+    return f"{_name(column)} IS NULL" if value is None else f"{_name(column)} = {_literal(value)}"
+
+
+def _name(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
