@@ -84,7 +84,7 @@ def run(settings: Settings, chosen: argparse.Namespace) -> int:
 
 
 def _planned(eraser: Eraser, chosen: argparse.Namespace, now: datetime) -> Case:
-    """Return the case of a request; of stated persons, and of a request that was only asked, by a plan of now."""
+    """Return the case of a request, planned now for stated persons and for a request without a plan."""
     known = not chosen.subject or eraser.cases.knows(chosen.because)
     case = eraser.cases.case(chosen.because) if known else None
     if case and (case.approved_by or not (chosen.subject or case.state == "asked")):

@@ -1,7 +1,8 @@
-"""HTTP server of the status page on loopback: all tables, each table, and JSON for programs.
+"""HTTP server of the status page on loopback: all tables, each table, requests to erase persons, JSON.
 
-The server only reads. A page is made for a request and kept for some seconds; what was read of the logs is kept, too,
-so that a page without news is cheap. Errors of logs, alerts or Dagster's storage are sentences on the page.
+But for these requests, the server only reads. A page is made for a request and kept for some seconds; what was read of
+the logs is kept, too, so that a page without news is cheap. Errors of logs, alerts or Dagster's storage are sentences
+on the page.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from dedp_assets.graph.erasure.cases import Cases
+from dedp_assets.graph.resources.environments import settings
 from dedp_assets.laptop.servers.loopback import HOSTS
+from dedp_assets.laptop.status_erasures import Requests
 from dedp_assets.laptop.status_page.details import render_details
 from dedp_assets.laptop.status_page.model import Details, Page, as_json
 from dedp_assets.laptop.status_page.pieces import render_fault
@@ -44,6 +48,13 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
+}
+# Forms go to this server alone; a browser names the page of a form only where the policy lets it name itself.
+_OF_FORMS = {
+    **_HEADERS,
+    "Content-Security-Policy": _HEADERS["Content-Security-Policy"].replace("form-action 'none'", "form-action 'self'"),
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
 }
 
 
@@ -69,7 +80,7 @@ class Pages:
     def __init__(
         self, load: Callable[[], PageMaker], clock: Callable[[], datetime], *, kept: timedelta = _KEPT
     ) -> None:
-        self._load, self._clock, self._kept = load, clock, kept
+        self._load, self.clock, self._kept = load, clock, kept
         self._source: PageMaker | None = None
         self._page: Page | None = None
         self._lock = Lock()
@@ -97,20 +108,21 @@ class Pages:
 
     def _younger_than(self, limit: timedelta) -> Page | None:
         page = self._page
-        return page if page and timedelta(0) <= self._clock() - page.made_at < limit else None
+        return page if page and timedelta(0) <= self.clock() - page.made_at < limit else None
 
     def _make(self) -> Page:
         if self._source is None:
             self._source = self._load()
-        self._page = self._source.page(self._clock())
+        self._page = self._source.page(self.clock())
         return self._page
 
 
-def serve_pages(pages: Pages) -> Starlette:
+def serve_pages(pages: Pages, cases: Callable[[], Cases] | None = None) -> Starlette:
     """Make the application that answers with pages.
 
     Args:
         pages: the pages.
+        cases: opens the requests to erase persons; ``None`` for a server without them.
     """
 
     def index(request: Request) -> Response:
@@ -126,7 +138,12 @@ def serve_pages(pages: Pages) -> Starlette:
         return _tagged(request, HTMLResponse(_text(render_details(details))))
 
     return Starlette(
-        routes=[Route("/", index), Route("/status.json", programs), Route("/table/{name:path}", table)],
+        routes=[
+            Route("/", index),
+            Route("/status.json", programs),
+            Route("/table/{name:path}", table),
+            *(Requests(cases, lambda: pages.page().kinds, pages.clock, _OF_FORMS).routes() if cases else []),
+        ],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)],
         exception_handlers={HTTPException: _refusal, Exception: _fault},
     )
@@ -137,7 +154,7 @@ def application() -> Starlette:
     pages = Pages(_load, _now)
     os.nice(_POLITE)  # the servers that compute come first, above all while everything starts
     Thread(target=_warm, args=[pages], daemon=True).start()
-    return serve_pages(pages)
+    return serve_pages(pages, lambda: Cases.of(settings().home))
 
 
 def _tagged(request: Request, response: Response) -> Response:
@@ -168,7 +185,6 @@ def _text(document: str) -> bytes:
 
 def _load() -> PageMaker:
     # Dagster and the project, which take seconds: the port answers meanwhile.
-    from dedp_assets.graph.resources.environments import settings  # noqa: PLC0415
     from dedp_assets.laptop.status_page.making import Maker  # noqa: PLC0415
 
     return Maker(settings())

@@ -27,10 +27,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["ROLE", "CertifiedProtocol", "OnlyRoles", "OnlyToken", "main", "reread"]
+__all__ = ["LOCKED", "ROLE", "CertifiedProtocol", "OnlyRoles", "OnlyToken", "main", "reread"]
 
 ROLE = "client_role"
 """Name of the role in the state of a request."""
+LOCKED = "came_through_the_lock"
+"""Name, in the state of a request, of the mark that the client showed the token."""
 _COOKIE, _PARAMETER = "dedp_token", "token"
 """Prefix of the token's cookie, completed by the port, and name of the URL's query parameter."""
 _POLICY_VIOLATION = 1008
@@ -95,7 +97,8 @@ class OnlyToken:
             answer.set_cookie(self._cookie, token, secure=True, httponly=True, samesite="strict")
             await answer(scope, receive, send)
         elif self._is_known(asked):
-            await self._application(scope, receive, send)
+            marked = {**scope, "state": {**scope.get("state", {}), LOCKED: True}}
+            await self._application(marked, receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
         else:

@@ -36,6 +36,7 @@ from dedp_assets.laptop.status_page.strips import is_state, strip_of
 from dedp_assets.laptop.status_page.troubles import with_episodes, with_verdict
 from dedp_assets.patterns.core.errors import error_line
 from dedp_assets.patterns.core.measuring.troubles import Trouble
+from dedp_assets.patterns.delta import subjects_of
 
 __all__ = ["Collector", "Observed", "catalogue_of"]
 
@@ -86,11 +87,14 @@ class Collector:
     _observer: Observer = field(init=False)
     _catalogue: Mapping[str, CatalogueEntry] = field(init=False)
     _declared: Mapping[str, LakeTable[...]] = field(init=False)
+    _kinds: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         self._observer = Observer(self.tables, thorough=self.thorough)
         self._catalogue = catalogue_of(self.tables)
         self._declared = {spec.name: table for table in self.tables for spec in table.tables}
+        specs = (spec for table in self.tables for spec in table.tables)
+        self._kinds = tuple(sorted({kind for spec in specs for kind in subjects_of(spec)}))
 
     def page(self, now: datetime, observed: Observed = Observed()) -> Page:
         """Make the page.
@@ -114,7 +118,8 @@ class Collector:
         announced = {each.alert.key for each in observed.episodes}
         unannounced = sum(each.needs_somebody and each.key not in announced for each in found)
         notices += seen.unread
-        return Page(now, troubles, rows, tuple(dict.fromkeys(map(shown, notices))), observed.web, unannounced)
+        shown_once = tuple(dict.fromkeys(map(shown, notices)))
+        return Page(now, troubles, rows, shown_once, observed.web, unannounced, self._kinds)
 
     def written(self, name: str) -> Mapping[str, CommitRow]:
         """Return the newest commit of each partition of a table, by partition key."""

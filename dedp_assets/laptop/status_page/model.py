@@ -168,6 +168,7 @@ class Page:
         notices: sentences on sources that could not be read.
         web: address of Dagster's webserver; empty without one.
         unannounced: number of troubles that no alert has announced.
+        kinds: kinds of persons that tables declare.
     """
 
     made_at: datetime
@@ -176,6 +177,7 @@ class Page:
     notices: tuple[str, ...] = ()
     web: str = ""
     unannounced: int = 0
+    kinds: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> str:

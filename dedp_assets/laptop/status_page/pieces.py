@@ -64,9 +64,18 @@ def _style() -> Markup:
     return Markup(files(__package__).joinpath("style.css").read_text(encoding="utf-8"))
 
 
-def header(title: str, now: datetime, web: str, *, asset: str = "") -> Markup:
-    """Return title, time of the page and links to the pages beside."""
+def header(title: str, now: datetime, web: str, *, asset: str = "", persons: bool = False) -> Markup:
+    """Return title, time of the page and links to the pages beside.
+
+    Args:
+        title: title of the page.
+        now: time of the page.
+        web: address of Dagster's webserver; empty without one.
+        asset: the asset of the page; empty for a page of all.
+        persons: whether requests to erase persons have a page.
+    """
     links = [h('<a href="/">All tables</a>')] if asset else []
+    links += [h('<a href="/erasures">Requests to erase persons</a>')] if persons else []
     if web and asset:
         links.append(h('<a href="{web}/assets/{asset}">In Dagster</a>', web=web, asset=quoted(asset, safe="/")))
     elif web:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from threading import Barrier, Thread
 
 import pytest
 
@@ -35,7 +36,7 @@ def test_ids_of_one_case_do_not_open_as_those_of_another(cases):
     cases.keep(Case("T-1", NOW.isoformat()), IDS)
     other = cases.keep(Case("T-2", NOW.isoformat()), {"user": ["x"]})
     (cases.folder / "T-1.sealed").replace(cases.folder / "T-2.sealed")
-    with pytest.raises(Exception, match=r"^$"):
+    with pytest.raises(ConfigError, match="the ids of T-2 must lie as this home sealed them"):
         cases.ids(other)
 
 
@@ -73,3 +74,76 @@ def test_an_unknown_request_is_refused_with_the_known_ones(cases):
     with pytest.raises(ConfigError, match=r"request must be one of the known ones \(T-1\), not T-2"):
         cases.case("T-2")
     assert json.loads((cases.folder / "T-1.json").read_text())["request"] == "T-1"
+
+
+def test_a_request_is_asked_planned_approved_and_ended_in_that_order(cases):
+    """Its approval is one of a plan, by one name; the deadline counts from when it was asked."""
+    asked = cases.ask("T-1", IDS, now=NOW)
+    assert (asked.state, asked.due, cases.ids(asked)) == ("asked", NOW + timedelta(days=30), IDS)
+    with pytest.raises(ConfigError, match="T-1 must be planned first"):
+        cases.approve("T-1", "legal")
+    planned = cases.keep(replace(asked, places=()), {**IDS, "device": ["d-1"]})
+    assert planned.state == "planned"
+    approved = cases.approve("T-1", " legal ")
+    assert (approved.state, approved.approved_by) == ("approved", "legal")
+    with pytest.raises(ConfigError, match="T-1 was approved already, by legal"):
+        cases.approve("T-1", "me")
+    with pytest.raises(ConfigError, match="T-1 was approved: `dedp erase --because T-1` goes on"):
+        cases.keep(planned, {"user": ["other"]})
+    assert cases.ids(cases.end(approved, now=NOW)) == {}
+    assert cases.case("T-1").state == "ended"
+    with pytest.raises(ConfigError, match="T-1 ended on 2026-01-05: state a new name"):
+        cases.ask("T-1", IDS, now=NOW)
+
+
+def test_requests_of_the_same_name_at_once_are_one(cases):
+    """Of two with other ids, one is kept and the other is refused, whichever is first."""
+    ready, said = Barrier(8), []
+
+    def ask(number):
+        ready.wait()
+        try:
+            said.append((number % 2, cases.ask("T-1", {"user": [f"person-{number % 2}"]}, now=NOW).request))
+        except ConfigError as error:
+            said.append((number % 2, str(error)))
+
+    threads = [Thread(target=ask, args=[number]) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (kept,) = cases.ids(cases.case("T-1"))["user"]
+    refused = "T-1 is a request about other ids: state a name that no request has yet"
+    assert {*said} == {(each, "T-1" if kept == f"person-{each}" else refused) for each in (0, 1)}
+
+
+def test_a_name_that_holds_an_id_is_refused(cases):
+    """In any case of letters, of the request and of who approves; short numbers stand there by chance."""
+    for ids, request in ((["u-17"], "GDPR-U-17"), (["12345"], "T-12345"), (["ada"], "ada")):
+        with pytest.raises(ConfigError, match="the name of a request must hold no id") as refused:
+            cases.ask(request, {"user": ids}, now=NOW)
+        assert request not in str(refused.value)
+    case = cases.ask("GDPR-17", {"user": ["17", "ada"]}, now=NOW)
+    cases.keep(replace(case, places=()))
+    with pytest.raises(ConfigError, match="by must hold no id"):
+        cases.approve("GDPR-17", "Ada")
+    assert [file.name for file in sorted(cases.folder.iterdir())] == ["GDPR-17.json", "GDPR-17.sealed"]
+
+
+def test_the_reason_against_a_plan_stands_in_the_case_until_the_next(cases):
+    """The newest one; the request stays asked."""
+    cases.ask("T-1", IDS, now=NOW)
+    cases.note("T-1", "a first reason")
+    told = cases.note("T-1", "a second reason")
+    assert (told.state, [place.note for place in told.open][1:]) == ("asked", ["a second reason"])
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"request": "T-1", "at": "x", "places": []}', "\xff"])
+def test_a_file_that_is_no_case_is_refused_and_hides_no_other(cases, content):
+    """In a sentence with its request."""
+    for request in ("T-1", "T-2"):
+        cases.ask(request, IDS, now=NOW)
+    (cases.folder / "T-1.json").write_text(content, encoding="latin-1")
+    found, faults = cases.read()
+    assert [case.request for case in found] == ["T-2"]
+    assert faults == {"T-1": "the case of T-1 must be a file as this home wrote it: restore it"}

@@ -11,7 +11,6 @@ from dedp_assets.graph.erasure.erasing import Eraser
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.resources.lake import Lake
-from dedp_assets.graph.sensors.erasures import erasures_requested
 from dedp_assets.graph.systems.secrets import Secrets
 from dedp_assets.patterns import Provenance
 from dedp_assets.patterns.core.errors import PatternError
@@ -100,7 +99,7 @@ def _go_on(eraser: Eraser, request: str, run: Provenance, now: datetime) -> None
         elif case.state == "approved":
             eraser.erase(case, run, now=now, leave_held=True)
     except PatternError as error:
-        eraser.cases.tell(request, str(error))
+        eraser.cases.note(request, str(error))
         raise
 
 
@@ -117,4 +116,3 @@ erasures_every_night = dg.ScheduleDefinition(
     default_status=dg.DefaultScheduleStatus.RUNNING,
     description="At 05:20 UTC, after the nightly loads, the maintenance and the checks.",
 )
-erasures_asked_or_approved = erasures_requested(go_on_with_erasures)
