@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dedp_assets.graph.erasure.databases import is_database, redact_database
-from dedp_assets.graph.erasure.packings import Packed, unpacked
-from dedp_assets.graph.erasure.spellings import Spellings
+from dedp_assets.graph.erasure.packings import Packed, is_plain, unpacked
+from dedp_assets.graph.erasure.spellings import GONE, Spellings
 from dedp_assets.patterns.connectors.landing.deliveries import is_called_like_data, stated_sizes
 from dedp_assets.patterns.connectors.secrets.key_files import replace_private
 from dedp_assets.patterns.core.errors import ContractError
@@ -185,7 +185,8 @@ def _paths(store: Store, folder: str) -> Iterator[str]:
 def redact(file: Path, spellings: Spellings, *, by_line: bool = False) -> int:
     """Redact a file; return the number of places; -1 for a file that cannot be redacted.
 
-    Text and gzip are written again beside the file and exchanged in one step; a database is changed and compacted.
+    In a text each id is overwritten where it stands: a process that appends to the file, such as to a log, goes on. A
+    packed file is written again beside the former and exchanged in one step; a database is changed and compacted.
     """
     content = file.read_bytes()
     if is_database(content):
@@ -193,8 +194,18 @@ def redact(file: Path, spellings: Spellings, *, by_line: bool = False) -> int:
     found, changed = redacted(content, spellings, by_line=by_line, name=file.name)
     if changed is None:
         return -1 if found else 0
+    if not by_line and is_plain(content):
+        _overwrite(file, spellings.places(content))
+        return found
     replace_private(file, changed, mode=file.stat().st_mode & 0o777)
     return found
+
+
+def _overwrite(file: Path, places: Iterable[tuple[int, int]]) -> None:
+    with file.open("r+b", buffering=0) as into:
+        for begin, end in places:
+            into.seek(begin)
+            into.write(GONE.ljust(end - begin, b"-")[: end - begin])
 
 
 def redacted(

@@ -16,7 +16,7 @@ import pyarrow as pa
 from dedp_assets.patterns.connectors.landing.files import content_kind
 from dedp_assets.patterns.core.errors import ContractError
 
-__all__ = ["Packed", "unpacked"]
+__all__ = ["Packed", "is_plain", "unpacked"]
 
 Bytes = Callable[[bytes], bytes]
 
@@ -37,6 +37,11 @@ class Packed:
 
     members: dict[str, bytes]
     again: Callable[[dict[str, bytes]], bytes] | None
+
+
+def is_plain(content: bytes) -> bool:
+    """Return whether a file is stored as it is read: text, or a format that is not known."""
+    return not (content.startswith(_STATE_BLOCK) or content_kind(content[:_HEAD]))
 
 
 def unpacked(content: bytes) -> Packed | None:

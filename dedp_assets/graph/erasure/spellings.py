@@ -81,6 +81,11 @@ class Spellings:
             content = pattern.sub(GONE, content)
         return content
 
+    def places(self, content: bytes) -> Iterator[tuple[int, int]]:
+        """Yield begin and end of each id in a text."""
+        for pattern in self._patterns():
+            yield from (found.span() for found in pattern.finditer(content))
+
     def without_lines(self, content: bytes) -> tuple[bytes, int]:
         """Return the lines of a text without an id, byte for byte, and the number of the others."""
         lines = _LINE.findall(content)

@@ -37,10 +37,21 @@ def test_a_text_loses_the_id_and_keeps_all_else(tmp_path):
     plain.chmod(0o640)
     found = redact_files(files_below(tmp_path), GONE)
     assert (found.done, found.places, found.left) == (2, 2, ())
-    assert plain.read_text() == f'{{"of": "erased", "by": "{BOB}"}}'
-    assert gzip.decompress(packed.read_bytes()) == plain.read_bytes()
+    assert json.loads(plain.read_text()) == {"of": "erased".ljust(len(ADA), "-"), "by": BOB}
+    assert json.loads(gzip.decompress(packed.read_bytes())) == {"of": "erased", "by": BOB}
     assert plain.stat().st_mode & 0o777 == 0o640
     assert hits(tmp_path) == []
+
+
+def test_what_a_process_appends_meanwhile_is_kept(tmp_path):
+    """A log is open for as long as its process lives: its file stays the same one."""
+    file = tmp_path / "server.log"
+    with file.open("a") as log:
+        log.write(f"{ADA} came\n")
+        log.flush()
+        assert redact(file, GONE) == 1
+        log.write("and left\n")
+    assert file.read_text() == "erased".ljust(len(ADA), "-") + " came\nand left\n"
 
 
 def test_a_file_without_the_id_is_not_written(tmp_path):
