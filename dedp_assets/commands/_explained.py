@@ -35,7 +35,8 @@ def trail_tree(trail: Trail, key: Sequence[str]) -> Tree:
         key: columns by which the row was named.
     """
     by = f" by {', '.join(trail.by)}"
-    tree = Tree(coloured((trail.table, "bold"), f" version {trail.version}, {_number(trail.count, 'row')}{by}"))
+    gone = f" in place of version {trail.gone}, which is gone" if trail.gone is not None else ""
+    tree = Tree(coloured((trail.table, "bold"), f" version {trail.version}{gone}, {_number(trail.count, 'row')}{by}"))
     for row in trail.rows:
         shown = [column for column in row if column in (*key, *LINE) or column in trail.by]
         tree.add(coloured("row ", ", ".join(f"{column} {row[column]}" for column in shown or row)))
@@ -111,7 +112,8 @@ def _add_commit(tree: Tree, made: Made) -> None:
         text = f"audits {made.verdict}: {'; '.join([*others, f'{len(passed)} passed'])}"
         tree.add(coloured((text, "yellow" if others else "")))
     if made.approval:
-        tree.add(coloured(("approved by ", "yellow"), f"{made.approval['by']}, because {made.approval['because']}"))
+        why = f", because {made.approval['because']}" if made.approval.get("because") else ""
+        tree.add(coloured(("approved by ", "yellow"), f"{made.approval['by']}{why}"))
     if made.notes:
         tree.add(coloured(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in made.notes.items())))
     for table, counts in made.letters.items():

@@ -111,7 +111,7 @@ class Endings:
             find = self._search(name, upstream, wanted)
             if find is None:
                 continue
-            read, there = find(partitions, version), find((), None)
+            read, there = find(partitions, self._stored.readable(upstream, version)), find((), None)
             for row in read[:MOST_SHOWN]:
                 yield from self._left_out(name, partition, row, upstream, record)
             for row in [each for each in there if each not in read][:MOST_SHOWN]:

@@ -31,12 +31,18 @@ class Makers:
 def partitions_within(ledger: Ledger, named: Sequence[Values], *, version: int) -> tuple[Values, ...]:
     """Return the partitions with rows within named partitions; without rows, the named partitions.
 
+    Of a version that is gone, as after a purge, these are the partitions that its commits changed.
+
     Args:
         ledger: log of the table.
         named: partitions, each by some of the partition columns.
         version: version of the table.
     """
-    held = [dict(key) for key in ledger.state(version).statistics()]
+    if version >= ledger.begins_at():
+        keys = [*ledger.state(version).statistics()]
+    else:
+        keys = sorted({key for commit in ledger.newest_first(until=version) for key in commit.changed}, key=str)
+    held = [dict(key) for key in keys]
     found = [key for key in held if any(each.items() <= key.items() for each in named)]
     return tuple(found or named)
 
@@ -60,7 +66,7 @@ def makers_of(ledger: Ledger, partitions: Sequence[Values], *, version: int) -> 
             left = [each for each in left if each not in touched]
         if not left:
             break
-    begins = ledger.begins_at()
+    begins = ledger.files.tells_from()
     ends = (
         f"the log of {ledger.name} begins at version {begins}: earlier commits are not known" if left and begins else ""
     )
@@ -70,11 +76,15 @@ def makers_of(ledger: Ledger, partitions: Sequence[Values], *, version: int) -> 
 def _replaces(commit: Commit) -> bool:
     """Return whether a commit left no earlier row in the written partitions.
 
-    A foreign overwrite with a predicate may have left some.
+    A foreign overwrite with a predicate may have left some. A purged commit has a record and no parameters.
     """
     if commit.operation == "WRITE":
-        overwrites = commit.parameters.get("mode") == "Overwrite"
-        return overwrites and not is_append(commit) and bool(commit.record or not commit.parameters.get("predicate"))
+        mode = commit.parameters.get("mode", "Overwrite" if commit.record and not commit.parameters else "")
+        return (
+            mode == "Overwrite"
+            and not is_append(commit)
+            and bool(commit.record or not commit.parameters.get("predicate"))
+        )
     return commit.expires or "AS SELECT" in commit.operation or "REPLACE TABLE" in commit.operation
 
 

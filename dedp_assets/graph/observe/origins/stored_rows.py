@@ -49,6 +49,11 @@ class StoredRows:
         """Return the stored columns of a table at the newest version."""
         return self.origins.lake.ledger(name).state().columns
 
+    def readable(self, name: str, version: int) -> int:
+        """Return a version, or the newest version if the rows of that version are gone from the log."""
+        ledger = self.origins.lake.ledger(name)
+        return version if version >= ledger.begins_at() else ledger.version()
+
     def scan(self, name: str, partitions: Sequence[Values] = (), version: int | None = None) -> RowScan:
         """Return the scan of a table's partitions at a version (the newest if ``None``)."""
         ledger = self.origins.lake.ledger(name)

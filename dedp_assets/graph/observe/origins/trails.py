@@ -48,6 +48,7 @@ class Trail:
         brought_by: the commits that brought the rows as they are.
         lines: places of the rows in the landing zone, where the rows come from there.
         upstream: the trail in each table that was read.
+        gone: the version that was read, if its rows are gone and those of the newest version are shown.
         repeats: landed lines with the keys of the rows that were left out as duplicates.
         ends: why the trail ends here; empty where it goes on, or has reached the landing zone.
     """
@@ -61,6 +62,7 @@ class Trail:
     lines: tuple[Line, ...] = ()
     upstream: tuple[Trail, ...] = ()
     repeats: tuple[Line, ...] = ()
+    gone: int | None = None
     ends: str = ""
 
 
@@ -103,7 +105,7 @@ class Trails:
             tuple(lines),
             tuple(upstream),
             tuple(self._repeats(name, version, few)),
-            self._end(name, brought) if not (lines or upstream) else "",
+            ends=self._end(name, brought) if not (lines or upstream) else "",
         )
 
     def _brought(
@@ -117,41 +119,44 @@ class Trails:
         for partition in _distinct(self._partition(name, version, row) for row in rows):
             left = [row for row in rows if self._partition(name, version, row) == partition]
             commits = makers_of(ledger, [partition], version=version).commits
-            for commit, before in zip(commits, [*commits[1:], None], strict=True):
-                there = [*map(repr, self._at(name, [partition], before, wanted))] if len(commits) > 1 and left else []
-                pairs.setdefault(commit.version, (commit, []))[1].extend(r for r in left if repr(r) not in there)
+            for number, commit in enumerate(commits):
+                older = commits[number + 1 :]
+                is_known = not older or older[0].version >= ledger.begins_at()
+                there = self._after(name, partition, older[0], wanted) if older and is_known and left else []
+                for each in (commit,) if is_known else commits[number:]:  # any of these, as their versions are gone
+                    pairs.setdefault(each.version, (each, []))[1].extend(row for row in left if repr(row) not in there)
                 left = [row for row in left if repr(row) in there]
         return [(commit, found) for _, (commit, found) in sorted(pairs.items(), reverse=True) if found]
 
-    def _at(
-        self, name: str, partitions: Sequence[Values], commit: Commit | None, wanted: Sequence[Values]
-    ) -> list[Row]:
-        """Return the rows after a commit; none before the first one, and none of a version that is gone."""
+    def _after(self, name: str, partition: Values, commit: Commit, wanted: Sequence[Values]) -> list[str]:
+        """Return the texts of the rows that a commit left in a partition; none if a vacuum removed files."""
         try:
-            return self.stored.found(name, partitions, commit.version, wanted) if commit else []
+            return [*map(repr, self.stored.found(name, [partition], commit.version, wanted))]
         except PatternError:
             return []
 
     def _upstream(self, name: str, commit: Commit, rows: Sequence[Row], by: Sequence[str]) -> Iterator[Trail]:
         for upstream, partitions, version in self.origins.read_by(name, commit.record) if commit.record else ():
-            if upstream == name:
-                ends = f"rows of the partition before: {more_of(name, partitions)}"
-                yield Trail(upstream, version, (), (), 0, ends=ends)
-                continue
             try:
-                columns = self.survives(name, upstream, by)
-                if isinstance(columns, str):
-                    yield Trail(upstream, version, (), (), 0, ends=columns)
-                    continue
-                wanted = _distinct({theirs: text_of(row[own]) for own, theirs in columns.items()} for row in rows)
-                found = self.stored.found(upstream, partitions, version, wanted)
-                if not found:
-                    shown = ", ".join(columns.values())
-                    yield Trail(upstream, version, (), (), 0, ends=f"no row of {upstream} has the values of {shown}")
-                    continue
-                yield self._followed(upstream, version, wanted, found)
+                yield self._into(name, (upstream, partitions, version), rows, by)
             except PatternError as error:
                 yield Trail(upstream, version, (), (), 0, ends=str(error))
+
+    def _into(self, name: str, read: Read, rows: Sequence[Row], by: Sequence[str]) -> Trail:
+        """Return the trail of rows in an upstream table; of a version that is gone, in the newest one."""
+        upstream, partitions, version = read
+        nothing = Trail(upstream, version, (), (), 0)
+        if upstream == name:
+            return replace(nothing, ends=f"rows of the partition before: {more_of(name, partitions)}")
+        columns = self.survives(name, upstream, by)
+        if isinstance(columns, str):
+            return replace(nothing, ends=columns)
+        wanted = _distinct({theirs: text_of(row[own]) for own, theirs in columns.items()} for row in rows)
+        at = self.stored.readable(upstream, version)
+        found = self.stored.found(upstream, partitions, at, wanted)
+        if not found:
+            return replace(nothing, ends=f"no row of {upstream} has the values of {', '.join(columns.values())}")
+        return replace(self._followed(upstream, at, wanted, found), gone=None if at == version else version)
 
     def survives(self, name: str, upstream: str, by: Sequence[str]) -> dict[str, str] | str:
         """Return the upstream column of each key column, or of the landing place; else the reason.
@@ -199,9 +204,12 @@ class Trails:
         beside = {spec.name for spec in table.tables}
         for row in rows:
             wanted, stays = {key: text_of(row[key]) for key in validation.keys}, f"{row[LINE[0]]} line {row[LINE[1]]}"
-            for _, (upstream, partitions, read) in self.inputs(name, self._partition(name, version, row), version):
+            for _, (upstream, partitions, version_read) in self.inputs(
+                name, self._partition(name, version, row), version
+            ):
                 if upstream in beside or validation.payload not in self.stored.columns(upstream):
                     continue
+                read = self.stored.readable(upstream, version_read)
                 found = self.stored.recorded(upstream, partitions, read, (validation.payload, wanted))
                 others = [each for each in found if any(each.get(c) != row.get(c) for c in validation.identity)]
                 yield from (replace(line, repeats=stays) for line in self.places(upstream, read, others[:MOST_SHOWN]))

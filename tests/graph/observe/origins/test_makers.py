@@ -71,6 +71,13 @@ def test_a_foreign_overwrite_of_some_rows_leaves_the_others(log):
     assert versions(made(log({"changed": [DAY], **OVERWRITE})).commits) == [3]
 
 
+def test_a_purged_commit_of_the_library_replaces_by_its_record(log):
+    """A purge leaves the record and takes the parameters; an append is told by its transaction id."""
+    purged = {"record": a_record("gold/t", DAY), "changed": [DAY]}
+    ledger = log(write(DAY), purged, {**purged, "txn": {"gold/t:appends": 1}})
+    assert versions(made(ledger).commits) == [3, 2]
+
+
 def test_a_restore_brings_back_earlier_makers(log):
     """What it took back made no row; a restore that another one took back is not in force."""
     restore = {"operation": "RESTORE", "changed": [DAY]}

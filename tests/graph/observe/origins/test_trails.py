@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import date
+from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
@@ -201,3 +202,14 @@ def test_a_row_that_was_removed_by_age_is_expired(lake):
     ledger.store.put(f"_delta_log/{1:020d}.json", log.encode())
     (ending,) = endings(lake, EVENTS, id="v1")
     assert (ending.kind, ending.why) == ("expired", "the partition was removed by age at version 1, on 2026-11-30")
+
+
+def test_a_version_that_is_gone_is_followed_in_the_newest_one(lake):
+    """After a purge nobody can read what the run read; the landed line is there all the same."""
+    lake.land(NEXT, line("w1"))
+    ledger = lake.lake.ledger(LINES.name)
+    DeltaTable(ledger.store.address).create_checkpoint()
+    (Path(lake.lake.root) / LINES.name / "_delta_log" / f"{0:020d}.json").unlink()
+    (lines,) = trail(lake, EVENTS, id="v2").upstream
+    assert (lines.version, lines.gone, lines.rows[0]["line_number"]) == (1, 0, "2")
+    assert lines.ends == "the log of bronze/lines no longer names the commit that brought the row"
