@@ -94,7 +94,6 @@ def test_two_versions_are_compared_by_the_key(dedp):
 @pytest.mark.parametrize(
     ("options", "code", "sentence"),
     [
-        (("gold/page", DAY), 2, "table must be one of the project, such as gold/pages"),
         (
             (PAGES.name,),
             2,
