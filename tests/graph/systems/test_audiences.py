@@ -12,10 +12,11 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.policies import ColumnMask, Policy
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
-from dedp_assets.patterns.governance.purpose_based_access_control import AccessRequest
+from dedp_assets.patterns.governance.purpose_based_access_control import AccessRequest, AccessRules
 from tests.helpers import NOW, a_run
 
 ANALYSTS = Policy("analysts", ("id", "name"), {"name": ColumnMask("partial")}, "id > 1")
+TIERS = AccessRules().tiers
 AUDIENCES = Audiences({"silver/people": [ANALYSTS, Policy("support", ["id"], rows="true")], "silver/pets": [ANALYSTS]})
 
 
@@ -58,3 +59,19 @@ def test_a_table_or_audience_without_a_policy_is_shown_nothing(home):
             open_pets()
     assert list(AUDIENCES.log.changes()) == []
     assert AUDIENCES.grants.audit() == []
+
+
+def test_a_project_may_ask_an_approval_of_managers_for_internal_tables(home):
+    """Guide 8.3: internal tables need a training and a manager; the decisions are in the home's audit."""
+    tiers = [replace(each, approval=True, approvers=["may"]) if each.name == "internal" else each for each in TIERS]
+    rules = AccessRules(tiers=tiers, qualified={"ada": ["Data Handling 101"]})
+    pets = Table(TableSpec("gold/pets", {"id": Column("INT", "number", classification="quasi")}), home / "pets", None)
+    ask, audiences = AccessRequest(user="ada", purpose="analytics"), replace(AUDIENCES, rules=rules)
+    asked = [audiences.request(pets, ask, at=NOW, approved_by=by).denied for by in ("", "ada", "may")]
+    denied = {"gold/pets": "internal tables need the approval of may"}
+    assert asked == [denied, denied, {}]
+    assert [(row.outcome, row.approved_by) for row in AUDIENCES.grants.audit()] == [
+        ("denied", ""),
+        ("denied", "ada"),
+        ("granted", "may"),
+    ]
