@@ -24,7 +24,7 @@ endif
 # every command starts processes, and each would compile all packages anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo up status check static quick test changed budgets fuzz bench format freeze lock clean
+.PHONY: help demo up status check static quick test changed budgets fuzz bench format docs pictures freeze lock clean
 
 help: ## what there is to run
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -85,12 +85,19 @@ bench: $(VENV)/.ready ## speed as ratios, both sides in one run
 	@$(BIN)/dedp setup
 	@$(BIN)/python -m benchmarks $(BENCH)
 
-format: $(VENV)/.ready ## rewrite the code, and README's table of patterns, as `make check` wants them
+format: $(VENV)/.ready ## rewrite the code, and the tables of docs, as `make check` wants them
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format --quiet .
-	@$(BIN)/python -m tests.contracts.readme README.md docs/commands.md docs/doors.md docs/settings.md
+	@$(BIN)/python -m tests.contracts.readme docs/commands.md docs/doors.md docs/patterns.md docs/settings.md
 	@$(BIN)/python -m tests.contracts.face
+
+docs: $(VENV)/.ready ## the site of the documentation, in .dedp/docs/html; BUILDER=zensical builds the same pages
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m docs.site $(if $(BUILDER),--builder $(BUILDER))
+
+pictures: $(VENV)/.ready ## the pictures of README, of a project that is made and started for them, by Chromium
+	@$(BIN)/dedp setup
+	@$(BIN)/python -m tests.ui.pictures docs/pictures
 
 freeze: $(VENV)/.ready ## note the interface of new tables and patterns, so that a change of it shows
 	@$(BIN)/python -m tests.contracts.freeze

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-ROOTS = ("dedp_assets", "resources", "sensors", "benchmarks", "tests")
+ROOTS = ("dedp_assets", "resources", "sensors", "benchmarks", "docs", "tests")
 EVERYTHING = ("pyproject.toml", "requirements.lock", "Makefile", "conftest.py", ".ci/", "tests/running.py")
 DOCUMENTS = (".md", ".yaml", ".json", ".template", ".xml")
 FIXTURES = ("tests.fixtures", "tests.examples")

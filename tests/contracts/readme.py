@@ -1,4 +1,4 @@
-"""Tables of README and docs, written from the code by ``python -m tests.contracts.readme FILE ...``."""
+"""Tables of docs, written from the code by ``python -m tests.contracts.readme FILE ...``."""
 
 from __future__ import annotations
 

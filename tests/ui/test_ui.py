@@ -1,6 +1,6 @@
 """The platform in a browser: what a person sees and does in Dagster's UI while `dedp up` runs, in one story.
 
-A real Chromium does it, the one of the machine. ``DEDP_PICTURES=docs/pictures`` keeps the pictures that README shows.
+A real Chromium does it, the one of the machine. ``DEDP_PICTURES=folder`` keeps pictures; README's are of pictures.py.
 """
 
 from __future__ import annotations
