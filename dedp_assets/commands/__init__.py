@@ -1,6 +1,15 @@
 """Commands of ``dedp``: one module for each command, which the command line finds in this folder.
 
-The first line of a module's docstring is its sentence in ``dedp --help``. Besides that the command line asks for
+The docstring of a module is the manual of the command. The first line is the sentence in ``dedp --help``; further
+paragraphs stand above the options in ``dedp COMMAND --help``, and two of them have a place of their own::
+
+    Exit code 1: a table is not as its log says.
+
+    Examples:
+        dedp verify silver/visits --json  # each line is parsed by a test
+
+A command that reports has ``--json`` (``add_json``), and prints both forms by ``answer``. One that takes long counts by
+``counted`` or ``counting``. Besides the docstring the command line asks for
 
 - ``NEEDS``: the extra with the packages of the command; without it, the core is enough;
 - ``arguments(parser)``: adds options and positions;
