@@ -80,7 +80,9 @@ def test_a_folder_with_something_in_it_is_left_as_it_is(tmp_path, monkeypatch, c
     (tmp_path / "river").mkdir()
     (tmp_path / "river" / "mine").write_text("mine")
     assert main(["new", "river"]) == 2
-    assert capsys.readouterr().err == ("dedp new: folder must be new or empty, not river: there is something in it\n")
+    assert capsys.readouterr().err == (
+        "dedp new: folder must be new or empty, not river, which holds something: `dedp new my_lake`\n"
+    )
     assert [path.name for path in (tmp_path / "river").iterdir()] == ["mine"]
     (tmp_path / "brook").mkdir()
     assert main(["new", "brook"]) == 0

@@ -96,7 +96,7 @@ def test_keys_are_rotated_deleted_restored_and_shredded(dedp):
     [
         (["delete", "silver/user"], "silver/user has no keys to delete"),
         (["restore", "silver/users"], "none were deleted, or their grace is over"),
-        (["delete"], "name the table or the purpose of the keys: dedp keys delete silver/users"),
+        (["delete"], "the table or the purpose of the keys must be stated: dedp keys delete silver/users"),
         (["delete", "silver/users", "--grace-days", "-1"], "--grace-days must be at least 0, not -1"),
     ],
 )

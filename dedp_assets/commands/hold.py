@@ -77,5 +77,6 @@ def _partition(stated: str) -> dict[str, str]:
     """
     pairs = [part.partition("=") for part in stated.split(",")]
     if wrong := [column for column, equal, value in pairs if not (column and equal and value)]:
-        raise ConfigError(f"a partition must be column=value, such as day=2026-01-05, not {wrong[0] or stated}")
+        text = f"a partition must be column=value, such as day=2026-01-05, not {wrong[0] or stated}"
+        raise ConfigError(f"{text}: dedp hold TABLE day=2026-01-05 --by legal --because CASE-17")
     return {column.strip(): value.strip() for column, _, value in pairs}

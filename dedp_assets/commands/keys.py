@@ -46,9 +46,13 @@ def run(settings: Settings, chosen: argparse.Namespace) -> int:
     """Change keys of the home's ring."""
     require_home(settings)
     if chosen.grace_days < 0:
-        raise ConfigError(f"--grace-days must be at least 0, not {chosen.grace_days}")
+        raise ConfigError(
+            f"--grace-days must be at least 0, not {chosen.grace_days}: dedp keys delete silver/users --grace-days 30"
+        )
     if not chosen.purpose and chosen.action in ("rotate", "delete", "restore"):
-        raise ConfigError(f"name the table or the purpose of the keys: dedp keys {chosen.action} silver/users")
+        raise ConfigError(
+            f"the table or the purpose of the keys must be stated: dedp keys {chosen.action} silver/users"
+        )
     answer(*_done(chosen, Secrets().key_ring("dedp keys"), Clock().now()), as_json=chosen.json)
     return 0
 

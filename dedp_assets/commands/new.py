@@ -52,7 +52,7 @@ def create(folder: Path, *, landing: str = "") -> int:
     root = folder.absolute()
     _require_name(root.name)
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise ConfigError(f"folder must be new or empty, not {folder}: there is something in it")
+        raise ConfigError(f"folder must be new or empty, not {folder}, which holds something: `dedp new my_lake`")
     files = [path for path in sorted(TEMPLATE.rglob("*")) if path.is_file()]
     for path in files:
         _write(path, root / _place(path.relative_to(TEMPLATE), root.name), root.name)
@@ -70,9 +70,11 @@ def create(folder: Path, *, landing: str = "") -> int:
 def _require_name(name: str) -> None:
     """Refuse a name that is no package name, or the name of an installed package."""
     if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name):
-        raise ConfigError(f"folder must be called like a Python package (letters, digits and _), not {name}")
+        raise ConfigError(
+            f"folder must be called like a Python package (letters, digits and _), not {name}: `dedp new my_lake`"
+        )
     if (found := find_spec(name)) and found.origin:  # a folder without code has none
-        raise ConfigError(f"folder must have a name that no installed package has, not {name}")
+        raise ConfigError(f"folder must have a name that no installed package has, not {name}: `dedp new my_lake`")
 
 
 def _place(path: Path, name: str) -> Path:

@@ -61,7 +61,7 @@ def run(settings: Settings, chosen: argparse.Namespace) -> int:
     require_known(chosen.table, lake.names())
     require_home(settings)
     if chosen.at and not chosen.keep:
-        raise ConfigError("--at must stand with --keep, the name of the milestone")
+        raise ConfigError(f"--at must stand with --keep: dedp restore {chosen.table} --at {chosen.at} --keep NAME")
     table, done = lake.stored(chosen.table), list[str]()
     into = table.target(Provenance(asset=table.name, run_id=f"restore-{now:%Y%m%dT%H%M%S}", at=now))
     if chosen.keep:

@@ -69,5 +69,8 @@ def _value(pointer: str) -> str:
     # No option takes one: a list of processes shows options.
     value = getpass(f"{pointer}: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
     if not value:
-        raise ConfigError(f"the value of {pointer} must be a line of the input, not empty")
+        raise ConfigError(
+            f"the value of {pointer} must be a line of the input, not empty; a key may be random: "
+            "`dedp secret put keys/columns --random`"
+        )
     return Secret(value).reveal()

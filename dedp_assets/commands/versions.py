@@ -93,7 +93,8 @@ def versions(settings: Settings, table: str, wanted: Wanted, *, as_json: bool = 
         done.append(switch_version(target.target(provenance), version=wanted.show, because=wanted.because).reason)
     if wanted.expire_days is not None:
         if wanted.expire_days < 0:
-            raise ConfigError(f"--expire-days must be 0 or more, not {wanted.expire_days:g}")
+            days = f"--expire-days must be 0 or more, not {wanted.expire_days:g}"
+            raise ConfigError(f"{days}: dedp versions {table} --expire-days 30")
         done.append(expire(target, cutoff=now - timedelta(days=wanted.expire_days), provenance=provenance).reason)
     rows = [*_rows(target)]
     documents = [dict(zip(_ROW, row, strict=True)) for row in rows]
