@@ -338,6 +338,6 @@ def test_whatever_is_stated_the_answer_is_one_sentence_and_holds_no_id(tmp_path_
     assert reply.status_code in {202, 303, 400, 403, 404, 409}, reply.text
     assert not [each for each in (ID, OTHER) if each in f"{reply.text} {reply.headers} {caplog.text}"]
     if reply.status_code >= 400:
-        said = reply.json()["error"] if headers is JSON else re.search('class="notice">([^<]*)<', reply.text)[1]
+        said = reply.json()["error"] if headers is JSON else re.search('class="notice">(.*)</p>', reply.text)[1]
         assert re.fullmatch(r"[A-Z][^\n]*\.", said), said
     assert files_with(folder, ID, OTHER) == []

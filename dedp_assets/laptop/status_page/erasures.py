@@ -11,7 +11,7 @@ from datetime import datetime
 from dedp_assets.graph.erasure.cases import Case, CasePlace
 from dedp_assets.laptop.status_page.markup import Markup, h, joined
 from dedp_assets.laptop.status_page.model import age, moment
-from dedp_assets.laptop.status_page.pieces import document, header, notices
+from dedp_assets.laptop.status_page.pieces import document, header, notices, with_code
 
 __all__ = ["render_case", "render_cases"]
 
@@ -145,7 +145,7 @@ def _places(places: Sequence[CasePlace]) -> Markup:
             kind=place.kind,
             found=f"{place.found:,}",
             state=place.state,
-            note=f"{place.note} (by {place.due})" if place.due else place.note,
+            note=with_code(f"{place.note} (by {place.due})" if place.due else place.note),
         )
         for place in places
     ]

@@ -23,6 +23,7 @@ __all__ = [
     "render_fault",
     "table_link",
     "trouble_list",
+    "with_code",
 ]
 
 BADGES = {
@@ -120,7 +121,7 @@ def _card(trouble: ShownTrouble, now: datetime, *, served: bool) -> Markup:
         measured=joined((each for each in measured if each), " "),
         since=since,
     )
-    reason = h("<p>{reason}</p>", reason=_with_code(trouble.reason)) if trouble.reason else Markup("")
+    reason = h("<p>{reason}</p>", reason=with_code(trouble.reason)) if trouble.reason else Markup("")
     return h(
         '<li class="trouble {severity}">{head}{reason}{fields}</li>',
         severity=trouble.severity,
@@ -130,7 +131,7 @@ def _card(trouble: ShownTrouble, now: datetime, *, served: bool) -> Markup:
     )
 
 
-def _with_code(text: str) -> Markup:
+def with_code(text: str) -> Markup:
     """Return a text with the parts between backticks as code."""
     parts = text.split("`")
     whole = len(parts) if len(parts) % 2 else len(parts) - 1  # a backtick without an end is a character
@@ -200,4 +201,4 @@ def count(number_: int, word: str) -> str:
 def render_fault(title: str, sentence: str) -> str:
     """Return an HTML document with one sentence, for a page that cannot be shown."""
     words = h('<header><h1>{title}</h1><nav><a href="/">Status</a></nav></header>', title=title)
-    return document(title, joined([words, h('<p class="notice">{sentence}</p>', sentence=sentence)]))
+    return document(title, joined([words, h('<p class="notice">{sentence}</p>', sentence=with_code(sentence))]))
