@@ -31,6 +31,8 @@ from dedp_assets.laptop.servers import engine
 from dedp_assets.patterns.core.measuring.troubles import Trouble
 from tests.helpers import a_record, fill, write_log
 
+pytestmark = pytest.mark.budget(40, "calls every command, some of which load the project")
+
 COMMANDS = sorted(path.stem for path in (CHECKOUT / "dedp_assets" / "commands").glob("[!_]*.py"))
 
 

@@ -75,9 +75,14 @@ NEEDS = {
             "erase",
             "about --subject u --because S --by A",
             "run x/y",
+            "explain x/y",
+            "plan",
+            "show x/y",
+            "sql SELECT",
         ),
         "approve x/y --by A --because b",
     ],
+    "completion": ["completion bash"],
     "local": ["certificates rotate", "up", "demo", "work", "history"],
 }
 """Extra -> commands that need it."""
