@@ -44,10 +44,16 @@ def folded(title: str, text: str) -> str:
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Write a table; a bar in a cell is escaped."""
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    lines += [f"| {' | '.join(str(cell).replace('|', '&#124;') for cell in row)} |" for row in rows]
+    lines += [f"| {' | '.join(_outside_of_code(str(cell), '|', '&#124;') for cell in row)} |" for row in rows]
     return "\n".join(lines) + "\n"
 
 
 def linked(text: str) -> str:
     """Write the text of a docstring as Markdown: marks of reStructuredText become those of Markdown."""
-    return _ROLE.sub(r"`\1`", _MARKED.sub(r"`\1`", text)).replace("<", "&lt;")
+    return _outside_of_code(_ROLE.sub(r"`\1`", _MARKED.sub(r"`\1`", text)), "<", "&lt;")
+
+
+def _outside_of_code(text: str, sign: str, escape: str) -> str:
+    """Replace a sign that Markdown reads, except in code, where every sign is shown as it is."""
+    parts = text.split("`")
+    return "`".join(part if number % 2 else part.replace(sign, escape) for number, part in enumerate(parts))

@@ -186,7 +186,9 @@ def test_documents_in_yaml_have_no_fault():
     for page, block in blocks("yaml"):
         seen += 1
         if "\ntype: " in f"\n{block}" and "dedp_assets.components" in block:
-            faults += [f"{page}: {fault}" for fault in drafts_of(block, "defs.yaml")[1]]
+            drafts, whole = drafts_of(block, "defs.yaml")
+            found = [*map(str, whole), *(str(fault) for each in drafts for fault in each.faults)]
+            faults += [f"{page}: {fault}" for fault in found if "columns.yaml is missing" not in fault]
         else:
             faults += [f"{page}: {key}" for key in yaml.safe_load(block) if key not in {*keys, "attributes", "ops"}]
     assert seen > 15
@@ -276,6 +278,14 @@ def _anchor(heading: str) -> str:
     """The anchor of a heading, as the builders make it."""
     words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
     return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", words).strip().lower())
+
+
+def test_signs_in_code_are_shown_as_they_are():
+    """An escape in code would be read as the escape; outside of it a sign would become a tag or a column."""
+    for page in site():
+        assert re.findall(r"`[^`\n]*&(?:lt|#124);[^`\n]*`", page.text) == [], page.path
+    (page,) = [each for each in site() if each.path == "patterns/modeling/versioned_dimension.md"]
+    assert "`current_<name>`" in page.text
 
 
 def test_every_page_is_in_the_navigation_once():
