@@ -320,7 +320,8 @@ def test_columns_that_are_not_written_down_are_one_fault_that_names_the_command(
     root = folder({"trips/defs.yaml": WITHOUT, "gold/defs.yaml": READS})
     gold, fault = checked(files_below(root)).faults
     assert (
-        fault.message == f"columns.yaml is missing: run `dedp infer {root}/trips`, which writes the columns of the files"
+        fault.message
+        == f"columns.yaml is missing: run `dedp infer {root}/trips`, which writes the columns of the files"
     )
     assert "silver/trips cannot be read" in gold.message
 
