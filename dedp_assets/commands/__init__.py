@@ -1,12 +1,8 @@
 """Commands of ``dedp``: one module for each command, which the command line finds in this folder.
 
 The docstring of a module is the manual of the command. The first line is the sentence in ``dedp --help``; further
-paragraphs stand above the options in ``dedp COMMAND --help``, and two of them have a place of their own::
-
-    Exit code 1: a table is not as its log says.
-
-    Examples:
-        dedp verify silver/visits --json  # each line is parsed by a test
+paragraphs stand above the options in ``dedp COMMAND --help``. A paragraph that begins with ``Exit code 1: `` says what
+that code means, and the last one, ``Examples:``, has a command line in each further line, which a test parses.
 
 A command that reports has ``--json`` (``add_json``), and prints both forms by ``answer``. One that takes long counts by
 ``counted`` or ``counting``. Besides the docstring the command line asks for
