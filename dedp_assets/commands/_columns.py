@@ -47,7 +47,7 @@ def as_document(paths: ColumnPaths) -> dict[str, Any]:
 
 
 def as_trees(paths: ColumnPaths) -> Iterator[str]:
-    """Yield the paths of a column as lines: where values come from, and what comes of them."""
+    """Yield the paths of a column as lines: a tree upstream, and a tree downstream."""
     yield str(paths.column)
     yield "comes from" if paths.upstream else "comes from nothing that is known"
     yield from _tree(paths.column, paths.upstream, lambda edge: edge.target, lambda edge: edge.source)
@@ -71,7 +71,7 @@ def _tree(
     here: Callable[[LineageEdge], Dataset],
     there: Callable[[LineageEdge], Dataset],
 ) -> Iterator[str]:
-    """Yield a line for each edge from a node on, indented by depth; what was listed before is not followed again."""
+    """Yield a line for each edge from a node on, indented by depth; a node is followed once."""
     waiting, seen = [(1, edge) for edge in reversed(edges) if here(edge) == node], {node}
     while waiting:
         depth, edge = waiting.pop()

@@ -1,4 +1,4 @@
-"""``dedp lineage``: graph of the tables, impact of a change of a table, and paths of a column's values.
+"""``dedp lineage``: graph of the tables, impact of a change, and paths of a column's values.
 
 Exit code 1: a run read or wrote something undeclared (--compare).
 

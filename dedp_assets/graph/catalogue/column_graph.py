@@ -1,4 +1,4 @@
-"""Graph of columns: a lineage graph whose nodes are the columns of tables, and the sources that columns land from."""
+"""Graph of columns: a lineage graph with the columns of tables, and the sources below, as nodes."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def paths_of(graph: LineageGraph, column: str, observed: Mapping[str, ColumnLine
 
 
 def require_column(named: str, columns: Mapping[str, Collection[str]]) -> str:
-    """Return a column in the spelling of its table; of a field, the column that holds the field.
+    """Return a column as spelled in the table; of a field, the column around.
 
     Args:
         named: ``layer/dataset.column``.
@@ -136,7 +136,7 @@ def require_column(named: str, columns: Mapping[str, Collection[str]]) -> str:
 def _edges(
     table: str, name: str, origins: Origins, observed: ColumnLineage | None, sources: Sequence[str]
 ) -> Iterator[LineageEdge]:
-    """Yield the edges into a column: observed, declared, or from the sources of its table."""
+    """Yield the edges into a column: observed, declared, or from the sources of the table."""
     target = Dataset(LAKE, f"{table}.{name}")
     traced = observed.columns.get(name) if observed else None
     if inputs := [each for each in (traced.inputs if traced else ()) if each.table]:

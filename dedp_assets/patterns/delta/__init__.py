@@ -73,8 +73,10 @@ if TYPE_CHECKING:
         lost_files_message,
     )
     from dedp_assets.patterns.delta.snapshots.places import FILE
+    from dedp_assets.patterns.delta.snapshots.policy_views import policy_by_class
     from dedp_assets.patterns.delta.snapshots.pruning import Bounds, candidates, is_ordered
     from dedp_assets.patterns.delta.snapshots.reading import lies_outside, missing_files, predicate, read_files
+    from dedp_assets.patterns.delta.snapshots.row_queries import Answer, RowQueries, ShownTable, UnknownColumn
     from dedp_assets.patterns.delta.staged_writes import stage_nothing
     from dedp_assets.patterns.delta.staging.guards import require_untouched, without_statistics
     from dedp_assets.patterns.delta.staging.staged_write import StagedWrite
@@ -104,6 +106,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ActivityLog",
     "Adoption",
+    "Answer",
     "BaseChanges",
     "BaseSnapshot",
     "Bounds",
@@ -138,9 +141,11 @@ __all__ = [
     "PhaseState",
     "REDACTED",
     "RELABELLED",
+    "RowQueries",
     "SimulatedLedger",
     "StagedWrite",
     "Store",
+    "ShownTable",
     "SuppressionList",
     "Table",
     "TableGroup",
@@ -148,6 +153,7 @@ __all__ = [
     "TableState",
     "Target",
     "Transactions",
+    "UnknownColumn",
     "Update",
     "Verification",
     "adoption_of",
@@ -192,6 +198,7 @@ __all__ = [
     "partition_name",
     "path_at",
     "places_agree",
+    "policy_by_class",
     "predicate",
     "publish_together",
     "read_actions",
