@@ -30,6 +30,7 @@ NAMES = (
     "appends",
     "step",
     "ticks",
+    "plans",
     "throughput",
     "size",
     "warm_engine",

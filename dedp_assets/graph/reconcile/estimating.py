@@ -92,12 +92,16 @@ class Estimates:
     """Estimates of planned runs; each log is read once.
 
     Args:
+        runs: all runs of the plan.
         tables: the declared tables of the graph.
         lake: the tables.
         landing: what was delivered.
     """
 
-    def __init__(self, tables: Sequence[LakeTable[...]], lake: Lake, landing: Landing) -> None:
+    def __init__(
+        self, runs: Sequence[PlannedRun], tables: Sequence[LakeTable[...]], lake: Lake, landing: Landing
+    ) -> None:
+        self._written = {place for run in runs for place in run.places}
         self._tables = {table.spec.name: table for table in tables}
         self._ledger: dict[str, Ledger] = {}
         self._lake, self._landing = lake, landing
@@ -143,7 +147,7 @@ class Estimates:
                 yield size
 
     def _size(self, name: str, values: Values) -> FileStats | None:
-        """Return the size of an upstream partition; the usual one of a partition that is not there yet."""
+        """Return the size of an upstream partition; the usual one of a partition that a run will write."""
         columns = tuple(column for column, _ in values)
         known = self._by_columns.get((name, columns))
         if known is None:
@@ -152,7 +156,8 @@ class Estimates:
                 part = tuple(pair for pair in partition if pair[0] in columns)
                 found[part] = _sum(found.get(part, FileStats()), size)
             known = self._by_columns[name, columns] = found, _usual([*found.values()])
-        return known[0].get(values, known[1])
+        will_be = any((name, value) in self._written for _, value in values) if values else True
+        return known[0].get(values, known[1] if will_be else None)
 
     def _by_partition(self, name: str) -> Mapping[Values, FileStats]:
         try:

@@ -11,14 +11,17 @@ from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.landing import PARTITION, Landing
 from dedp_assets.patterns.core.errors import PatternError
+from dedp_assets.patterns.delta import Ledger
 
 __all__ = ["LateFiles"]
 
 _SHOWN = 3
+_SOURCE = "source_file"
+"""Column in which a landed row names its file."""
 
 
 class LateFiles:
-    """Landed files behind the versions of tables, by the commit records and the landing zone.
+    """Landed files behind the newest changes of upstream tables, by the logs and the landing zone.
 
     Args:
         tables: the declared tables of the graph.
@@ -28,45 +31,62 @@ class LateFiles:
 
     def __init__(self, tables: Sequence[LakeTable[...]], lake: Lake, landing: Landing) -> None:
         self._tables = {spec.name: table for table in tables for spec in table.tables}
-        self._lake, self._landing = lake, landing
-        self.of_version = cache(self._of_version)
+        self._landing = landing
+        self._ledger = cache(lake.ledger)
 
-    def of_key(self, table: str, key: str) -> tuple[str, ...]:
-        """Return the files of a delivery: those that came late, otherwise all of them.
+    def of_delivery(self, table: str, key: str, names: Sequence[str] = ()) -> list[str]:
+        """List the files of a delivery: those named, or else those that came late, or else all of them.
 
         Args:
             table: a table that loads deliveries.
             key: its partition key.
+            names: names of files, as far as known.
         """
-        found = []
+        found: list[str] = []
         for each in self._tables[table].runs.of(OnDelivery):
             with suppress(PatternError, OSError):
                 delivery = self._landing.delivery(each.dataset, key, ends=each.ends)
+                named = [file for file in delivery.files if file.name in names]
                 folder = each.dataset.replace(PARTITION, key) if PARTITION in each.dataset else f"{each.dataset}/{key}"
-                found += [f"{folder.rstrip('/')}/{file.name}" for file in delivery.late or delivery.files]
-        return _shortened(found)
+                shown = named or delivery.late or delivery.files
+                found += [f"{folder.rstrip('/')}/{file.name}" for file in shown]
+        more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+        return [*found[:_SHOWN], *more]
 
-    def of_changes(self, changes: Mapping[str, int]) -> tuple[str, ...]:
-        """Return the files behind the versions of upstream tables: table -> version."""
-        return tuple(
-            dict.fromkeys(file for name, version in changes.items() for file in self.of_version(name, version))
-        )
+    def of_changes(self, table: str, key: str, changes: Mapping[str, int]) -> list[str]:
+        """List the files behind versions of upstream tables, as far as the logs tell.
 
-    def _of_version(self, table: str, version: int) -> tuple[str, ...]:
-        """Return the files behind one commit: of the delivery that it loaded, or of what its run read."""
-        declared = self._tables.get(table)
+        Args:
+            table: the table that reads them.
+            key: the partition that is computed from them.
+            changes: upstream table -> version that changed what the partition is computed from.
+        """
+        files = [file for name, version in changes.items() for file in self._of_version(table, key, name, version)]
+        return [*dict.fromkeys(files)]
+
+    def _of_version(self, table: str, key: str, upstream: str, version: int) -> list[str]:
+        """List the files behind one commit: of the delivery that it loaded, or of what its run read."""
+        declared = self._tables.get(upstream)
         try:
-            record = self._lake.ledger(table).commit(version).record
+            record = self._ledger(upstream).commit(version).record
         except PatternError:
-            return ()
+            return []
         if declared is None or record is None:
-            return ()
+            return []
+        computed = next(iter(record.partition.values()), "")
         if declared.lands:
-            return self.of_key(table, next(iter(record.partition.values()), ""))
+            return self.of_delivery(upstream, computed, self._named(table, key, upstream, version, record.partition))
         read = {name: each for name, each in record.inputs.items() if isinstance(each, int) and name in self._tables}
-        return self.of_changes(read)
+        return self.of_changes(upstream, computed, read)
 
-
-def _shortened(files: Sequence[str]) -> tuple[str, ...]:
-    more = [f"and {len(files) - _SHOWN} more"] if len(files) > _SHOWN else []
-    return (*files[:_SHOWN], *more)
+    def _named(self, table: str, key: str, upstream: str, version: int, loaded: Mapping[str, str]) -> list[str]:
+        """List the files that the rows of a partition name, by the statistics of a version of the upstream table."""
+        feeds = {spec.name: feed for spec, feed in self._tables[table].reads.tables.items()}
+        ledger: Ledger = self._ledger(upstream)
+        found = set[str]()
+        with suppress(PatternError):
+            wanted = [{**partition, **loaded} for partition in feeds[upstream].reads(key)] if upstream in feeds else []
+            for file, partition in ledger.state(version).keyed_files() if wanted else ():
+                if any(each.items() <= dict(partition).items() for each in wanted):
+                    found |= {str(file.get(f"{end}.{_SOURCE}")) for end in ("min", "max")}
+        return sorted(found)

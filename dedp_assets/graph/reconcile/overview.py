@@ -37,6 +37,7 @@ class Overview:
         groups: tables that one run computes together, in the order of the graph.
         waits: table -> its partitions that wait for others, at the last look.
         unreadable: table -> why it could not be observed: its log, its deliveries, or a fault of its declaration.
+        written: table -> keys of new commits that the landing zone has not been compared with.
     """
 
     tables: Sequence[LakeTable[...]]
@@ -45,6 +46,7 @@ class Overview:
     groups: list[Group] = field(default_factory=list)
     waits: dict[str, tuple[Gap, ...]] = field(default_factory=dict)
     unreadable: TableErrors = field(default_factory=TableErrors)
+    written: dict[str, set[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         declared = {spec: table for table in self.tables for spec in table.tables}
@@ -82,17 +84,15 @@ class Overview:
             states: the runs of upstream partitions, read before the logs.
             versions: table -> version of the deployed code, where that is another one than declared.
         """
-        news: dict[str, News] = {}
         self.unreadable.clear()
-        for name, watch in self.watches.items():
-            with self.unreadable.at(name):
-                news[name] = watch.poll(lake.ledger(name))
+        news = self._news(lake)
         wants: list[Want] = []
         landed = partial(self._landed, landing=landing, news=news, now=now, thorough=thorough)
         for each in self.arrivals:
             name = each.table.spec.name
             with self.unreadable.at(name):
                 wants += landed(each, code=versions.get(name) or "")
+        self.written.clear()
         fed = fed_by(self.watches, news)
         waits: dict[str, tuple[Gap, ...]] = {}
         for group in self.groups:
@@ -104,6 +104,29 @@ class Overview:
             waits |= {edge.name: edge.waits for edge in readable if edge.waits}
         self.waits = waits
         return wants
+
+    def follow(self, lake: Lake, now: datetime, *, states: RunStates = without_runs) -> None:
+        """Read new commits alone: what is stale is known then, and not listed.
+
+        Args:
+            lake: the tables.
+            now: current time, with time zone.
+            states: the runs of upstream partitions, read before the logs.
+        """
+        news = self._news(lake)
+        fed = fed_by(self.watches, news)
+        for edge in (edge for group in self.groups for edge in group.edges):
+            with self.unreadable.at(edge.name):
+                edge.poll(lake, self.watches, news, fed, now=now, states=states)
+
+    def _news(self, lake: Lake) -> dict[str, News]:
+        """Read the new commits of all tables."""
+        found: dict[str, News] = {}
+        for name, watch in self.watches.items():
+            with self.unreadable.at(name):
+                found[name] = watch.poll(lake.ledger(name))
+                self.written.setdefault(name, set()).update(found[name].keys if watch.loads else ())
+        return found
 
     def _behind(self, group: Group, edges: Sequence[Edge], now: datetime) -> list[Want]:
         """Return the stale partitions of a group; after an error, of each table alone."""
@@ -130,7 +153,8 @@ class Overview:
         if landing is None or name not in news:
             return
         watch = self.watches[name]
-        plan = arrivals.poll(landing, watch, news[name].keys, now, thorough=thorough, code_version=code)
+        keys = self.written.get(name, set())
+        plan = arrivals.poll(landing, watch, keys, now, thorough=thorough, code_version=code)
         job = arrivals.table.job
         for key in plan.partitions:
             state = "behind" if key in watch.loaded else "missing"

@@ -15,8 +15,9 @@ from types import MappingProxyType
 import dagster as dg
 
 from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.inputs.fan_in import RunStates
 from dedp_assets.graph.reconcile.overview import Overview
-from dedp_assets.graph.reconcile.reconciler import Reconciler
+from dedp_assets.graph.reconcile.reconciler import Reconciler, states_of
 from dedp_assets.graph.reconcile.reconciling import Ask, Gap, Outcome, Want
 from dedp_assets.graph.reconcile.requests import in_flight
 from dedp_assets.graph.reconcile.run_plans import PlannedRun, RunPlan
@@ -67,6 +68,7 @@ class _Planner:
     instance: dg.DagsterInstance | None
     repository: dg.RepositoryDefinition | None
     reconciler: Reconciler = field(init=False)
+    states: RunStates = field(init=False)
     runs: list[PlannedRun] = field(default_factory=list)
     requested: set[str] = field(default_factory=set)
     feeding: dict[tuple[str, str], set[int]] = field(default_factory=dict)
@@ -75,6 +77,7 @@ class _Planner:
 
     def __post_init__(self) -> None:
         self.reconciler = Reconciler(self.tables, thorough=True)
+        self.states = states_of(self.tables, self.lake, self.instance, self.repository)
 
     def plan(self, again: Mapping[tuple[str, str], str]) -> RunPlan:
         busy = in_flight(self.instance, self.repository) if self.instance else {}
@@ -102,7 +105,7 @@ class _Planner:
             strange,
         )
 
-    def _poll(self, busy: Mapping[str, Collection[str]], limit: int = sys.maxsize) -> tuple[Outcome, Overview]:
+    def _poll(self, busy: Mapping[str, Collection[str]]) -> tuple[Outcome, Overview]:
         self.reconciler.busy = busy
         return self.reconciler.reconcile(
             self.lake,
@@ -111,7 +114,7 @@ class _Planner:
             instance=self.instance,
             repository=self.repository,
             mine=lambda want: want.request not in self.requested,
-            limit=limit,
+            limit=sys.maxsize,
         )
 
     def _under_way(self, busy: Mapping[str, Collection[str]]) -> list[Ask]:
@@ -163,7 +166,7 @@ class _Planner:
     def _finish(self, simulation: Simulation, begun: Sequence[PlannedRun]) -> None:
         """Simulate the further tables of runs, of each run one after the other."""
         for place in range(1, 1 + max(len(run.tables) for run in begun)):
-            self._poll({}, limit=0)
+            simulation.overview.follow(self.lake, self.now, states=self.states)
             for run in begun:
                 for table in run.tables[place : place + 1]:
                     simulation.write(table, run.wants)

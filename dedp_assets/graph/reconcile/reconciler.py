@@ -12,7 +12,7 @@ import dagster as dg
 
 from dedp_assets.graph.catalogue.specs import asset_key
 from dedp_assets.graph.declare.tables import LakeTable
-from dedp_assets.graph.inputs.fan_in import without_runs
+from dedp_assets.graph.inputs.fan_in import RunStates, without_runs
 from dedp_assets.graph.inputs.upstream_runs import run_states
 from dedp_assets.graph.outcomes.refusals import Refusal, Refusals, judged_by
 from dedp_assets.graph.reconcile.overview import Overview
@@ -23,7 +23,7 @@ from dedp_assets.graph.reconcile.table_errors import TableErrors
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.landing import Landing
 
-__all__ = ["NAME", "Reconciler", "judges_of"]
+__all__ = ["NAME", "Reconciler", "judges_of", "states_of"]
 
 NAME = "reconciler"
 _MOST = 25
@@ -73,8 +73,7 @@ class Reconciler:
         busy = self.busy
         if busy is None:
             busy = in_flight(instance, repository, launched_by=name) if instance else {}
-        runs_count = instance is not None and any(table.reads.waits_for_runs for table in self.tables)
-        states = run_states(instance, repository, lake.refused) if instance and runs_count else without_runs
+        states = states_of(self.tables, lake, instance, repository)
         with self._lock:
             place = (lake.root, landing.root)
             if place not in self._overviews:
@@ -150,6 +149,25 @@ class _Notes:
         with self._errors.at(want.named or want.tables[0]):
             return bool([self._judges(table) for table in noted])
         return False
+
+
+def states_of(
+    tables: Sequence[LakeTable[...]],
+    lake: Lake,
+    instance: dg.DagsterInstance | None,
+    repository: dg.RepositoryDefinition | None,
+) -> RunStates:
+    """Return the lookup of upstream runs, if a table waits for their end; read before the logs.
+
+    Args:
+        tables: the declared tables of the graph.
+        lake: the tables.
+        instance: where runs are recorded.
+        repository: the code location that is deployed.
+    """
+    if instance is None or not any(table.reads.waits_for_runs for table in tables):
+        return without_runs
+    return run_states(instance, repository, lake.refused)
 
 
 def judges_of(table: LakeTable[...], lake: Lake) -> str:

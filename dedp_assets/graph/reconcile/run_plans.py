@@ -16,7 +16,7 @@ class PlannedRun:
 
     Attributes:
         number: place in the plan, from 1.
-        wave: number of the wave, from 1; the runs of a wave need nothing of each other.
+        wave: number of the wave, from 1: the runs of a wave are asked for together, and start in this order.
         tables: every table that the run computes, in order.
         wants: the partitions that it computes, in order.
         follows: numbers of the earlier runs that it comes after.
@@ -64,6 +64,11 @@ class RunPlan:
     opened: tuple[str, ...] = ()
     unreadable: Mapping[str, str] = field(default_factory=dict)
     strange: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def stuck(self) -> tuple[Gap, ...]:
+        """The held partitions that need somebody: refused, given up, unreadable, or after one of these in order."""
+        return tuple(gap for gap in self.held if gap.given_up or gap.state != "waiting")
 
     def about(self, wanted: Callable[[str, str], bool]) -> RunPlan:
         """Return the part of the plan about some partitions: their runs, earlier runs for them, and runs that follow.

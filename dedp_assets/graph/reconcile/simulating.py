@@ -90,7 +90,7 @@ class Simulation:
     def sort(self, names: Iterable[str]) -> list[str]:
         """Return tables that a run computes with upstream tables before downstream tables."""
         places = {name: place for place, name in enumerate(self._edges)}
-        return sorted((name for name in names if name in self._tables), key=lambda name: places.get(name, -1))
+        return sorted({name for name in names if name in self._tables}, key=lambda name: places.get(name, -1))
 
     def fed_by(self, name: str, keys: Iterable[str]) -> set[tuple[str, str]]:
         """Return the tables and keys downstream that a run of a table feeds.

@@ -37,7 +37,7 @@ class SimulatedLedger(Ledger):
 
     def __init__(self, location: Location, *, name: str = "") -> None:
         super().__init__(location, name=name)
-        self.files: _Files = _Files(location, name=name)
+        self.files: _SimulatedFiles = _SimulatedFiles(location, name=name)
         self.states = TableStates(self.files)
         self._head: int | None = None
         self._stored = -1
@@ -91,16 +91,16 @@ class SimulatedLedger(Ledger):
         return self._head
 
 
-class _Files(LogFiles):
+class _SimulatedFiles(LogFiles):
     """The files of a log, with those of simulated commits."""
 
     def __init__(self, location: Location, *, name: str = "") -> None:
         super().__init__(location, name=name)
-        self.simulated = _Folder(self._folder)
+        self.simulated = _SimulatedFolder(self._folder)
         self._folder = cast("Store", self.simulated)
 
 
-class _Folder:
+class _SimulatedFolder:
     """The folder of a log with further commits by name; only the reading methods of a store know them."""
 
     def __init__(self, store: Store) -> None:

@@ -1,0 +1,160 @@
+"""``dedp plan``: runs that would come now, wave by wave, with reasons, time and cost; nothing is started.
+
+The plan is what the reconciler would ask for, and then for what follows from these runs, if each of them succeeds and
+nothing else happens. With ``--changed`` it is about the partitions that the present code or declaration would compute,
+or judge, otherwise than they were.
+
+Exit code 1: a partition cannot run until somebody helps, or something cannot be read; with --changed, a partition is
+by other code.
+
+Examples:
+    dedp plan
+    dedp plan silver/visits 2026-01-05...2026-01-11
+    dedp plan --since 7d --json
+    dedp plan --changed
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import date
+
+import dagster as dg
+
+from dedp_assets.commands._arguments import add_json, add_table, day
+from dedp_assets.commands._output import answer
+from dedp_assets.commands._planned import Planned
+from dedp_assets.commands._tables import require_home
+from dedp_assets.graph.catalogue.table_names import require_table
+from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.reconcile.outdated import outdated_partitions
+from dedp_assets.graph.reconcile.planning import plan_runs
+from dedp_assets.graph.resources.clock import Clock
+from dedp_assets.graph.resources.environments import Settings
+from dedp_assets.graph.resources.home import running
+from dedp_assets.graph.resources.lake import lake_of
+from dedp_assets.graph.resources.landing import Landing
+from dedp_assets.laptop.orchestration.instance import close_abandoned
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.project import project
+
+__all__ = ["arguments", "plan", "run"]
+
+NEEDS = "dagster"
+BESIDE = True
+_TO = "..."
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the table, its partitions, the first day, and the form for programs."""
+    add_table(parser, default="all tables")
+    keys = f"partition keys, or a range such as 2026-01-05{_TO}2026-01-11 (default: all)"
+    parser.add_argument("partitions", nargs="*", default=[], metavar="partition", help=keys)
+    parser.add_argument("--since", type=day, metavar="DAY", help="partitions from this day on alone")
+    parser.add_argument("--changed", action="store_true", help="what the present code or declaration makes stale")
+    add_json(parser)
+
+
+def run(settings: Settings, chosen: argparse.Namespace) -> int:
+    """Print the plan; 1 if a part of it cannot run."""
+    return plan(
+        settings,
+        chosen.table,
+        chosen.partitions,
+        since=chosen.since,
+        changed=chosen.changed,
+        as_json=chosen.json,
+    )
+
+
+def plan(
+    settings: Settings,
+    table: str = "",
+    partitions: Sequence[str] = (),
+    *,
+    since: date | None = None,
+    changed: bool = False,
+    as_json: bool = False,
+) -> int:
+    """Print the plan, of all tables or of partitions with the runs before and after them; return the exit code.
+
+    Args:
+        settings: where everything is.
+        table: the table; all tables if empty.
+        partitions: partition keys and ranges of keys of the table; all if empty.
+        since: first day of partitions.
+        changed: whether the plan is about the partitions that other code computed.
+        as_json: whether to print for programs.
+
+    Raises:
+        ConfigError: if there is no such table, partition or home.
+    """
+    require_home(settings)
+    definitions, tables = project().definitions(), project().tables()
+    wanted = _wanted(tables, table, partitions, since)
+    lake, landing, now = lake_of(settings), Landing(root=settings.landing_zone), Clock().now()
+    outdated = [each for each in outdated_partitions(tables, lake) if wanted(each.table, each.key)] if changed else []
+    loading = {each.spec.name for each in tables if each.lands}
+    again = {(o.table, o.key): o.reason for o in outdated if not o.refused and o.table not in loading}
+    whole = plan_runs(
+        tables,
+        lake,
+        landing,
+        now,
+        instance=_history(settings),
+        repository=definitions.get_repository_def(),
+        again=again,
+    )
+    about = {(each.table, each.key) for each in outdated}
+    shown = whole.about((lambda *place: place in about) if changed else wanted)
+    planned = Planned(shown, tables, lake, landing, outdated=outdated if changed else None, table=table)
+    answer(planned.document(), *planned.lines(), as_json=as_json)
+    return 1 if outdated or (not changed and (shown.stuck or shown.unreadable)) else 0
+
+
+def _wanted(
+    tables: Sequence[LakeTable[...]], table: str, partitions: Sequence[str], since: date | None
+) -> Callable[[str, str], bool]:
+    """Return the test of a table and a key by the arguments of the command."""
+    names = {spec.name: each for each in tables for spec in each.tables}
+    if table:
+        require_table(table, sorted(names))
+    keys = {key for text in partitions for key in _keys(names[table], text)}
+    first = since.isoformat() if since else ""
+
+    def wanted(name: str, key: str) -> bool:
+        return table in ("", name) and (not keys or key in keys) and (not key or key >= first)
+
+    return wanted
+
+
+def _keys(table: LakeTable[...], text: str) -> Sequence[str]:
+    """Return the keys of a partition, or of a range of partitions.
+
+    Raises:
+        ConfigError: if there is no such partition.
+    """
+    known, name = table.runs.partitions, table.spec.name
+    if known is None:
+        raise ConfigError(f"{name} has no partitions: leave {text} out")
+    first, to, last = text.partition(_TO)
+    for key in (first, last) if to else (first,):
+        valid = False
+        with suppress(ValueError):  # a text that is no day
+            valid = known.has_partition_key(key)
+        if not valid:
+            example = known.get_last_partition_key() or known.get_first_partition_key()
+            raise ConfigError(f"the partition must be one of {name}, such as {example}, not {key or 'empty'}")
+    return known.get_partition_keys_in_range(dg.PartitionKeyRange(first, last)) if to else [first]
+
+
+def _history(settings: Settings) -> dg.DagsterInstance | None:
+    """Open the history of runs; ``None`` before the first run."""
+    if not (settings.dagster_home / "dagster.yaml").is_file():
+        return None
+    instance = dg.DagsterInstance.from_config(str(settings.dagster_home))
+    if running(settings) is None:
+        close_abandoned(instance)  # a run whose process died would be under way for ever
+    return instance
