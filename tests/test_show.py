@@ -237,7 +237,7 @@ def test_filters_of_partition_columns_hold(world, where, ids):
 
 def test_columns_and_rows_are_limited(people):
     """In the order that was asked for; a remark says that there are more."""
-    found = people.shown("silver/people", "--columns", "city, ID", "--limit", "2")
+    found = people.shown("silver/people", "--columns", "city, ID,id", "--limit", "2")
     assert [[*row] for row in found["rows"]] == [["city", "id"]] * 2
     assert (found["more"], found["types"]) == (True, {"city": "STRING", "id": "BIGINT"})
     assert "There are further rows: --limit." in people.show("silver/people", "--limit", "3")[1]
@@ -379,6 +379,16 @@ def test_an_audience_reads_by_its_policy(people):
         assert people.show("silver/people", "--as", "support", *words)[0] == 2
 
 
+def test_a_partition_of_hidden_rows_is_empty_as_a_missing_one(world):
+    """Neither the answer nor a list of partitions tells an audience which rows a policy hides."""
+    world.store("gold/x", pa.table({"n": [1, 2], "region": ["EU", "US"]}), partition_by=["region"])
+    declare(world, Policy("europe", ["n", "region"], rows="region = 'EU'"), table="gold/x")
+    assert columns_of(world.shown("gold/x", "EU", "--as", "europe"), "n") == [1]
+    hidden, missing = (world.show("gold/x", region, "--as", "europe") for region in ("US", "UK"))
+    assert hidden == (0, "gold/x, version 0, US: no row\n", "")
+    assert missing == (0, "gold/x, version 0, UK: no row\n", "")
+
+
 def test_masks_by_shape_and_hash_are_those_of_spark(people, monkeypatch):
     """The last signs of a text in the format, another format hidden whole; the keyed hash of the audience."""
     secret = bytes(range(32))
@@ -402,6 +412,7 @@ def test_masks_by_shape_and_hash_are_those_of_spark(people, monkeypatch):
         (Policy("x", ["id"], rows="length(mail) > 3"), "which only Spark evaluates"),
         (Policy("x", ["id"], rows="born > DATE '1900-01-01'"), "which only Spark evaluates"),
         (Policy("x", ["id"], rows="id > 0.5"), "which only Spark evaluates"),
+        (Policy("x", ["id"], rows="NOT (id IN (1) AND id IN (2))"), "which only Spark evaluates"),
         (Policy("x", ["id", "born"], {"born": ColumnMask("constant", "never")}, rows="true"), "which is no DATE"),
         (Policy("x", ["id", "born"], {"born": ColumnMask("partial")}, rows="true"), "takes a text and no DATE"),
     ],
@@ -473,8 +484,9 @@ def chosen(column, value):
 
 
 def among(column, value):
-    """An IN with NULL, which is never false."""
-    return Predicate(f"{column} IN ({literal(value)}, NULL)", lambda row: row[column] == value or None)
+    """An IN."""
+    sql = f"{column} IN ({literal(value)}, {literal(value)})"
+    return Predicate(sql, lambda row: None if row[column] is None else row[column] == value)
 
 
 def missing(column, value):
@@ -506,10 +518,11 @@ def predicates(columns):
         comparisons = st.builds(compared, st.just(column), st.sampled_from([*COMPARED]), values)
         return st.one_of(comparisons, *(st.builds(kind, st.just(column), values) for kind in (chosen, among, missing)))
 
-    def larger(parts):
-        return st.one_of(st.builds(negated, parts), st.builds(joined, st.sampled_from(["AND", "OR"]), parts, parts))
-
-    return st.recursive(st.one_of(*map(over, columns)), larger, max_leaves=4)
+    found = st.one_of(*map(over, columns))
+    for _ in range(2):
+        joins = st.builds(joined, st.sampled_from(["AND", "OR"]), found, found)
+        found = st.one_of(found, st.builds(negated, found), joins)
+    return found.filter(lambda one: "NOT" not in one.sql or one.sql.count(" IN ") < 2)  # which DataFusion 55 has wrong
 
 
 MASKED = {"n": lambda _: None, "text": lambda value: None if value is None else "***"}

@@ -13,7 +13,7 @@ from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.systems.audiences import Audiences
 from dedp_assets.patterns.core.columns import spelled_as
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.policies import Policy
+from dedp_assets.patterns.core.policies import ALL_ROWS, Policy
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.types.partitions import sql_type
 from dedp_assets.patterns.core.types.sql_types import sql_of
@@ -94,7 +94,9 @@ class LakeRows:
         state = table.ledger.state(version_at(table.ledger, version) if version else None)
         if version and (gone := missing_files(table.store, state, [])):
             raise table.vacuumed(state.version, gone)
-        policy = self._policy(name) or policy_by_class(table.ledger, state, place="sample", audience="everybody")
+        policy = self._policy(name) or policy_by_class(
+            table.ledger, state, place="sample", audience="readers without a policy"
+        )
         partitions = [_partition(name, state, partition, policy)] if partition else []
         hashes = any(mask.by == "hash" for mask in policy.masks.values())
         key = masking_key(self.settings) if hashes else None
@@ -129,7 +131,7 @@ class LakeRows:
         shown = self.opened(name, version=version, partition=partition)
         held = spelled_as(shown.state.columns, shown.policy.columns)
         masked = frozenset(column for column in held if shown.policy.mask_of(column))
-        chosen = spelled_as(held, columns) or held
+        chosen = [*dict.fromkeys(spelled_as(held, columns))] or held
         for column in chosen:
             _require_column(name, column, held, "--columns")
         queries = RowQueries(lambda _: shown)
@@ -179,7 +181,8 @@ def _partition(table: str, state: TableState, stated: str, policy: Policy) -> di
     shown = {column.lower() for column in policy.columns if policy.mask_of(column) is None}
     if hidden := [column for column in owned if column.lower() not in shown]:
         raise ConfigError(f"a partition must be of columns that are shown in the clear, not of {', '.join(hidden)}")
-    if not state.holds(owned):
+    # Under a filter of rows, a partition that is there and not shown would tell of hidden rows.
+    if policy.rows == ALL_ROWS and not state.holds(owned):
         raise ConfigError(f"{table} has no rows in {slice_name(owned)}: {_some_partitions(state, owned)}")
     return {**owned}
 
