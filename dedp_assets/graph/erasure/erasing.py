@@ -175,15 +175,14 @@ class Eraser:
             held="leave" if leave_held else "refuse",
         )
         due = case.due.date().isoformat()
-        before = {(place.kind, place.name): place for place in case.places if place.state == "erased"}
+        before = {(place.kind, place.name): place for place in case.places}
         places: dict[tuple[str, str], CasePlace] = {}
         for place in self._erased(erasure, run, now):
-            known = before.get((place.kind, place.name))
-            # A run that goes on finds nothing more where an earlier one erased.
-            done = known and place.state == "nothing"
-            total = replace(place, found=place.found + known.found) if known and place.state == "erased" else place
-            total = replace(total, due=due) if total.state in ("open", "held") else total
-            places[place.kind, place.name] = known if known and done else total
+            key = place.kind, place.name
+            total = _total(before[key], place) if key in before else place
+            places[key] = replace(total, due=due) if total.state in ("open", "held") else replace(total, due="")
+            # Noted at once: a run after a crash finds nothing where this one erased.
+            self.cases.keep(replace(case, places=tuple({**before, **places}.values())))
         case = self.cases.keep(replace(case, places=tuple(places.values())))
         return case if case.open else self.cases.end(case, now=now)
 
@@ -299,6 +298,17 @@ def _fields(tables: Sequence[Table], ids: Mapping[str, Sequence[str]]) -> dict[s
                 for each in _PATHS.findall(column.subject_by) if column.subject_by else [name]:
                     found.setdefault(each, set()).update(ids[column.subject])
     return found
+
+
+def _total(before: CasePlace, now: CasePlace) -> CasePlace:
+    """Return a place with the rows of earlier runs; the rows of a plan went by a run that died, if none is left."""
+    if now.kind == "derived":  # rows that were computed again
+        return now
+    planned = "of" in (before.figures or {})
+    if planned and (now.found or not before.found):
+        return now
+    state = "erased" if now.state == "nothing" and before.found else now.state
+    return replace(now, found=before.found + now.found, state=state)
 
 
 def _sources(job: LakeJob) -> list[Source]:

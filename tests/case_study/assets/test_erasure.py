@@ -24,10 +24,12 @@ pytestmark = [
     pytest.mark.budget(120, "a platform before, while and after a person is erased, to the last byte of its files"),
 ]
 
-PEOPLE = [canary.value.decode() for canary in people(30)]
+PEOPLE = [canary.value.decode() for canary in people(204)]
 GONE = "user-4711-canary"
 MAIL, LOGIN, ADDRESS, AGENT = PEOPLE[0], PEOPLE[4], "203.0.113.77", "Canary/4711 (of one person)"
-VALUES = (GONE, MAIL, LOGIN, AGENT)
+PERSONS = PEOPLE[5:]
+"""Further persons, of whom each one came once, and who are erased by the same request."""
+VALUES = (GONE, MAIL, LOGIN, AGENT, *PERSONS)
 AT = datetime(2026, 1, 5, tzinfo=timezone.utc)
 
 
@@ -78,7 +80,8 @@ def test_a_person_is_gone_and_does_not_come_back(world, capsys, tmp_path):
     """By command: a plan, an approval, the erasure, what is computed again, the end; then late lines and a replay."""
     for number in range(2):
         broken = [visit(90 + number, number, event_time="not a time")]
-        world.land(day(number), [*visits_of(number), *[visit(n, number) for n in range(3)], *broken])
+        once = [visit(200 + n, number, user_id=each) for n, each in enumerate(PERSONS[number::2])]
+        world.land(day(number), [*visits_of(number, count=400), *[visit(n, number) for n in range(3)], *once, *broken])
     capture(world, 1, (GONE, MAIL, LOGIN), ("u1", "eve@elsewhere.org", "eve"))
     world.react()
     assert {row["user_id"] for row in world.rows("silver/users_current")} == {GONE, "u1"}
@@ -105,27 +108,30 @@ def all_is_told(capsys, folder):
 
 def nothing_is_left(world, capsys):
     """A plan erases nothing, an approval does, and what is computed again ends the case: no byte is left."""
-    code, out = said(capsys, "erase", "--subject", GONE, "--because", "GDPR-1")
+    persons = [word for each in (GONE, *PERSONS) for word in ("--subject", f"user={each}")]
+    code, out = said(capsys, "erase", *persons, "--because", "GDPR-1", "--most", "1")
     assert (code, "dedp erase --because GDPR-1 --by NAME" in out) == (0, True), out
     assert {row["user_id"] for row in world.rows("silver/users_current")} == {GONE, "u1"}
-    _, out = said(capsys, "erase", "--because", "GDPR-1", "--by", "legal")
+    _, out = said(capsys, "erase", "--because", "GDPR-1", "--by", "legal", "--most", "1")
     assert not [value for value in VALUES if value in out]
     world.react()
-    code, out = said(capsys, "erase", "--because", "GDPR-1")
+    code, out = said(capsys, "erase", "--because", "GDPR-1", "--most", "1")
     assert (code, "ended on" in out) == (0, True), out
     assert hits(world) == []
 
 
 def nobody_comes_back(world, capsys):
     """By a new delivery, a late file, a broken record, or a capture; another request takes them where they lie."""
-    world.land(day(2), [*visits_of(2), visit(1, 2), visit(2, 2, event_time="not a time")])
+    again = [visit(60 + n, 2, user_id=person) for n, person in enumerate(PERSONS[:9])]
+    world.land(day(2), [*visits_of(2, count=400), *again, visit(1, 2), visit(2, 2, event_time="not a time")])
     (world.landing / "visits" / day(0) / "late-000.jsonl").write_text(visit(50, 0) + "\n")
     capture(world, 2, (GONE, MAIL, LOGIN), ("u2", "bob@elsewhere.org", "bob"))
     world.react()
-    assert not [row for row in world.rows("silver/visits") if row["user_id"] == GONE]
+    assert not [row for row in world.rows("silver/visits") if row["user_id"] in VALUES]
     assert {row["user_id"] for row in world.rows("silver/users_current")} == {"u1", "u2"}
     assert {place.split("/")[0] for place in hits(world)} == {"landing"}
-    again = said(capsys, "erase", "--subject", GONE, "--because", "GDPR-2", "--by", "legal")
+    persons = [word for each in (GONE, *PERSONS[:9]) for word in ("--subject", f"user={each}")]
+    again = said(capsys, "erase", *persons, "--because", "GDPR-2", "--by", "legal")
     world.react()
     assert said(capsys, "erase", "--because", "GDPR-2")[0] == 0, again
     assert hits(world) == []
@@ -133,7 +139,7 @@ def nobody_comes_back(world, capsys):
 
 def the_demo_erases_a_visitor(world, capsys):
     """By the same commands, which it shows; visits of the visitor that land meanwhile are left out."""
-    world.land(day(3), [visit(n, 3, user_id="u-visitor") for n in range(2)] + [*visits_of(3)])
+    world.land(day(3), [visit(n, 3, user_id="u-visitor") for n in range(2)] + visits_of(3, count=400))
     world.react()
     code, out = said(capsys, "demo", "--erase")
     assert (code, "silver/visits has 0 rows of the visitor" in out) == (0, True), out
@@ -142,5 +148,5 @@ def the_demo_erases_a_visitor(world, capsys):
 
 def rows_of_others(world, table):
     """Rows of a table that are not the person's; a line of a changed file has another number."""
-    found = [{**row, "line_number": 0} for row in world.rows(table) if row["user_id"] != GONE]
+    found = [{**row, "line_number": 0} for row in world.rows(table) if row["user_id"] not in VALUES]
     return sorted(found, key=str)

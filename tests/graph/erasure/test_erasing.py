@@ -1,7 +1,11 @@
-"""Plans of erasures."""
+"""Plans of erasures, and runs of an erasure that die."""
 
 from __future__ import annotations
 
+import json
+import os
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -12,22 +16,86 @@ from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.governance.gdpr_erase import Erasure
+from tests.canaries import Canary, Search, texts_in
 from tests.helpers import a_run
+from tests.rotation import rotated
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.budget(60, "an erasure that dies at each of its writes of a file")]
 
+EVERY = 5
+"""Step from one death to the next; a change of the library begins at another write."""
 AT = datetime(2026, 1, 5, tzinfo=timezone.utc)
-USERS = TableSpec("silver/users", {"user": Column("STRING", classification="personal", subject="user")})
+ADA = "ada.lovelace@example.com"
+PERSON = Column("STRING", classification="personal", subject="user")
+USERS, VISITS = TableSpec("silver/users", {"user": PERSON}), TableSpec("silver/visits", {"user": PERSON})
+
+
+def platform(home, spark, *names):
+    """A platform of two tables, a landed file and a log that name some persons."""
+    lake = Lake(root=str(home / "lake"), engine=SparkEngine())
+    tables = {spec.name: lake.table(spec) for spec in (USERS, VISITS)}
+    for table in tables.values():
+        table.overwrite(spark.createDataFrame([(name,) for name in names], "user STRING"), provenance=a_run())
+    lines = "".join(json.dumps({"user": name}) + "\n" for name in names)
+    for file in (home / "landing/visits/a.jsonl", home / "logs/server.log"):
+        file.parent.mkdir(parents=True)
+        file.write_text(lines)
+    cases = Cases(home / "erasures", home / "keys")
+    return Eraser(lake, tables, home, str(home / "landing"), cases)
 
 
 def test_the_deadline_counts_from_the_first_plan(tmp_path, spark):
     """A plan that is made again, of other ids or with another share, wins no time."""
-    lake = Lake(root=str(tmp_path / "lake"), engine=SparkEngine())
-    table = lake.table(USERS)
-    table.overwrite(spark.createDataFrame([("ada",), ("bob",)], "user STRING"), provenance=a_run())
-    eraser = Eraser(lake, {USERS.name: table}, tmp_path, "", Cases(tmp_path / "erasures", tmp_path / "keys"))
+    eraser = platform(tmp_path, spark, "ada", "bob")
     eraser.plan(Erasure(request="T-1", ids={"user": ["ada"]}, at=AT))
     again = eraser.plan(Erasure(request="T-1", ids={"user": ["bob"]}, at=AT + timedelta(days=29)))
     assert again.due == AT + DEADLINE
     assert eraser.cases.ids(again) == {"user": ["bob"]}
-    assert [(place.name, place.found) for place in again.places] == [("silver/users", 1)]
+    assert [(place.name, place.found) for place in again.places] == [("silver/users", 1), ("silver/visits", 1)]
+
+
+class Dying:
+    """Writes of files of this process, of which the n-th and all later ones do not happen."""
+
+    def __init__(self, monkeypatch, number):
+        self.left = number
+        for name in ("replace", "link"):
+            monkeypatch.setattr(os, name, self.dying(getattr(os, name)))
+
+    def dying(self, write):
+        """A write that dies in its turn."""
+
+        def now(*paths, **options):
+            self.left -= 1
+            if self.left <= 0:
+                raise SystemExit
+            return write(*paths, **options)
+
+        return now
+
+
+def test_a_run_that_died_at_any_write_is_ended_by_the_next(tmp_path, spark, monkeypatch):
+    """Nothing of the person is left, others are whole, and the report counts each row once."""
+    number, died = rotated(0, range(1 - EVERY, 1))[0], True
+    while died:
+        number += EVERY
+        home = tmp_path / str(number)
+        eraser = platform(home, spark, ADA, "bob", "eve")
+        case = eraser.plan(Erasure(request="T-1", ids={"user": [ADA]}, at=AT))
+        eraser.cases.keep(replace(case, approved_by="legal"))
+        with monkeypatch.context() as patch, suppress(SystemExit):
+            dying = Dying(patch, number)
+            eraser.erase(eraser.cases.case("T-1"), a_run(), now=AT + timedelta(days=1))
+        died = dying.left <= 0
+        case = eraser.erase(eraser.cases.case("T-1"), a_run(), now=AT + timedelta(days=2))
+        assert case.ended
+        found = {place.name: place.found for place in case.places if place.kind == "table"}
+        assert found == {"silver/users": 1, "silver/visits": 1}, number
+        assert sorted(row.user for row in eraser.tables["silver/users"].read().collect()) == ["bob", "eve"]
+        assert [json.loads(line) for line in (home / "landing/visits/a.jsonl").read_text().splitlines()] == [
+            {"user": "bob"},
+            {"user": "eve"},
+        ]
+        search = Search([Canary("ada", ADA.encode())])
+        assert [name for name, content in texts_in(home) if search.found(content)] == []
+    assert number > 20
