@@ -29,7 +29,7 @@ _LONGEST = 200
 
 
 class Planned:
-    """A plan with its estimates and the files of late records, in its two forms.
+    """A plan with estimates and the files of late records, for people and for programs.
 
     Args:
         plan: the plan.
@@ -89,8 +89,8 @@ class Planned:
 
     def _partition(self, run: PlannedRun, want: Want) -> dict[str, Any]:
         inputs, files = dict(run.changes.get(want.key, {})), self._late(run, want)
-        said = {"state": want.state, "cause": want.cause, "reason": self._reason(run, want)}
-        return {"key": want.key, **said, "inputs": inputs, "files": files}
+        stated = {"state": want.state, "cause": want.cause, "reason": self._reason(run, want)}
+        return {"key": want.key, **stated, "inputs": inputs, "files": files}
 
     # --- for people ---------------------------------------------------------------------------------------------------
 
@@ -168,7 +168,7 @@ class Planned:
         return f"{started}{want.state}: {self._reason(run, want)}{late}{nobody}"
 
     def _changes(self, outdated: Sequence[Outdated]) -> Iterator[str | Grid]:
-        """Yield what other code computed or refused."""
+        """Yield the table of partitions that other code computed or refused."""
         if not outdated:
             yield "Every partition is by the present code and declarations."
             return

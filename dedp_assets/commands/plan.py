@@ -1,4 +1,4 @@
-"""``dedp plan``: runs that would come now, wave by wave, with reasons, time and cost; nothing is started.
+"""``dedp plan``: runs that would come now, with reasons, time and cost; nothing is started.
 
 The plan is what the reconciler would ask for, and then for what follows from these runs, if each of them succeeds and
 nothing else happens. With ``--changed`` it is about the partitions that the present code or declaration would compute,
@@ -48,7 +48,7 @@ _TO = "..."
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the table, its partitions, the first day, and the form for programs."""
+    """Add the table, the partitions, the first day, and the form for programs."""
     add_table(parser, default="all tables")
     keys = f"partition keys, or a range such as 2026-01-05{_TO}2026-01-11 (default: all)"
     parser.add_argument("partitions", nargs="*", default=[], metavar="partition", help=keys)
@@ -58,7 +58,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(settings: Settings, chosen: argparse.Namespace) -> int:
-    """Print the plan; 1 if a part of it cannot run."""
+    """Print the plan; 1 if a partition cannot run."""
     return plan(
         settings,
         chosen.table,
@@ -78,7 +78,7 @@ def plan(
     changed: bool = False,
     as_json: bool = False,
 ) -> int:
-    """Print the plan, of all tables or of partitions with the runs before and after them; return the exit code.
+    """Print the plan of all tables, or the part about some partitions; return the exit code.
 
     Args:
         settings: where everything is.

@@ -1,4 +1,4 @@
-"""Estimates of planned runs: seconds by the past commits of their tables, and what they will read by the logs."""
+"""Estimates of planned runs: seconds by the tables' past commits, and files to read by the logs."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Estimates:
         return Spread.of(took) if took else Spread(), Spread.of(worked) if worked else Spread()
 
     def _read(self, table: LakeTable[...], key: str) -> Iterable[FileStats]:
-        """Yield the sizes of what a run of a key reads."""
+        """Yield the sizes of the inputs of a run of a key."""
         for each in table.runs.of(OnDelivery):
             with suppress(PatternError, OSError):
                 files = self._landing.delivery(each.dataset, key, ends=each.ends).files

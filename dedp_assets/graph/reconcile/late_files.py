@@ -1,4 +1,4 @@
-"""Landed files behind late records, by the commits that loaded them."""
+"""Landed files behind late records, by the commits of loads."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LateFiles:
         self._ledger = cache(lake.ledger)
 
     def of_delivery(self, table: str, key: str, names: Sequence[str] = ()) -> list[str]:
-        """List the files of a delivery: those named, or else those that came late, or else all of them.
+        """List the files of a delivery: the named files, or else the late files, or else all.
 
         Args:
             table: a table that loads deliveries.
@@ -65,7 +65,7 @@ class LateFiles:
         return [*dict.fromkeys(files)]
 
     def _of_version(self, table: str, key: str, upstream: str, version: int) -> list[str]:
-        """List the files behind one commit: of the delivery that it loaded, or of what its run read."""
+        """List the files behind one commit: of a loaded delivery, or of the run's inputs."""
         declared = self._tables.get(upstream)
         try:
             record = self._ledger(upstream).commit(version).record
@@ -80,7 +80,7 @@ class LateFiles:
         return self.of_changes(upstream, computed, read)
 
     def _named(self, table: str, key: str, upstream: str, version: int, loaded: Mapping[str, str]) -> list[str]:
-        """List the files that the rows of a partition name, by the statistics of a version of the upstream table."""
+        """List the files that the rows of a partition name, by the statistics of the upstream table."""
         feeds = {spec.name: feed for spec, feed in self._tables[table].reads.tables.items()}
         ledger: Ledger = self._ledger(upstream)
         found = set[str]()

@@ -106,7 +106,7 @@ class Overview:
         return wants
 
     def follow(self, lake: Lake, now: datetime, *, states: RunStates = without_runs) -> None:
-        """Read new commits alone: what is stale is known then, and not listed.
+        """Read new commits and find the stale partitions without listing any.
 
         Args:
             lake: the tables.

@@ -1,4 +1,4 @@
-"""Plan of runs: the runs that the reconciler would ask for now, and those that would follow, wave by wave.
+"""Plan of runs: the runs that the reconciler would ask for, wave by wave.
 
 The plan is a simulation. The reconciler plans runs as it does at each tick; the commits that these runs would make are
 simulated, and it plans again, until it asks for nothing. So no second rule says what is stale.
@@ -40,7 +40,7 @@ def plan_runs(
     repository: dg.RepositoryDefinition | None = None,
     again: Mapping[tuple[str, str], str] = MappingProxyType({}),
 ) -> RunPlan:
-    """Plan the runs that the reconciler would ask for from now on, if nothing else happened and every run succeeded.
+    """Plan the runs that the reconciler would ask for, if nothing else happened and every run succeeded.
 
     Nothing is written and nothing is started.
 
@@ -118,7 +118,7 @@ class _Planner:
         )
 
     def _under_way(self, busy: Mapping[str, Collection[str]]) -> list[Ask]:
-        """List the runs in flight that compute stale partitions, as if they were asked for."""
+        """List the runs in flight that compute stale partitions, in the form of requests."""
         if not busy:
             return []
         found = []
@@ -130,7 +130,7 @@ class _Planner:
     def _perform(
         self, simulation: Simulation, wave: int, asks: Sequence[Ask], busy: Mapping[str, Collection[str]]
     ) -> None:
-        """Simulate the runs of a wave, one after the other: a later run reads what an earlier one wrote.
+        """Simulate the runs of a wave one after the other: a later run reads an earlier run's commits.
 
         Runs that do not feed each other are simulated together, table by table, for the poll between two tables.
         """
@@ -172,7 +172,7 @@ class _Planner:
                     simulation.write(table, run.wants)
 
     def _follows(self, ask: Ask, places: Collection[tuple[str, str]]) -> tuple[int, ...]:
-        """Return the numbers of the runs that a run comes after: those that feed it, and the one before it in order."""
+        """Return the numbers of the runs that feed a run, and of the run before in order."""
         self.requested |= {want.request for want in ask.wants}
         found = set[int]().union(*(self.feeding.pop(place, ()) for place in places))
         if ask.want.in_order:
@@ -190,7 +190,7 @@ class _Planner:
 
 
 def _again(first: Outcome, again: Mapping[tuple[str, str], str]) -> Iterator[Ask]:
-    """Yield runs of partitions that a person computes again, unless they are asked for."""
+    """Yield the runs of a person, except for partitions that the reconciler asks for."""
     asked = {(table, want.key) for ask in first.asks for want in ask.wants for table in want.tables}
     for (table, key), why in again.items():
         if (table, key) not in asked:
@@ -212,7 +212,7 @@ def _current(overview: Overview, lake: Lake) -> dict[str, frozenset[str]]:
 
 
 def _held(first: Outcome, last: Outcome, overview: Overview) -> Iterator[Gap]:
-    """Yield the partitions that are not current once nothing is asked for, with the reasons of the first poll."""
+    """Yield the partitions that are not current after the last wave, with the first poll's reasons."""
     before = {(gap.table, gap.key): gap for gap in first.gaps}
     for gap in last.gaps:
         known = before.get((gap.table, gap.key), gap)

@@ -1,4 +1,4 @@
-"""Plans of runs: the runs that would come, and the partitions that stay as they are."""
+"""Plans of runs: runs that would come, held partitions and current partitions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class PlannedRun:
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """The runs that would come, and the partitions that stay as they are.
+    """Runs that would come, held partitions and current partitions.
 
     Attributes:
         runs: the runs, wave by wave.
@@ -67,11 +67,11 @@ class RunPlan:
 
     @property
     def stuck(self) -> tuple[Gap, ...]:
-        """The held partitions that need somebody: refused, given up, unreadable, or after one of these in order."""
+        """The held partitions that need somebody: refused, given up, unreadable, or later in order."""
         return tuple(gap for gap in self.held if gap.given_up or gap.state != "waiting")
 
     def about(self, wanted: Callable[[str, str], bool]) -> RunPlan:
-        """Return the part of the plan about some partitions: their runs, earlier runs for them, and runs that follow.
+        """Return the part of the plan about some partitions, with earlier runs and runs that follow.
 
         Args:
             wanted: whether a table and a key are among these partitions.

@@ -1,4 +1,4 @@
-"""Simulation of runs: the commits that runs would make, for the reconciler to read as if they were written."""
+"""Simulation of runs: the commits that runs would make, for the reconciler to read."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Simulation:
         return {name: version for name, version in found.items() if 0 <= version <= stored[name]}
 
     def write(self, name: str, wants: Sequence[Want], *, again: bool = False) -> None:
-        """Simulate the commits of a run to a table and to the tables beside it.
+        """Simulate the commits of a run to a table and to the tables of the same step.
 
         A partition that is current is not computed again.
 
@@ -174,7 +174,7 @@ class Simulation:
         return CommitRecord.of(run, content="", owned=owned_by(key, spec))
 
     def _changed(self, spec: TableSpec, key: str, *, main: bool) -> Iterator[Partition]:
-        """Yield the partitions that a run of a key changes: those that hold rows of the key now, or the key's own."""
+        """Yield the partitions that a run of a key changes: all with rows of the key, or the key's own."""
         owned, watch = owned_by(key, spec), self.overview.watches[spec.name]
         if not watch.read:
             return

@@ -1,4 +1,4 @@
-"""Simulated commits: the log of a table as it will be after commits that nobody has written."""
+"""Simulated commits: the log of a table after further commits that nobody has written."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class SimulatedLedger(Ledger):
         cursors: Mapping[str, int],
         record: CommitRecord | None = None,
     ) -> int:
-        """Add a commit after the newest one; return its version.
+        """Add a commit after the newest version; return the version of the commit.
 
         Args:
             changed: partitions whose rows the commit changes.
@@ -69,14 +69,14 @@ class SimulatedLedger(Ledger):
         return self._append(version, actions)
 
     def state(self, version: int | None = None) -> TableState:
-        """Return the stored state at ``version``, at most the newest stored one; of a new table, that of creation."""
+        """Return the state at ``version`` or the newest stored version; of a new table, at creation."""
         if self._head is None:
             return super().state(version)
         stored = max(self._stored, 0)
         return super().state(stored if version is None else min(version, stored))
 
     def _end(self) -> int:
-        """Return the newest version; of a table that is not there, that of a simulated creation."""
+        """Return the newest version; of a missing table, the version of a simulated creation."""
         if self._head is not None:
             return self._head
         if not self.exists():
@@ -92,7 +92,7 @@ class SimulatedLedger(Ledger):
 
 
 class _SimulatedFiles(LogFiles):
-    """The files of a log, with those of simulated commits."""
+    """The files of a log and of simulated commits."""
 
     def __init__(self, location: Location, *, name: str = "") -> None:
         super().__init__(location, name=name)
@@ -101,7 +101,7 @@ class _SimulatedFiles(LogFiles):
 
 
 class _SimulatedFolder:
-    """The folder of a log with further commits by name; only the reading methods of a store know them."""
+    """The folder of a log with further commits by name, for the reading methods of a store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
