@@ -10,18 +10,19 @@ Examples:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache, partial
 from typing import Any
 
 from dedp_assets.commands._arguments import add_json, add_table
-from dedp_assets.commands._output import answer
+from dedp_assets.commands._output import print_json, say
 from dedp_assets.commands._progress import counted
 from dedp_assets.commands._tables import require_home, require_known
 from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.graph.resources.lake import Lake, lake_of
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.results import Finding
-from dedp_assets.patterns.delta import Ledger, LostFile, Verification, verify_table
+from dedp_assets.patterns.delta import Ledger, Partition, Verification, verify_table
 
 __all__ = ["arguments", "computes", "run", "verify"]
 
@@ -65,14 +66,27 @@ def verify(settings: Settings, table: str = "", *, as_json: bool = False) -> int
         require_known(table, names)
     require_home(settings)
     ledgers = [ledger for ledger in map(lake.ledger, [table] if table else names) if ledger.exists()]
-    found = [verify_table(ledger) for ledger in counted(ledgers, "tables")]
-    lines = [line for each in found for line in _lines(lake.ledger(each.table), each)]
-    documents, sound = [_as_dict(lake.ledger(each.table), each) for each in found], all(each.sound for each in found)
+    documents, sound = list[dict[str, Any]](), True
+    for ledger in counted(ledgers, "tables"):
+        found = verify_table(ledger)
+        sound &= found.sound
+        if as_json:
+            documents.append(_as_dict(ledger, found))
+        else:
+            _print(_lines(ledger, found))
     if sound and _is_captured(table):
-        compared, more = _compared(lake, table)
-        lines, sound, documents[0]["source"] = [*lines, *more], compared.passed, compared.figures
-    answer(documents, *lines, as_json=as_json)
+        compared, lines = _compared(lake, table)
+        sound = compared.passed
+        _print(lines if not as_json else ())
+        documents = [{**each, "source": compared.figures} for each in documents]
+    if as_json:
+        print_json(documents)
     return 0 if sound else 1
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        say(line)
 
 
 def _is_captured(table: str) -> bool:
@@ -104,8 +118,9 @@ def _compared(lake: Lake, table: str) -> tuple[Finding, list[str]]:
 def _as_dict(ledger: Ledger, found: Verification) -> dict[str, Any]:
     """Return a verification as JSON values, with the remedy for each lost file."""
     named = {"table": found.table, "version": found.version, "files": found.files, "sound": found.sound}
+    remedy = cache(partial(_remedy, ledger))
     lost = [
-        {"file": str(each), "partition": dict(each.partition), "remedy": _remedy(ledger, each)} for each in found.lost
+        {"file": str(each), "partition": dict(each.partition), "remedy": remedy(each.partition)} for each in found.lost
     ]
     return {**named, "faults": [*map(str, found.faults)], "lost": lost}
 
@@ -117,17 +132,18 @@ def _lines(ledger: Ledger, found: Verification) -> Iterator[str]:
     yield f"{found.table}: {version}: {text}"
     for fault in found.faults:
         yield f"  {fault}"
+    remedy = cache(partial(_remedy, ledger))
     for lost in found.lost:
         where = slice_name({column: value or "NULL" for column, value in lost.partition})
-        yield f"  {lost} ({where}): {_remedy(ledger, lost)}"
+        yield f"  {lost} ({where}): {remedy(lost.partition)}"
 
 
 def _counted(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _remedy(ledger: Ledger, lost: LostFile) -> str:
-    """Return the remedy for a lost file: the command that computes the rows again, otherwise the backup."""
+def _remedy(ledger: Ledger, lost: Partition) -> str:
+    """Return the remedy for lost files of a partition: the command that computes the rows again, or the backup."""
     # The graph is loaded only if something is lost.
     from dedp_assets.project import project  # noqa: PLC0415
 
@@ -135,7 +151,7 @@ def _remedy(ledger: Ledger, lost: LostFile) -> str:
     known = {"/".join(key.path): graph.get(key) for key in graph.get_all_asset_keys()}.get(ledger.name)
     if known is None:
         return f"{_BACKUP}, or let whoever made the table write it again"
-    partition = dict(lost.partition)
+    partition = dict(lost)
     last = ledger.latest(partition)
     record = last.record if last else None
     if record and partition and not record.partition:
