@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from datetime import date, datetime, timezone
 
@@ -356,3 +360,20 @@ def test_each_table_of_a_query_is_read_by_its_policy(world):
     assert world.document("sql", joined, "--as", "support")["rows"] == [{"id": 1, "mail": "ada***"}]
     assert world.sql(f"SELECT amount FROM {O}", "--as", "support")[0] == 2
     assert world.sql(f"SELECT city FROM {P}", "--as", "support")[0] == 2
+
+
+@pytest.mark.slow
+def test_an_interrupt_does_not_wait_for_the_engine():
+    """A query without an end is ended by Ctrl-C, as every command is."""
+    endless = "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT max(n) FROM r"
+    query = f"RowQueries(print).select({endless!r}, most=1)"
+    code = f"from dedp_assets.patterns.delta import RowQueries; print(1, flush=True); {query}"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"1\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        try:
+            assert process.wait(timeout=60) == -signal.SIGINT
+        finally:
+            process.kill()

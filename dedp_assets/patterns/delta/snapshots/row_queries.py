@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
@@ -145,10 +147,20 @@ class RowQueries:
     def _select(self, sql: str, most: int, *, what: str) -> Answer:
         self._require_query(sql, what=what)
         with _refusing(what):
-            rows = pa.RecordBatchReader.from_stream(self._engine.execute(sql))
-            if not rows.schema.names:
-                raise ConfigError(f"{what} must be one SELECT that returns rows, not SELECT INTO")
-            return _answer(rows, min([most, *self._limits]))
+            return _interruptible(lambda: self._answer(sql, min([most, *self._limits]), what=what))
+
+    def _answer(self, sql: str, most: int, *, what: str) -> Answer:
+        """Read rows up to a number, and one more, if any."""
+        rows = pa.RecordBatchReader.from_stream(self._engine.execute(sql))
+        if not rows.schema.names:
+            raise ConfigError(f"{what} must be one SELECT that returns rows, not SELECT INTO")
+        found = list[tuple[Any, ...]]()
+        for batch in rows:
+            columns = [_values(column) for column in batch.slice(0, most + 1 - len(found)).columns]
+            found += zip(*columns, strict=True)
+            if len(found) > most:
+                break
+        return Answer(tuple(rows.schema.names), tuple(found[:most]), more=len(found) > most)
 
     def _require_query(self, sql: str, *, what: str) -> None:
         """Plan one query, and open the tables in the query; refuse another statement.
@@ -199,15 +211,18 @@ class RowQueries:
                 self._engine.execute(f"DROP TABLE IF EXISTS {name}")
 
 
-def _answer(rows: pa.RecordBatchReader, most: int) -> Answer:
-    """Read rows up to a number, and one more, if any."""
-    found = list[tuple[Any, ...]]()
-    for batch in rows:
-        columns = [_values(column) for column in batch.slice(0, most + 1 - len(found)).columns]
-        found += zip(*columns, strict=True)
-        if len(found) > most:
-            break
-    return Answer(tuple(rows.schema.names), tuple(found[:most]), more=len(found) > most)
+def _interruptible(work: Callable[[], Answer]) -> Answer:
+    """Return the answer of a function in a thread: an interrupt would wait for the engine."""
+    done = Future[Answer]()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:  # of the engine, too: whoever waits raises it
+            done.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return done.result()
 
 
 def _values(column: pa.Array) -> list[Any]:
