@@ -604,3 +604,29 @@ def rows_of(rows, classes, *policies):
         declare(world, *policies, table="gold/x")
         lake = Lake(root=str(home / "lakehouse"), engine=None)
         yield LakeRows(lake, settings(), "x" if policies else "")
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "constant", "shown"),
+    [
+        (7, pa.int8(), "1", 1),
+        (2**40, pa.int64(), "-5", -5),
+        (0.5, pa.float64(), "1.25", 1.25),
+        (True, pa.bool_(), "false", False),
+        (Decimal("1.50"), pa.decimal128(6, 2), "9.99", "9.99"),
+        (date(2026, 1, 5), pa.date32(), "1970-01-01", "1970-01-01"),
+        (NOW, pa.timestamp("us", "UTC"), "1970-01-01T00:00:00Z", "1970-01-01T00:00:00+00:00"),
+        (NOW.replace(tzinfo=None), pa.timestamp("us"), "1970-01-01T00:00:00", "1970-01-01T00:00:00"),
+        ("it's", pa.string(), "o'clock", "o'clock"),
+    ],
+    ids=str,
+)
+def test_a_constant_is_of_the_type_of_its_column(world, value, kind, constant, shown):
+    """NULL stays NULL; so a query over it fits as over the values themselves."""
+    world.store("gold/x", pa.table({"n": [1, 2], "v": pa.array([value, None], kind)}))
+    declare(world, Policy("x", ["n", "v"], {"v": ColumnMask("constant", constant)}, rows="true"), table="gold/x")
+    assert sorted(map(str, columns_of(world.shown("gold/x", "--as", "x"), "v"))) == sorted(["None", str(shown)])
+    types = [
+        world.document("sql", "SELECT arrow_typeof(v) AS t FROM gold.x LIMIT 1", *to) for to in ([], ["--as", "x"])
+    ]
+    assert types[0]["rows"][0]["t"].replace("View", "") == types[1]["rows"][0]["t"].replace("View", "")
