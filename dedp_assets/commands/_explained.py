@@ -126,7 +126,7 @@ def _add_commit(tree: Tree, made: Made) -> None:
 
 def _add_input(tree: Tree, read: Input) -> None:
     if read.origin:
-        _with_origin(tree.add(_head(read.origin, "looked up in " if read.looked_up else "")), read.origin)
+        _with_origin(tree.add(_head(read.origin, "looked up in " if read.is_reference else "")), read.origin)
         return
     source = tree.add(coloured((read.name, "bold"), f", content {str(read.read)[:16]}"))
     for file, lines in [*read.files.items()][:_MOST]:

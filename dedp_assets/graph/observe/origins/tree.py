@@ -35,14 +35,14 @@ class Input:
     Attributes:
         name: the table, or the source.
         read: version of the last change of the partitions read, or identity of the content.
-        looked_up: whether rows are looked up there and none is taken over.
+        is_reference: whether rows are looked up there and none is taken over.
         files: landing file -> lines, of a source of files.
         origin: the commits behind the rows of the table; ``None`` for a source.
     """
 
     name: str
     read: Any
-    looked_up: bool = False
+    is_reference: bool = False
     files: Mapping[str, int] = field(default_factory=dict)
     origin: Origin | None = None
 
@@ -194,19 +194,19 @@ class Origins:
 
     def _inputs(self, name: str, record: CommitRecord, *, follow: bool) -> Iterator[Input]:
         tables = {upstream: (parts, version) for upstream, parts, version in self.read_by(name, record)}
-        looked_up: Mapping[str, int] = record.notes.get("references") or {}
+        references: Mapping[str, int] = record.notes.get("references") or {}
         files: Mapping[str, int] = record.notes.get("files") or {}
         for source, read in record.inputs.items():
             if source in tables:
                 parts, version = tables[source]
                 origin = self._below(name, source, parts, version) if follow else None
-                yield Input(source, version, looked_up=source in looked_up, origin=origin)
+                yield Input(source, version, is_reference=source in references, origin=origin)
             else:
                 yield Input(source, read, files=files)
-        for table, version in looked_up.items():
+        for table, version in references.items():
             if table not in tables:
                 origin = self._below(name, table, [{}], version) if follow else None
-                yield Input(table, version, looked_up=True, origin=origin)
+                yield Input(table, version, is_reference=True, origin=origin)
 
     def _below(self, name: str, upstream: str, named: Sequence[Values], version: int) -> Origin:
         """Return the origin of an input; a table above in the tree ends the search."""

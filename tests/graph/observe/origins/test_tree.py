@@ -120,3 +120,15 @@ def test_rows_handed_over_by_the_day_before_are_not_followed_for_ever(lake):
     (made,) = origin_of(lake, PAGES).commits
     assert made.inputs[0].origin.ends == f"`dedp explain gold/pages {DAY}` goes on"
     assert made.inputs[1].origin.commits[0].run == "run-3"
+
+
+def test_a_reference_that_rows_were_looked_up_in_is_an_input(lake):
+    """At the version of the run, marked, and followed as any other."""
+    lake.letter(DAY, 1, "{", 9, "malformed JSON")
+    lake.count(DAY, 0, {"/": 1}, notes={"references": {LETTERS.name: 0}})
+    (made,) = origin_of(lake, PAGES).commits
+    assert [(each.name, each.read, each.is_reference) for each in made.inputs] == [
+        (EVENTS.name, 0, False),
+        (LETTERS.name, 0, True),
+    ]
+    assert [each.run for each in made.inputs[1].origin.commits] == ["run-5"]
