@@ -7,13 +7,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import dagster as dg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dedp_assets.commands._output import console
+from dedp_assets.commands._planned import Planned as Printed
 from dedp_assets.graph.declare import Follow, InOrder
 from dedp_assets.graph.inputs.feeds import day_to_week, pin, same, whole
 from dedp_assets.graph.outcomes.refusals import Refusal, Refusals
+from dedp_assets.graph.outcomes.run_tags import REQUEST
 from dedp_assets.graph.reconcile import backlogs
 from dedp_assets.graph.reconcile.planning import plan_runs
 from dedp_assets.graph.reconcile.reconciler import Reconciler, judges_of
@@ -315,3 +319,92 @@ def test_a_plan_of_any_graph_is_what_the_runs_then_do(tmp_path_factory, shapes, 
         column = next(iter(next(t for t in graph.declared if t.spec.name == name).spec.partition_by), "")
         assert not keys & {dict(partition).get(column, "") for partition in written}, name
     shutil.rmtree(root)
+
+
+STARTED, FAILED = dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.FAILURE
+
+
+def run_of(table, key, status, **tags):
+    """A run of a partition, as the history has it."""
+    selected = {dg.AssetKey(table.split("/"))}
+    tags = {"dagster/partition": key, **tags}
+    return dg.DagsterRun(job_name="some_job", status=status, tags=tags, asset_selection=selected)
+
+
+@pytest.fixture
+def world(tmp_path):
+    """Three days that have landed and are loaded."""
+    made = Planned(tmp_path)
+    for day in KEYS:
+        made.land(day, day)
+        made.compute(BRONZE.name, day)
+    return made
+
+
+def test_a_run_under_way_comes_first_and_what_it_feeds_follows(world):
+    """It is not asked for again; the plan ends as it does without it."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_run(run_of("silver/daily", KEYS[0], STARTED))
+        plan = plan_runs(TABLES, world.lake, world.landing, NOW, instance=instance)
+    alone = plan_runs(TABLES, world.lake, world.landing, NOW)
+    under_way = [(run.wave, run.tables, run.keys) for run in plan.runs if run.under_way]
+    assert under_way == [(1, ("silver/daily", "gold/daily", "gold/merged"), (KEYS[0],))]
+    assert sorted((run.tables, run.keys) for run in plan.runs) == sorted((run.tables, run.keys) for run in alone.runs)
+
+
+def test_what_was_given_up_is_stuck_and_so_is_what_comes_after_it_in_order(world):
+    """The table in order waits for the day that failed three times; nothing else does."""
+    world.perform()
+    world.drop("gold/sum")
+    first = plan_runs(TABLES, world.lake, world.landing, NOW)
+    assert [(run.tables, run.keys, run.follows) for run in first.runs] == [
+        (("gold/sum",), (key,), (number,) if number else ()) for number, key in enumerate(KEYS)
+    ]
+    request = first.runs[0].wants[0].request
+    with dg.DagsterInstance.ephemeral() as instance:
+        for _ in range(3):
+            instance.add_run(run_of("gold/sum", KEYS[0], FAILED, **{REQUEST: request}))
+        plan = plan_runs(TABLES, world.lake, world.landing, NOW, instance=instance)
+    assert plan.runs == ()
+    assert [(gap.key, gap.state) for gap in plan.stuck] == [
+        (KEYS[0], "waiting"),
+        (KEYS[1], "missing"),
+        (KEYS[2], "missing"),
+    ]
+    assert "gave up after 3 failed runs" in plan.held[0].reason
+    assert "comes after gold/sum" in plan.held[1].reason
+
+
+def test_a_part_of_a_plan_has_the_runs_before_and_after(world):
+    """Of a gold table the run upstream that it waits for, of a day of silver everything that follows from it."""
+    whole = plan_runs(TABLES, world.lake, world.landing, NOW)
+    weekly = whole.about(lambda table, key: (table, key) == ("gold/weekly", "2026-01-12"))
+    assert [(run.tables[0], run.keys) for run in weekly.runs] == [
+        ("silver/daily", (KEYS[2],)),
+        ("gold/weekly", ("2026-01-12",)),
+    ]
+    silver = whole.about(lambda table, key: (table, key) == ("silver/daily", KEYS[2]))
+    following = {table for run in silver.runs for table in run.tables}
+    assert following == {table.spec.name for table in TABLES[1:]}
+    assert all({*run.keys} & {KEYS[2], "2026-01-12", ""} for run in silver.runs if run.tables != ("gold/sum",))
+    assert whole.about(lambda table, _: table == "bronze/in").runs == ()
+
+
+def test_many_runs_are_summed_up_for_people(world):
+    """By wave and tables, with the number of partitions; the document has each of them."""
+    few = plan_runs(TABLES, world.lake, world.landing, NOW)
+    planned = lines_of(few, world)
+    assert sum("gold/sum" in line and line.startswith("│") for line in planned.splitlines()) == 3
+    runs = tuple(replace(run, number=run.number + 100 * turn) for turn in range(3) for run in few.runs)
+    summed = lines_of(replace(few, runs=runs), world)
+    assert "(9)" in summed
+    assert f"{len(runs)} runs in" in summed
+
+
+def lines_of(plan, world):
+    """A plan as it is printed."""
+    terminal = console()
+    with terminal.capture() as capture:
+        for each in Printed(plan, TABLES, world.lake, world.landing).lines():
+            terminal.print(each)
+    return capture.get()
