@@ -11,7 +11,7 @@ from typing import TypeVar
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dedp_assets.commands._output import console, note
-from dedp_assets.patterns.core.measuring.quantities import duration
+from dedp_assets.patterns.core.measuring.quantities import quantity
 
 __all__ = ["Count", "counted", "counting"]
 
@@ -65,7 +65,9 @@ class Count:
 
     def __str__(self) -> str:
         left = self.left_seconds
-        about = "" if left is None or self.done == self.expected else f", about {duration(round(left))} left"
+        about = (
+            "" if left is None or self.done == self.expected else f", about {quantity(round(left), 's', digits=2)} left"
+        )
         return f"{self.done} of {self.expected} {self.what}{about}"
 
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from dedp_assets.patterns.core.measuring.quantities import duration
+from dedp_assets.patterns.core.measuring.quantities import quantity
 
 __all__ = ["Start"]
 
@@ -38,7 +38,7 @@ class Start:
         if self._over:
             return ""
         left = self._last - (now - self._began).total_seconds()
-        about = f", about {duration(round(left))} left" if waiting and left >= 1 else ""
+        about = f", about {quantity(round(left), 's', digits=2)} left" if waiting and left >= 1 else ""
         if not waiting:
             self._over = True
             with suppress(OSError):  # an estimate is worth no failed start
