@@ -8,11 +8,14 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
 
 from dedp_assets.cli import main
-from dedp_assets.commands._output import coloured, console, say
+from dedp_assets.commands._output import coloured, console, print_json, say
 from dedp_assets.commands._progress import Count, counted, counting
 from dedp_assets.graph.resources.environments import CHECKOUT
 from tests.helpers import a_record, fill, write_log
@@ -197,3 +200,21 @@ def test_bash_completes_commands_options_and_tables(tmp_path):
 def test_the_names_of_stored_tables_are_listed_for_a_shell(dedp):
     """A line each, without Dagster."""
     assert dedp("completion tables") == (0, f"{TABLE}\n", "")
+
+
+def test_a_document_has_records_times_and_sets_as_plain_values(capsys):
+    """As JSON knows none of them: fields by name, ISO 8601, lists, and a path as its text."""
+    at = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)
+    print_json({"trouble": Lost("a", at, (1, 2)), "day": at.date(), "names": {"x"}, "file": Path("/a/b")})
+    lost = {"table": "a", "at": "2026-01-05T12:00:00+00:00", "parts": [1, 2]}
+    expected = {"trouble": lost, "day": "2026-01-05", "names": ["x"], "file": "/a/b"}
+    assert json.loads(capsys.readouterr().out) == expected
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A record with a time and a tuple."""
+
+    table: str
+    at: datetime
+    parts: tuple[int, ...]
