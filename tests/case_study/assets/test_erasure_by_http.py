@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from starlette.testclient import TestClient
 
+from dedp_assets.cli import main
 from dedp_assets.graph.erasure.cases import Cases
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.laptop.servers.secured_http import OnlyToken
@@ -37,6 +38,7 @@ def test_a_person_is_gone_after_a_request_and_an_approval_by_http(world, tmp_pat
     assert planned["state"] == "planned"
     assert {"silver/users", "silver/users_current"} <= {place["name"] for place in planned["places"]}
     assert {row["user_id"] for row in world.rows("silver/users_current")} == {GONE, "u1"}
+    assert not [name for name in hits(world) if name.startswith(("dagster/", "erasures/", "keys/"))]
     approved = client.post("/erasures/GDPR-1/approval", json={"by": "legal"})
     assert (approved.status_code, approved.json()["state"]) == (202, "approved"), approved.text
     assert (JOB, "") in world.react()
@@ -47,3 +49,12 @@ def test_a_person_is_gone_after_a_request_and_an_approval_by_http(world, tmp_pat
     assert (ended["state"], ended["genuine"]) == ("ended", True), ended
     assert not [text for text in (GONE, MAIL, LOGIN) if text in client.get("/erasures/GDPR-1").text]
     assert hits(world) == []
+    by_command(world, client)
+
+
+def by_command(world, client):
+    """A request that was asked by HTTP is planned by the command, too, which says how to approve it."""
+    assert client.post("/erasures", json={"subject": {"user": ["u1"]}, "because": "GDPR-2"}).status_code == 202
+    assert [case.state for case in Cases.of(world.settings.home)] == ["ended", "asked"]
+    assert main(["erase", "--because", "GDPR-2"]) == 0
+    assert client.get("/erasures/GDPR-2.json").json()["state"] == "planned"
