@@ -91,9 +91,9 @@ def plan(
     Raises:
         ConfigError: if there is no such table, partition or home.
     """
-    require_home(settings)
     definitions, tables = project().definitions(), project().tables()
     wanted = _wanted(tables, table, partitions, since)
+    require_home(settings)
     lake, landing, now = lake_of(settings), Landing(root=settings.landing_zone), Clock().now()
     outdated = [each for each in outdated_partitions(tables, lake) if wanted(each.table, each.key)] if changed else []
     loading = {each.spec.name for each in tables if each.lands}

@@ -34,7 +34,7 @@ _SECTIONS = {
         "settings",
     ),
     "Explained": ("how_it_runs", "flow", "tables", "why_not_automation_condition", "contributing"),
-    "Reference": ("glossary", "promises", "benchmarks", "doors", "changelog"),
+    "Reference": ("glossary", "promises", "stability", "benchmarks", "doors", "changelog"),
 }
 """Section -> pages by name; every other page of ``docs`` is one of the section How to."""
 
