@@ -5,11 +5,14 @@ from __future__ import annotations
 import inspect
 import warnings
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dedp_assets.components.chains import operations as chain_operations
+from dedp_assets.patterns.catalog import Pattern
 from dedp_assets.patterns.core.deprecation import Deprecation, deprecated, deprecation_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import typed
@@ -58,6 +61,15 @@ def test_what_is_not_deprecated_says_so():
     """As of any function or class."""
     assert deprecation_of(typed) is None
     assert deprecation_of(Deprecation) is None
+
+
+def test_an_editor_shows_the_end_of_a_step(monkeypatch):
+    """The help of a deprecated function in YAML says until when, and what to use."""
+    module = SimpleNamespace(__all__=["add"], add=add)
+    pattern = Pattern("value.adder", "transform", add, ("other",), "Adder: two numbers are one", module)
+    monkeypatch.setattr(chain_operations, "patterns", lambda: [pattern])
+    told = chain_operations.operations.__wrapped__()["value.adder"].summary
+    assert told == "Adder: two numbers are one (deprecated since 0.3.0, and gone in 0.5.0: use add_all)"
 
 
 @given(RELEASES, RELEASES)

@@ -27,6 +27,7 @@ from dedp_assets.components.yaml.model import (
 )
 from dedp_assets.graph.declare import Pinned
 from dedp_assets.patterns.catalog import KINDS, Pattern, patterns
+from dedp_assets.patterns.core.deprecation import deprecation_of
 from dedp_assets.patterns.core.results import Access, Finding, Plan, Split
 from dedp_assets.patterns.core.rows import tally
 from dedp_assets.patterns.delta import Ledger, Table, Target
@@ -176,12 +177,18 @@ def operations() -> Mapping[str, StepOperation]:
 
 
 def _of_pattern(pattern: Pattern) -> Iterator[StepOperation]:
-    yield StepOperation(pattern.id, pattern.function, pattern.kind, pattern.summary)
+    yield StepOperation(pattern.id, pattern.function, pattern.kind, _summary(pattern.function, pattern.summary))
     for name in pattern.module.__all__:
         function = getattr(pattern.module, name)
         if inspect.isfunction(function) and function is not pattern.function and (kind := _kind(function)):
-            summary = (inspect.getdoc(function) or "").splitlines()[0]
+            summary = _summary(function, (inspect.getdoc(function) or "").splitlines()[0])
             yield StepOperation(f"{pattern.id}.{name}", function, kind, summary)
+
+
+def _summary(function: Callable[..., Any], text: str) -> str:
+    """Return the help of a step for editors, with the end of a deprecated function."""
+    end = deprecation_of(function)
+    return f"{text} ({end})" if end else text
 
 
 def _kind(function: Callable[..., Any]) -> str:

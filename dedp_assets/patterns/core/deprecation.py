@@ -49,6 +49,9 @@ class Deprecation:
         if gone_in < since:
             raise ConfigError(f"gone_in must be later than {self.since}, not {self.gone_in}")
 
+    def __str__(self) -> str:
+        return f"deprecated since {self.since}, and gone in {self.gone_in}: use {self.use}"
+
     def is_over(self, release: str) -> bool:
         """Return whether a release has the name no longer."""
         return _numbers("release", release) >= _numbers("gone_in", self.gone_in)
@@ -82,7 +85,7 @@ def deprecated(*, since: str, use: str, gone_in: str) -> Callable[[T], T]:
     stated = Deprecation(since, use, gone_in)
 
     def decorate(made: T) -> T:
-        text = f"{made.__name__} is deprecated since {since}, and gone in {gone_in}: use {use}"
+        text = f"{made.__name__} is {stated}"
         called: Any = getattr(made, "__init__") if isclass(made) else made  # noqa: B009 - as below
 
         @wraps(called)
