@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from dedp_assets.patterns.core.column import STORED
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.schema import DECLARED, DROPPED, without_comments
 from dedp_assets.patterns.core.types.ddl import LENGTH, field
 from dedp_assets.patterns.core.types.nesting import inside, outer
 from dedp_assets.patterns.delta import TableState, serves
-from dedp_assets.patterns.quality._migration.moves import Migration, Path
+from dedp_assets.patterns.quality._migration.moves import Form, Migration, Path
 
 __all__ = ["CONSTRAINT", "STATE", "require_possible", "with_new", "without_old"]
 
@@ -23,6 +25,7 @@ CONSTRAINT = "delta.constraints."
 _STATISTICS = "delta.dataSkippingStatsColumns"
 _ROLES = ("key", "event_time")
 """Options of a declaration with column names."""
+_SUBJECT, _SUBJECT_BY = _OF_PERSONS = ("subject", "subject_by")
 _FEATURES = {"timestamp_ntz": "timestampNtz", "variant": "variantType"}
 """Type -> required table feature."""
 
@@ -177,9 +180,13 @@ def _redeclared(
     tags = {name.lower(): each for name, each in columns.items()}
     for form in migration.forms:
         held = {tag: value for old in form.olds for tag, value in tags.get(old[0].lower(), {}).items() if tag in STORED}
-        columns |= {new: {**held, **columns.get(new, {})} for new in form.news if held}
+        plain = {tag: value for tag, value in held.items() if tag not in _OF_PERSONS}
+        persons = _persons(form, tags)
+        for place, new in enumerate(form.news):
+            stated = {**plain, **(persons if place == 0 else {}), **columns.get(new, {})}
+            columns |= {new: stated} if stated else {}
     if gone is not None:
-        columns = {name: each for name, each in columns.items() if name.lower() not in gone}
+        columns = {name: _over_new(each, migration) for name, each in columns.items() if name.lower() not in gone}
         for role in _ROLES:
             named = ours.get(role)
             if isinstance(named, list):
@@ -188,6 +195,42 @@ def _redeclared(
                 ours[role] = renamed.get(named.lower(), named)
     stated = {**ours, **({"columns": columns} if columns else {})}
     return {**properties, DECLARED: json.dumps(stated, sort_keys=True)}
+
+
+def _persons(form: Form, tags: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Return the tags of persons for the first new column of a move, by the old column that names persons.
+
+    Raises:
+        ConfigError: for a move of two columns that name persons: the new column can name one.
+    """
+    named = [old for old in form.olds if tags.get(old[0].lower(), {}).get(_SUBJECT)]
+    if len({old[0] for old in named}) > 1:
+        raise ConfigError(
+            f"{form.what}: at most one of the old columns must name persons (subject), not "
+            f"{', '.join(old[0] for old in named)}: move them one by one"
+        )
+    if not named or not form.news:
+        return {}
+    old = tags[named[0][0].lower()]
+    by = _moved(old.get(_SUBJECT_BY) or identifier(named[0][0]), form.back)
+    return {_SUBJECT: old[_SUBJECT], **({_SUBJECT_BY: by} if by != identifier(next(iter(form.news))) else {})}
+
+
+def _over_new(tags: Mapping[str, str], migration: Migration) -> dict[str, str]:
+    """Return the tags of a column that stays, with new columns in the expression of persons' ids."""
+    by = tags.get(_SUBJECT_BY, "")
+    for form in migration.forms:
+        by = _moved(by, form.back)
+    return {**tags, **({_SUBJECT_BY: by} if by else {})}
+
+
+def _moved(expression: str, back: Mapping[Path, str]) -> str:
+    """Return an SQL expression with the new form in place of old columns and fields; texts stay."""
+    for old, new in back.items():
+        path = r"\s*\.\s*".join(rf"(?:`{re.escape(part)}`|\b{re.escape(part)}\b)" for part in old)
+        pattern = re.compile(rf"('(?:[^'\\]|\\.|'')*')|(?<![\w.`]){path}(?!\s*\(|`)", re.IGNORECASE)
+        expression = pattern.sub(lambda found, new=new: found[1] or new, expression)  # type: ignore[misc]
+    return expression
 
 
 def _listed(named: str | Collection[str]) -> Collection[str]:
