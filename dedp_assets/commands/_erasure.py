@@ -1,4 +1,4 @@
-"""The demo's erasure: a visitor who asks to be forgotten is gone from every table and file, while visits land."""
+"""Erasure of a visitor in the demo: the commands of a request, and visits that land meanwhile."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ROUNDS = 3
 
 
 def erase_visitor(settings: Settings) -> int:
-    """Erase a visitor of the demo by command, while visits land; return the exit code, 0 once nothing is left.
+    """Erase a visitor of the demo by command, while visits land; return the exit code.
 
     Args:
         settings: of a home with visits.

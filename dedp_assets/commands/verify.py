@@ -143,7 +143,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def _remedy(ledger: Ledger, lost: Partition) -> str:
-    """Return the remedy for lost files of a partition: the command that computes the rows again, or the backup."""
+    """Return the remedy for lost files of a partition: a command, or the backup."""
     # The graph is loaded only if something is lost.
     from dedp_assets.project import project  # noqa: PLC0415
 

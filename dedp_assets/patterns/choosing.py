@@ -1,4 +1,4 @@
-"""Choice of patterns: four decision trees as plain data, and the function that follows answers through the trees.
+"""Choice of patterns: four decision trees as plain data, and a function that follows answers.
 
 The trees ask for latency, for tracked changes, for reliability, and for cost against speed. A number is held against
 upper bounds in order, the first greater one counts; where a rule of thumb leaves a gap between two answers, the gap

@@ -268,7 +268,7 @@ class Eraser:
             yield CasePlace("run history", "database", places, "erased", "redacted, and its tables are written again")
 
     def _states(self, held: Mapping[str, int]) -> Iterator[CasePlace]:
-        """Report the state files of queries with an id, and the ones that only Spark can read."""
+        """Report state files with an id, and states in RocksDB, by query."""
         for name, count in held.items():
             note = (
                 "files of the query's state hold ids until its watermark has passed them, and the files go with the "
@@ -301,7 +301,7 @@ def _fields(tables: Sequence[Table], ids: Mapping[str, Sequence[str]]) -> dict[s
 
 
 def _total(before: CasePlace, now: CasePlace) -> CasePlace:
-    """Return a place with the rows of earlier runs; the rows of a plan went by a run that died, if none is left."""
+    """Return a place with the rows of earlier runs, or of the plan if a run died after the erasure."""
     if now.kind == "derived":  # rows that were computed again
         return now
     planned = "of" in (before.figures or {})
@@ -316,7 +316,7 @@ def _sources(job: LakeJob) -> list[Source]:
 
 
 def _of_others(source: Source, since: datetime | None = None) -> CasePlace:
-    """Return the place of a source: open until it has forgotten all records from before the request, or owed.
+    """Return the place of a source, by the number of records from before the request.
 
     Args:
         source: the source.

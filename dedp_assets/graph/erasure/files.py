@@ -241,7 +241,7 @@ def redacted(
 
 
 def _redacted_members(packed: Packed, spellings: Spellings, *, by_line: bool, name: str) -> tuple[int, bytes | None]:
-    """Redact the members of a packed file, packed ones within included."""
+    """Redact the members of a packed file, at any depth."""
     places, changed, left = 0, dict[str, bytes](), False
     for member, former in packed.members.items():
         found, content = redacted(former, spellings, by_line=by_line, name=member or name)
@@ -262,7 +262,7 @@ def _redacted_rows(content: bytes, spellings: Spellings) -> tuple[int, bytes | N
 
 
 def _rows_of(content: bytes) -> tuple[list[dict[str, Any]], Callable[[list[int]], bytes]]:
-    """Return the rows of a Parquet or Avro file, and what writes the file with some of the rows."""
+    """Return the rows of a Parquet or Avro file, and the writer of the file with chosen rows."""
     if content.startswith(_PARQUET):
         table = pq.read_table(pa.BufferReader(content))
         return table.to_pylist(), lambda kept: _as_parquet(table.take(kept))

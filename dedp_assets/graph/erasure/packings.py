@@ -1,4 +1,4 @@
-"""Contents of compressed files, archives and Spark's state files, and files packed again from changed contents."""
+"""Contents of compressed files, archives and Spark's state files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Packed:
 
 
 def is_plain(content: bytes) -> bool:
-    """Return whether a file is stored as it is read: text, or a format that is not known."""
+    """Return whether a file is a text, or of a format that is not known."""
     return not (content.startswith(_STATE_BLOCK) or content_kind(content[:_HEAD]))
 
 

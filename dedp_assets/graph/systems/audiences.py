@@ -1,4 +1,4 @@
-"""Audiences of a project: the policies of its tables, the record of their changes, and a reader by policy and purpose.
+"""Audiences of a project: policies of tables, record of changes, and reader by policy and purpose.
 
 A project declares its policies once, as an object of its own. Runs that apply them put each change on record; notebooks
 open tables by them.
@@ -68,7 +68,7 @@ class Audiences:
         return self.policies[table]
 
     def changed(self, table: str) -> bool:
-        """Return whether the declared policies of a table are not those on record."""
+        """Return whether the declared policies of a table differ from the record."""
         return {each.digest for each in self.log.current(table)} != {each.digest for each in self.of(table)}
 
     def in_force(self, table: str, run: Provenance) -> Sequence[Policy]:
@@ -98,7 +98,7 @@ class Audiences:
         version: int | str | None = None,
         partitions: Sequence[Mapping[str, str]] = (),
     ) -> DataFrame:
-        """Read a table as an audience sees the rows, by its policy; lazy.
+        """Read a table by the policy of an audience; lazy.
 
         Args:
             table: the table.
