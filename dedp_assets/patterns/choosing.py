@@ -173,7 +173,7 @@ TREES: Mapping[str, tuple[Question, ...]] = {
 
 
 def choose(answers: Mapping[str, str | float]) -> tuple[Recommendation, ...]:
-    """Return the ends that answers lead to, in the order of the trees; questions without an answer are left out.
+    """Return the recommendations that follow from answers, in the order of the trees.
 
     Args:
         answers: name of a question -> a word of the question, or a number.
@@ -201,7 +201,7 @@ def choose(answers: Mapping[str, str | float]) -> tuple[Recommendation, ...]:
 def _ends(
     tree: str, questions: Sequence[Question], answers: Mapping[str, str | float]
 ) -> Iterator[tuple[str, Recommendation]]:
-    """Yield the answered questions of a tree by name, each with the end of its way."""
+    """Yield the recommendations of a tree by the names of the answered questions."""
     for question in questions:
         if question.name in answers:
             branch = _branch(question, answers[question.name])

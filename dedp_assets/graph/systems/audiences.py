@@ -114,7 +114,7 @@ class Audiences:
         return read_for(table, key, policies=policies, audience=audience, version=version, partitions=partitions)
 
     def request(self, table: Table, ask: AccessRequest, *, at: datetime, approved_by: str = "") -> Access:
-        """Grant a person a table for a purpose and eight hours, or deny it; with a row in the audit.
+        """Grant or deny a table to a person for a purpose and eight hours, with a row in the audit.
 
         Args:
             table: the table.
