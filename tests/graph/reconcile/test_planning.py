@@ -288,6 +288,7 @@ HAPPENING = st.one_of(
 )
 
 
+@pytest.mark.promise("a-plan-is-what-the-runs")
 @settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=settings.default.max_examples // 2)
 @given(
     shapes=st.lists(SHAPES, min_size=1, max_size=5).map(tuple),
