@@ -264,6 +264,9 @@ class Eraser:
         """Look for ids in copies of tables, and redact the run history."""
         for path, rows in copies_with_ids(store_at(self.lake.root), self.lake.names(), spellings).items():
             yield CasePlace(path, "copy", rows, "open", "holds ids until the table is copied again")
+        if "://" in str(self.lake.root):
+            note = "versions that the bucket keeps of removed objects go by its own rule: its owner lets them expire"
+            yield CasePlace("versions of objects", "bucket", state="owed", note=note)
         if self.history and (places := redact_history(self.history, spellings)):
             yield CasePlace("run history", "database", places, "erased", "redacted, and its tables are written again")
 

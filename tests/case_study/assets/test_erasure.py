@@ -117,6 +117,7 @@ def nothing_is_left(world, capsys):
     world.react()
     code, out = said(capsys, "erase", "--because", "GDPR-1", "--most", "1")
     assert (code, "ended on" in out) == (0, True), out
+    assert ("versions of objects" in out) == ("://" in world.settings.lake)
     assert hits(world) == []
 
 
