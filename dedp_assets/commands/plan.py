@@ -17,8 +17,8 @@ Examples:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import date
 
 import dagster as dg
@@ -98,15 +98,9 @@ def plan(
     outdated = [each for each in outdated_partitions(tables, lake) if wanted(each.table, each.key)] if changed else []
     loading = {each.spec.name for each in tables if each.lands}
     again = {(o.table, o.key): o.reason for o in outdated if not o.refused and o.table not in loading}
-    whole = plan_runs(
-        tables,
-        lake,
-        landing,
-        now,
-        instance=_history(settings),
-        repository=definitions.get_repository_def(),
-        again=again,
-    )
+    with _history(settings) as instance:
+        repository = definitions.get_repository_def()
+        whole = plan_runs(tables, lake, landing, now, instance=instance, repository=repository, again=again)
     about = {(each.table, each.key) for each in outdated}
     shown = whole.about((lambda *place: place in about) if changed else wanted)
     planned = Planned(shown, tables, lake, landing, outdated=outdated if changed else None, table=table)
@@ -150,11 +144,13 @@ def _keys(table: LakeTable[...], text: str) -> Sequence[str]:
     return known.get_partition_keys_in_range(dg.PartitionKeyRange(first, last)) if to else [first]
 
 
-def _history(settings: Settings) -> dg.DagsterInstance | None:
-    """Open the history of runs; ``None`` before the first run."""
+@contextmanager
+def _history(settings: Settings) -> Iterator[dg.DagsterInstance | None]:
+    """Open the history of runs for a block; ``None`` before the first run."""
     if not (settings.dagster_home / "dagster.yaml").is_file():
-        return None
-    instance = dg.DagsterInstance.from_config(str(settings.dagster_home))
-    if running(settings) is None:
-        close_abandoned(instance)  # a run whose process died would be under way for ever
-    return instance
+        yield None
+        return
+    with dg.DagsterInstance.from_config(str(settings.dagster_home)) as instance:
+        if running(settings) is None:
+            close_abandoned(instance)  # a run whose process died would be under way for ever
+        yield instance
