@@ -12,7 +12,7 @@ from typing import Any
 from rich.cells import cell_len
 
 from dedp_assets.commands._output import Grid, console
-from dedp_assets.patterns.delta import Answer
+from dedp_assets.patterns.delta import QueryRows
 
 __all__ = ["as_lines", "as_records"]
 
@@ -22,7 +22,7 @@ _BETWEEN = 3
 """Characters between the columns of a grid."""
 
 
-def as_records(answer: Answer) -> list[dict[str, Any]]:
+def as_records(answer: QueryRows) -> list[dict[str, Any]]:
     """Return rows as JSON values, with the names of the columns.
 
     A number of exact decimals and a time are texts, binary values are texts of hexadecimal digits, and a map is a list
@@ -31,7 +31,7 @@ def as_records(answer: Answer) -> list[dict[str, Any]]:
     return [dict(zip(answer.columns, map(_plain, row), strict=True)) for row in answer.rows]
 
 
-def as_lines(answer: Answer, *, masked: Sequence[str] = ()) -> list[str | Grid]:
+def as_lines(answer: QueryRows, *, masked: Sequence[str] = ()) -> list[str | Grid]:
     """Return rows as a grid, or as a line for each value where the grid is wider than the terminal.
 
     Args:

@@ -34,7 +34,7 @@ from dedp_assets.laptop.orchestration.reloading import Reloading
 from dedp_assets.laptop.servers import bao, cluster, engine, loopback, ports, postgres, registry, s3
 from dedp_assets.laptop.servers.cluster import Cluster
 from dedp_assets.laptop.servers.kafka import Broker
-from dedp_assets.laptop.starting import Start
+from dedp_assets.laptop.starting import Startup
 from dedp_assets.laptop.supervision import Server, Supervision, end_leftovers, log_of, supervise
 from dedp_assets.laptop.telling import Telling
 from dedp_assets.project import project
@@ -224,7 +224,7 @@ class _Platform:
             self._answers[name] = partial(code_server.loaded, place, log_of(_logs_of(settings), name))
         self.servers += self._watching({**home, **importable}, dagster, code, after=lake)
         self.waiting, self._trouble, self._waited = set(self._answers), "", Clock().now()
-        self._start = Start(_logs_of(settings), len(self._answers), self._waited)
+        self._start = Startup(_logs_of(settings), len(self._answers), self._waited)
 
     def _watching(
         self, page: Mapping[str, str], dagster: Mapping[str, str], code: Sequence[str], *, after: str

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from dedp_assets.patterns.core.measuring.quantities import quantity
 
-__all__ = ["Start"]
+__all__ = ["Startup"]
 
 _NOTE = "start_seconds"
 
 
-class Start:
+class Startup:
     """Count of answering servers since a start, with an estimate of the seconds to go.
 
     Args:

@@ -18,7 +18,7 @@ from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.types.partitions import sql_type
 from dedp_assets.patterns.core.types.sql_types import sql_of
 from dedp_assets.patterns.delta import (
-    Answer,
+    QueryRows,
     RowQueries,
     ShownTable,
     TableState,
@@ -51,7 +51,7 @@ class ShownRows:
     version: int
     types: Mapping[str, str]
     masked: frozenset[str]
-    answer: Answer
+    answer: QueryRows
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.snapshots.policy_views import policy_by_class
     from dedp_assets.patterns.delta.snapshots.pruning import Bounds, candidates, is_ordered
     from dedp_assets.patterns.delta.snapshots.reading import lies_outside, missing_files, predicate, read_files
-    from dedp_assets.patterns.delta.snapshots.row_queries import Answer, RowQueries, ShownTable, UnknownColumn
+    from dedp_assets.patterns.delta.snapshots.row_queries import QueryRows, RowQueries, ShownTable, UnknownColumn
     from dedp_assets.patterns.delta.staged_writes import stage_nothing
     from dedp_assets.patterns.delta.staging.guards import require_untouched, without_statistics
     from dedp_assets.patterns.delta.staging.staged_write import StagedWrite
@@ -106,7 +106,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ActivityLog",
     "Adoption",
-    "Answer",
     "BaseChanges",
     "BaseSnapshot",
     "Bounds",
@@ -141,6 +140,7 @@ __all__ = [
     "PhaseState",
     "REDACTED",
     "RELABELLED",
+    "QueryRows",
     "RowQueries",
     "SimulatedLedger",
     "StagedWrite",

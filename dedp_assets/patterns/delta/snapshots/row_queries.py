@@ -29,7 +29,7 @@ from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.policy_views import BARRIER, in_partition, named, query, select_shown
 from dedp_assets.patterns.delta.snapshots.tiers import placed
 
-__all__ = ["Answer", "RowQueries", "ShownTable", "UnknownColumn"]
+__all__ = ["QueryRows", "RowQueries", "ShownTable", "UnknownColumn"]
 
 _MOST_TABLES = 100
 _UNKNOWN_TABLE = re.compile(r"table 'datafusion\.([^']+)' not found")
@@ -79,7 +79,7 @@ class ShownTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryRows:
     """The rows of a query.
 
     Attributes:
@@ -106,7 +106,7 @@ class RowQueries:
     _limits: list[int] = field(default_factory=list)
     _planned: int = 0
 
-    def select(self, sql: str, *, most: int) -> Answer:
+    def select(self, sql: str, *, most: int) -> QueryRows:
         """Return the first rows of one SELECT.
 
         Args:
@@ -121,7 +121,7 @@ class RowQueries:
 
     def rows_of(
         self, table: str, *, columns: Sequence[str], clear: Sequence[str], where: str = "", most: int
-    ) -> Answer:
+    ) -> QueryRows:
         """Return the first rows of one table that satisfy a predicate.
 
         Args:
@@ -144,12 +144,12 @@ class RowQueries:
         rows = query(", ".join(map(named, columns)), named(table), *filtered, f"LIMIT {most + 1}")
         return self._select(rows, most, what="where")
 
-    def _select(self, sql: str, most: int, *, what: str) -> Answer:
+    def _select(self, sql: str, most: int, *, what: str) -> QueryRows:
         self._require_query(sql, what=what)
         with _refusing(what):
             return _interruptible(lambda: self._answer(sql, min([most, *self._limits]), what=what))
 
-    def _answer(self, sql: str, most: int, *, what: str) -> Answer:
+    def _answer(self, sql: str, most: int, *, what: str) -> QueryRows:
         """Read rows up to a number, and one more, if any."""
         rows = pa.RecordBatchReader.from_stream(self._engine.execute(sql))
         if not rows.schema.names:
@@ -160,7 +160,7 @@ class RowQueries:
             found += zip(*columns, strict=True)
             if len(found) > most:
                 break
-        return Answer(tuple(rows.schema.names), tuple(found[:most]), more=len(found) > most)
+        return QueryRows(tuple(rows.schema.names), tuple(found[:most]), more=len(found) > most)
 
     def _require_query(self, sql: str, *, what: str) -> None:
         """Plan one query, and open the tables in the query; refuse another statement.
@@ -211,9 +211,9 @@ class RowQueries:
                 self._engine.execute(f"DROP TABLE IF EXISTS {name}")
 
 
-def _interruptible(work: Callable[[], Answer]) -> Answer:
+def _interruptible(work: Callable[[], QueryRows]) -> QueryRows:
     """Return the answer of a function in a thread: an interrupt would wait for the engine."""
-    done = Future[Answer]()
+    done = Future[QueryRows]()
 
     def run() -> None:
         try:
