@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
@@ -9,6 +11,7 @@ from deltalake import write_deltalake
 from dedp_assets.cli import main
 from dedp_assets.graph.resources.lake import Lake
 from tests.helpers import read_back
+from tests.row_worlds import commit, mapped_metadata, write_mapped
 
 
 @pytest.fixture
@@ -55,6 +58,23 @@ def test_a_version_is_made_current_again_for_a_reason(dedp, spark, monkeypatch, 
     assert "the rows are those of version 0 again" in out
     assert "without a sign" in out
     assert read_back(Lake(root=str(tmp_path / "lakehouse"), engine=None).stored("gold/prices")) == [{"price": 1}]
+
+
+def test_vectors_that_may_not_be_written_again_are_refused_in_one_line(monkeypatch, tmp_path, capsys):
+    """A version with deletion vectors of a table that no longer allows new ones, which Delta answers with a stack."""
+    monkeypatch.setenv("DEDP_HOME", str(tmp_path))
+    place = tmp_path / "lakehouse/silver/mapped"
+    rows, physical = pa.table({"id": [1, 2]}), {"id": "col-1"}
+    write_mapped(place, rows, physical, deleted=[1])
+    commit(place, 1, mapped_metadata({"id": "long", "more": "long"}, {**physical, "more": "col-2"}, {}))
+    removed = {"path": "f.parquet", "deletionTimestamp": 1, "dataChange": True}
+    first = (place / "_delta_log" / f"{0:020d}.json").read_text().splitlines()
+    (added,) = [json.loads(line)["add"] for line in first if '"add"' in line]
+    commit(place, 2, {"remove": {**removed, "deletionVector": added["deletionVector"]}})
+    code = main(["restore", "silver/mapped", "--to", "0", "--because", "a test"])
+    errors = capsys.readouterr().err
+    assert (code, len(errors.splitlines())) == (2, 1)
+    assert "version 0 has deletion vectors" in errors
 
 
 @pytest.mark.parametrize(

@@ -231,14 +231,21 @@ def restore_version(table: TableHandle, version: int, *, provenance: Provenance)
     the table's generation is raised first, and a crash between the two steps only allows a rerun too many.
 
     Raises:
-        ConfigError: if a vacuum removed files of that version, or the table is append-only or closed.
+        ConfigError: if a vacuum removed files of that version, its deletion vectors may not be written again, or the
+            table is append-only or closed.
     """
     statement = f"RESTORE TABLE delta.`{table.store.address}` TO VERSION AS OF {version}"
     record, meter = CommitRecord.of(provenance, content=statement), Meter()
     with meter.waiting(table_lock(table.store)) as held:
-        if gone := missing_files(table.store, table.ledger.state(version)):
+        then = table.ledger.state(version)
+        if gone := missing_files(table.store, then):
             raise table.vacuumed(version, gone)
-        for part in tiered(table.ledger.state(version)):
+        if then.marked and not then.marks_rows:  # RESTORE brings the properties of then, and is refused by Delta
+            raise ConfigError(
+                f"{table.name}: version {version} has deletion vectors, and a property by which none may be written: "
+                "overwrite the table by the rows of that version (Table.read, Table.overwrite)"
+            )
+        for part in tiered(then):
             part.require_copy(table.name)
         require_replaceable(table.name, table.ledger.state())
         file_exchange.raise_generation(table.ledger, lambda: table.session)
