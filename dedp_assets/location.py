@@ -22,6 +22,7 @@ from dedp_assets.graph.catalogue.contracts import ContractFolder, with_contracts
 from dedp_assets.graph.checks.catching_up import catch_up_checks  # noqa: E402
 from dedp_assets.graph.checks.completeness import completeness_checks  # noqa: E402
 from dedp_assets.graph.declare import LakeJob, LakeTable, OnMarkers, sources, starting  # noqa: E402
+from dedp_assets.graph.erasure.going_on import JOB, erasure_definitions, names_persons  # noqa: E402
 from dedp_assets.graph.resources.alerting import Alerting  # noqa: E402
 from dedp_assets.graph.resources.clock import Clock  # noqa: E402
 from dedp_assets.graph.resources.environments import settings  # noqa: E402
@@ -31,6 +32,7 @@ from dedp_assets.graph.resources.landing import Landing  # noqa: E402
 from dedp_assets.graph.resources.spark import SparkEngine  # noqa: E402
 from dedp_assets.graph.run.waiting import mend_waiting  # noqa: E402
 from dedp_assets.graph.sensors.alerts import alerts  # noqa: E402
+from dedp_assets.graph.sensors.erasures import erasures_requested  # noqa: E402
 from dedp_assets.graph.sensors.external_trigger import events_arrived  # noqa: E402
 from dedp_assets.graph.sensors.lineage import lineage  # noqa: E402
 from dedp_assets.graph.sensors.markers import markers_finished  # noqa: E402
@@ -116,7 +118,8 @@ def lake_definitions(
     # Of a table in YAML, the job as Dagster loaded it: it notes there where the table is declared.
     asked = [*(loaded.definitions.jobs or ()), *(starting([*in_python, *jobs]).jobs or ())]
     wired = _wiring(tables, sensors(tables, asked), resources)
-    merged = dg.Definitions.merge(loaded.definitions, definitions_of(in_python), starting(jobs), wired)
+    erasing = _erasing(tables, jobs)
+    merged = dg.Definitions.merge(loaded.definitions, definitions_of(in_python), starting(jobs), wired, erasing)
     return with_contracts(merged, lake_contracts(path_within_project))
 
 
@@ -155,6 +158,14 @@ def _wiring(
         # One process per run: Spark is the parallel part, and a process per step costs more than most steps.
         executor=dg.in_process_executor,
     )
+
+
+def _erasing(tables: Sequence[LakeTable[...]], jobs: Sequence[LakeJob]) -> dg.Definitions:
+    """Make the definitions that plan and carry out requests to erase persons, if a table names persons."""
+    if not names_persons(tables):
+        return dg.Definitions()
+    made = erasure_definitions(tables, jobs)
+    return dg.Definitions.merge(made, dg.Definitions(sensors=[erasures_requested(JOB)]))
 
 
 def lake_contracts(path_within_project: Path) -> ContractFolder:

@@ -14,7 +14,6 @@ from dedp_assets.case_study.sources import operational as applications
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.resources.environments import settings
 from dedp_assets.graph.sensors.alerts import alerts
-from dedp_assets.graph.sensors.erasures import erasures_requested
 from dedp_assets.graph.sensors.external_trigger import events_arrived
 from dedp_assets.graph.sensors.lineage import lineage
 from dedp_assets.graph.sensors.positions import of_all, slot_positions, topic_positions
@@ -38,7 +37,6 @@ def sensors(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> list[dg.Se
         dead_letters_fixed(tables),
         events_arrived(tables, jobs),
         files_scattered,
-        erasures_requested("go_on_with_erasures"),
         alerts(tables, positions=POSITIONS, resources={"kafka", "kafka_ads", "operational"}),
         *([lineage(url)] if (url := settings().lineage_url) else []),
     ]

@@ -104,3 +104,20 @@ def test_sensors_without_work_are_left_out(lake):
     tables = lake_tables(lake)
     assert isinstance(tables[0].runs, Runs)
     assert {sensor.name for sensor in lake_sensors(tables, [])} == {"deliveries", "reconciler"}
+
+
+def test_a_project_whose_tables_name_persons_erases_by_request(lake):
+    """By an asset with its check, a job, a schedule and a sensor; without a person there is nothing to erase."""
+    assert "go_on_with_erasures" not in jobs_of(lake)
+    file = lake / "defs/copies/defs.yaml"
+    file.write_text(file.read_text().replace("n: {type: BIGINT}", "n: {type: BIGINT, subject: user}"))
+    found = lake_definitions(lake)
+    assert "go_on_with_erasures" in {job.name for job in found.resolve_all_job_defs()}
+    assert dg.AssetKey(["platform", "erasures"]) in found.resolve_asset_graph().get_all_asset_keys()
+    assert {each.name for each in found.sensors} >= {"erasures_requested"}
+    assert {each.name for each in found.schedules} >= {"erasures_every_night"}
+
+
+def jobs_of(lake):
+    """The names of the jobs of a project."""
+    return {job.name for job in lake_definitions(lake).resolve_all_job_defs()}
