@@ -9,7 +9,7 @@ import pytest
 from dedp_assets.cli import main
 from tests.case_study.assets.conftest import SILVER_AND_GOLD, day, visits_of
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.budget(40, "real runs of two worlds: a first load, late data, a refusal")]
 
 
 def planned(capsys, *options):
