@@ -93,16 +93,17 @@ def content(instance: dg.DagsterInstance) -> dict[str, object]:
 
 
 @pytest.mark.slow
-def test_a_history_is_the_same_in_postgresql_and_back_in_sqlite(chosen, capsys):
+def test_a_history_is_the_same_in_postgresql_and_back_in_sqlite(chosen):
     """Runs, events, checks, partitions, latest materializations; runs go on in either place."""
     with history.opened(chosen, history.SQLITE) as files:
         lived(files)
         expected = content(files)
     assert len(expected["runs"]) == 4
-    assert history.history(chosen, to="own") == 0
-    assert capsys.readouterr().out == (
+    copied, text = history.history(chosen, to="own")
+    assert copied == {"place": "the PostgreSQL of this home", "runs": 4, "copied_from": "SQLite files"}
+    assert text == (
         "4 runs with events, ticks and backfills were copied to the PostgreSQL of this home, and nothing was removed. "
-        "Set DEDP_HISTORY=own.\n"
+        "Set DEDP_HISTORY=own."
     )
     stored = replace(chosen, history="own")
     with history.opened(stored, "own") as database:
@@ -117,8 +118,8 @@ def test_a_history_is_the_same_in_postgresql_and_back_in_sqlite(chosen, capsys):
     with history.opened(stored, "own") as database, history.opened(elsewhere, history.SQLITE) as files:
         history.copy_history(database, files)
         assert content(files) == expected
-    history.history(stored, to="")
-    assert capsys.readouterr().out == "the PostgreSQL of this home: 5 runs\n"
+    found = {"place": "the PostgreSQL of this home", "runs": 5}
+    assert history.history(stored, to="") == (found, "the PostgreSQL of this home: 5 runs")
     assert postgres.open_database(stored) is None, "a server that was started for the copy was left running"
 
 
