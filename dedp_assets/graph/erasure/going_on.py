@@ -1,4 +1,4 @@
-"""Requests to erase persons: asked ones are planned, approved ones carried out, and ended within thirty days."""
+"""Asset of the requests to erase persons: plans, erasures, and the deadline of thirty days."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -82,7 +82,7 @@ def erasure_definitions(tables: Sequence[LakeTable[...]], jobs: Sequence[LakeJob
         pool="platform_erasures",
     )
     def erasures(context: dg.AssetExecutionContext, lake: Lake, clock: Clock, secrets: Secrets) -> Iterator[Any]:
-        """Plan the asked requests, and go on with the approved ones."""
+        """Plan asked requests, and carry out approved requests."""
         eraser, now = Eraser.of(settings(), lake, tables, secrets, jobs), clock.now()
         run = Provenance(asset="platform/erasures", run_id=context.run.run_id, at=now, cause="erasure")
         for request in eraser.cases.names():
@@ -134,7 +134,7 @@ def _report(cases: Cases, now: datetime) -> Iterator[Any]:
 
 
 def _go_on(eraser: Eraser, request: str, run: Provenance, now: datetime) -> None:
-    """Plan a request that was asked, or carry out an approved one; what refuses that stands in the case."""
+    """Plan an asked or carry out an approved request; note a refusal in the case."""
     case = eraser.cases.case(request)
     try:
         if case.state == "asked":
