@@ -14,9 +14,13 @@ from dedp_assets.case_study.sources import visits
 from dedp_assets.cli import main
 from dedp_assets.commands import plan
 from dedp_assets.graph.outcomes.refusals import Refusal, Refusals
+from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import CHECKOUT, settings
 from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.graph.resources.landing import Landing
+from dedp_assets.laptop.status_page import making
+from dedp_assets.laptop.status_page.making import Maker
+from dedp_assets.laptop.status_page.plans import render_plan
 from dedp_assets.project import project
 from tests.helpers import a_record, write_log
 
@@ -194,3 +198,14 @@ def test_the_page_names_each_field_of_the_document(dedp):
     (run,) = document["runs"]
     fields = {*document, *run, *run["partitions"][0], *run["estimate"]}
     assert {each for each in fields if f"`{each}`" not in PAGE} == set()
+
+
+def test_the_status_page_has_the_same_plan(dedp, home, loaded, monkeypatch):
+    """As a document, and as the lines and tables of a page."""
+    land(*DAYS)
+    loaded.stamp, loaded.declarations = (lambda: None), (lambda _: (loaded.tables(), []))
+    monkeypatch.setattr(making, "project", lambda: loaded)
+    planned = Maker(settings()).plan(Clock().now())
+    assert json.loads(json.dumps(planned.document())) == json.loads(dedp("--json")[1])
+    page = render_plan(planned.lines(), Clock().now())
+    assert all(f">{each}<" in page for each in ("Runs", "2026-01-05", "2026-01-07"))

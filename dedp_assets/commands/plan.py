@@ -24,11 +24,11 @@ from datetime import date
 import dagster as dg
 
 from dedp_assets.commands._arguments import add_json, add_table, day
-from dedp_assets.commands._output import answer
-from dedp_assets.commands._planned import Planned
+from dedp_assets.commands._output import Grid, answer
 from dedp_assets.commands._tables import require_home
 from dedp_assets.graph.catalogue.table_names import require_table
 from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.reconcile.described_plans import Planned, PlanSection
 from dedp_assets.graph.reconcile.outdated import outdated_partitions
 from dedp_assets.graph.reconcile.planning import plan_runs
 from dedp_assets.graph.resources.clock import Clock
@@ -104,8 +104,21 @@ def plan(
     about = {(each.table, each.key) for each in outdated}
     shown = whole.about((lambda *place: place in about) if changed else wanted)
     planned = Planned(shown, tables, lake, landing, outdated=outdated if changed else None, table=table)
-    answer(planned.document(), *planned.lines(), as_json=as_json)
+    answer(planned.document(), *map(_printed, planned.lines()), as_json=as_json)
     return 1 if outdated or (not changed and (shown.stuck or shown.unreadable)) else 0
+
+
+def _printed(line: str | PlanSection) -> str | Grid:
+    """Return a line, or a table in the form of the terminal."""
+    if isinstance(line, str):
+        return line
+    texts = len(line.headings) - line.figures
+    grid = Grid(*line.headings[:texts], title=line.title)
+    for heading in line.headings[texts:]:
+        grid.add_column(heading, justify="right")
+    for row in line.rows:
+        grid.add_row(*row)
+    return grid
 
 
 def _wanted(

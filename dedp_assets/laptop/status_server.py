@@ -14,7 +14,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from hashlib import sha256
 from threading import Lock, Thread
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -32,6 +32,9 @@ from dedp_assets.laptop.status_page.details import render_details
 from dedp_assets.laptop.status_page.model import Details, Page, as_json
 from dedp_assets.laptop.status_page.pieces import render_fault
 from dedp_assets.laptop.status_page.render import render
+
+if TYPE_CHECKING:
+    from dedp_assets.graph.reconcile.described_plans import Planned
 
 __all__ = ["FOLDER", "Pages", "application", "serve_pages"]
 
@@ -66,6 +69,9 @@ class PageMaker(Protocol):
 
     def details(self, page: Page, name: str) -> Details | None:
         """Return the details of a table of the page that was made last."""
+
+    def plan(self, now: datetime) -> Planned:
+        """Plan the runs that would come now."""
 
 
 class Pages:
@@ -106,6 +112,12 @@ class Pages:
         with self._lock:
             return self._source.details(page, name) if self._source else None
 
+    def plan(self) -> Planned:
+        """Return the plan of the runs that would come now; made for each request."""
+        with self._lock:
+            self._source = self._source or self._load()
+            return self._source.plan(self.clock())
+
     def _younger_than(self, limit: timedelta) -> Page | None:
         page = self._page
         return page if page and timedelta(0) <= self.clock() - page.made_at < limit else None
@@ -137,9 +149,20 @@ def serve_pages(pages: Pages, cases: Callable[[], Cases] | None = None) -> Starl
             raise HTTPException(404, f"There is no table {name}.")
         return _tagged(request, HTMLResponse(_text(render_details(details))))
 
+    def plan(request: Request) -> Response:
+        from dedp_assets.laptop.status_page.plans import render_plan  # noqa: PLC0415 - Dagster
+
+        return _tagged(request, HTMLResponse(_text(render_plan(pages.plan().lines(), pages.clock()))))
+
+    def plan_for_programs(request: Request) -> Response:
+        content = json.dumps(pages.plan().document(), indent=1, default=str)
+        return _tagged(request, Response(content, media_type="application/json"))
+
     return Starlette(
         routes=[
             Route("/", index),
+            Route("/plan", plan),
+            Route("/plan.json", plan_for_programs),
             Route("/status.json", programs),
             Route("/table/{name:path}", table),
             *(Requests(cases, lambda: pages.page().kinds, pages.clock, _OF_FORMS).routes() if cases else []),

@@ -163,3 +163,14 @@ def test_the_command_announces_the_address(tmp_path):
         assert words[words.index("--host") + 1 :][:3] == ["127.0.0.1", "--port", str(client.port)]
         assert announced(tmp_path / "status") == f"http://127.0.0.1:{client.port}"
     assert announced(tmp_path / "status") == ""
+
+
+def test_the_plan_is_a_page_and_a_document(client):
+    """With figures to the right, and texts of others as texts."""
+    status, _, text = client.ask("/plan")
+    assert status == 200
+    assert "1 run in 1 wave, 1 partition." in text
+    assert "behind: &lt;b&gt;x&lt;/b&gt; &amp; <code>dedp run</code>" in text
+    assert '<td class="n">3 s</td><td class="n">5 files</td>' in text
+    assert json.loads(client.ask("/plan.json")[2]) == {"runs": [{"run": 1, "tables": ["silver/visits"]}]}
+    assert '<a href="/plan">' in client.ask("/")[2]

@@ -265,7 +265,7 @@ def _rows_of(content: bytes) -> tuple[list[dict[str, Any]], Callable[[list[int]]
     """Return the rows of a Parquet or Avro file, and the writer of the file with chosen rows."""
     if content.startswith(_PARQUET):
         table = pq.read_table(pa.BufferReader(content))
-        return table.to_pylist(), lambda kept: _as_parquet(table.take(kept))
+        return table.to_pylist(), lambda kept: _as_parquet(table.take(pa.array(kept, pa.int64())))
     reader = fastavro.reader(io.BytesIO(content), return_record_name=True, return_named_type=True)
     rows = [*reader]
     own = {name: value for name, value in reader.metadata.items() if not name.startswith("avro.")}

@@ -10,6 +10,8 @@ import dagster as dg
 from dedp_assets.graph.checks.causes import HISTORY
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.mail.episodes import Episode
+from dedp_assets.graph.reconcile.described_plans import Planned
+from dedp_assets.graph.reconcile.planning import plan_runs
 from dedp_assets.graph.resources.alerting import outbox_of
 from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.graph.resources.home import running
@@ -42,11 +44,12 @@ class Maker:
         self._retry_at: datetime | None = None
         self._repository: dg.RepositoryDefinition | None = None
         self._stamp: object = None
+        self._lake, self._landing, self._tables = lake_of(chosen), Landing(root=chosen.landing_zone), self._load()
         self._collector = Collector(
-            lake_of(chosen),
-            Landing(root=chosen.landing_zone),
+            self._lake,
+            self._landing,
             Journal(folder=str(chosen.home / "measurements")),
-            self._load(),
+            self._tables,
             thorough=thorough,
         )
 
@@ -92,6 +95,17 @@ class Maker:
         ``None`` for an unknown table.
         """
         return self._collector.details(page, name)
+
+    def plan(self, now: datetime) -> Planned:
+        """Plan the runs that the reconciler would ask for.
+
+        Args:
+            now: current time, with time zone.
+        """
+        lake, landing = self._lake, self._landing
+        instance = self._history(now)
+        found = plan_runs(self._tables, lake, landing, now, instance=instance, repository=self._repository)
+        return Planned(found, self._tables, lake, landing)
 
     def _load(self) -> Sequence[LakeTable[...]]:
         """Load the declared tables and the code location; the code of a project may fail in any way."""

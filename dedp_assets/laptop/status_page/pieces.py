@@ -65,7 +65,9 @@ def _style() -> Markup:
     return Markup(files(__package__).joinpath("style.css").read_text(encoding="utf-8"))
 
 
-def header(title: str, now: datetime, web: str, *, asset: str = "", persons: bool = False) -> Markup:
+def header(
+    title: str, now: datetime, web: str, *, asset: str = "", persons: bool = False, plan: bool = False
+) -> Markup:
     """Return title, time of the page and links to the pages beside.
 
     Args:
@@ -74,8 +76,10 @@ def header(title: str, now: datetime, web: str, *, asset: str = "", persons: boo
         web: address of Dagster's webserver; empty without one.
         asset: the asset of the page; empty for a page of all.
         persons: whether requests to erase persons have a page.
+        plan: whether the plan of runs has a page.
     """
     links = [h('<a href="/">All tables</a>')] if asset else []
+    links += [h('<a href="/plan">Plan</a>')] if plan else []
     links += [h('<a href="/erasures">Requests to erase persons</a>')] if persons else []
     if web and asset:
         links.append(h('<a href="{web}/assets/{asset}">In Dagster</a>', web=web, asset=quoted(asset, safe="/")))

@@ -37,7 +37,7 @@ def render(page: Page, *, served: bool = True) -> str:
     """
     body = joined(
         [
-            header("Status", page.made_at, page.web, persons=served and bool(page.kinds)),
+            header("Status", page.made_at, page.web, persons=served and bool(page.kinds), plan=served),
             _summary(page),
             *notices(page.notices),
             trouble_list(page.open, page.made_at, served=served),

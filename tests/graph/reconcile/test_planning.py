@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dedp_assets.commands._output import console
-from dedp_assets.commands._planned import Planned as Printed
 from dedp_assets.graph.declare import Follow, InOrder
 from dedp_assets.graph.inputs.feeds import day_to_week, pin, same, whole
 from dedp_assets.graph.outcomes.refusals import Refusal, Refusals
 from dedp_assets.graph.outcomes.run_tags import REQUEST
 from dedp_assets.graph.reconcile import backlogs
+from dedp_assets.graph.reconcile.described_plans import Planned as Printed
 from dedp_assets.graph.reconcile.planning import plan_runs
 from dedp_assets.graph.reconcile.reconciler import Reconciler, judges_of
 from dedp_assets.graph.reconcile.run_plans import RunPlan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from dedp_assets.graph.reconcile.described_plans import PlanSection
 from dedp_assets.laptop.status_page.model import (
     Affected,
     Cell,
@@ -179,6 +180,9 @@ def details(name, page=PAGE):
     )
 
 
+HEADINGS = ("wave", "run", "tables", "partitions", "why", "after run", "seconds", "reads")
+
+
 class Source:
     """A maker of one page, for a server under test."""
 
@@ -192,3 +196,18 @@ class Source:
 
     def details(self, page, name):
         return details(name, page)
+
+    def plan(self, now):
+        assert now.tzinfo
+        return Plan()
+
+
+class Plan:
+    """A plan of one run, with texts of strangers in it."""
+
+    def lines(self):
+        row = ("1", "1", "silver/visits", "2026-01-05", "behind: <b>x</b> & `dedp run`", "", "3 s", "5 files")
+        return ["1 run in 1 wave, 1 partition.", PlanSection("Runs", HEADINGS, [row], figures=2)]
+
+    def document(self):
+        return {"runs": [{"run": 1, "tables": ["silver/visits"]}]}

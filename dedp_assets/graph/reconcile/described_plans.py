@@ -1,13 +1,13 @@
-"""Plan of runs for people and for programs."""
+"""Descriptions of a plan of runs: lines and tables for people, a document for programs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from typing import Any
 
-from dedp_assets.commands._output import Grid
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.estimating import Estimate, Estimates, Spread
 from dedp_assets.graph.reconcile.late_files import LateFiles
@@ -19,13 +19,31 @@ from dedp_assets.graph.resources.landing import Landing
 from dedp_assets.patterns.core.measuring.costs import Cost
 from dedp_assets.patterns.core.measuring.quantities import duration, quantity
 
-__all__ = ["Planned"]
+__all__ = ["Planned", "PlanSection"]
 
 _LATE = ("late-data", "late-file", "redelivery")
 _FEW = 30
 """Most runs that are listed one by one for people; more are summed up by wave and tables."""
+_OF_RUNS = ("wave", "run", "tables", "partitions", "why", "after run", "seconds", "reads")
 _KEYS = 3
 _LONGEST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSection:
+    """A table of texts in the description of a plan.
+
+    Attributes:
+        title: line above the table.
+        headings: of the columns.
+        rows: the texts of each row.
+        figures: number of columns at the end that hold figures.
+    """
+
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    figures: int = 0
 
 
 class Planned:
@@ -94,7 +112,7 @@ class Planned:
 
     # --- for people ---------------------------------------------------------------------------------------------------
 
-    def lines(self) -> Iterator[str | Grid]:
+    def lines(self) -> Iterator[str | PlanSection]:
         """Yield lines and tables."""
         plan = self._plan
         yield self._summary()
@@ -104,7 +122,7 @@ class Planned:
             yield self._runs()
         for title, gaps in (("Cannot run", plan.stuck), ("Waiting", [g for g in plan.held if g not in plan.stuck])):
             if gaps:
-                yield _held_grid(title, gaps)
+                yield _held(title, gaps)
         if unchanged := {table: len(keys) for table, keys in sorted(plan.current.items()) if keys}:
             yield "Unchanged: " + ", ".join(f"{table} {count:,}" for table, count in unchanged.items())
         if plan.opened:
@@ -132,10 +150,8 @@ class Planned:
         parts += [f"without {', '.join(sorted(whole.unknown))}, never measured"] if whole.unknown else []
         return ". ".join([parts[0], "; ".join(parts[1:])]).removesuffix(". ") + "."
 
-    def _runs(self) -> Grid:
-        grid = Grid("wave", "run", "tables", "partitions", "why", "after run", title="Runs")
-        for heading in ("seconds", "reads"):
-            grid.add_column(heading, justify="right")
+    def _runs(self) -> PlanSection:
+        rows = []
         for runs in self._groups():
             first, *_ = runs
             keys = [key for run in runs for key in run.keys]
@@ -143,8 +159,8 @@ class Planned:
             estimate = sum((self._estimates[run.number] for run in runs), Estimate())
             after = sorted({number for run in runs for number in run.follows})
             cells = (str(first.wave), numbers, ", ".join(first.tables), _keys(keys), self._why(runs), _numbers(after))
-            grid.add_row(*cells, _spread(estimate.seconds), _read(estimate.reads))
-        return grid
+            rows.append((*cells, _spread(estimate.seconds), _read(estimate.reads)))
+        return PlanSection("Runs", _OF_RUNS, rows, figures=2)
 
     def _groups(self) -> Iterator[list[PlannedRun]]:
         """Yield the runs of each row."""
@@ -167,15 +183,14 @@ class Planned:
         nobody = "" if run.asked else f"; nobody asks for it: dedp run {run.tables[0]} {want.key}".rstrip()
         return f"{started}{want.state}: {self._reason(run, want)}{late}{nobody}"
 
-    def _changes(self, outdated: Sequence[Outdated]) -> Iterator[str | Grid]:
+    def _changes(self, outdated: Sequence[Outdated]) -> Iterator[str | PlanSection]:
         """Yield the table of partitions that other code computed or refused."""
         if not outdated:
             yield "Every partition is by the present code and declarations."
             return
-        grid = Grid("table", "partitions", "why", title="By other code or another declaration")
-        for (table, reason), same in groupby(outdated, key=lambda each: (each.table, each.reason)):
-            grid.add_row(table, _keys([each.key for each in same]), reason)
-        yield grid
+        alike = groupby(outdated, key=lambda each: (each.table, each.reason))
+        rows = [(table, _keys([each.key for each in same]), reason) for (table, reason), same in alike]
+        yield PlanSection("By other code or another declaration", ("table", "partitions", "why"), rows)
 
     # --- facts --------------------------------------------------------------------------------------------------------
 
@@ -222,13 +237,13 @@ def _keys(keys: Sequence[str]) -> str:
     return ", ".join(key or "all" for key in keys)
 
 
-def _held_grid(title: str, held: Sequence[Gap]) -> Grid:
-    grid = Grid("table", "partitions", "state", "reason", title=title)
+def _held(title: str, held: Sequence[Gap]) -> PlanSection:
+    rows = []
     ordered = sorted(held, key=lambda gap: (gap.table, gap.state, gap.reason, gap.key))
     for (table, state, reason), gaps in groupby(ordered, key=lambda gap: (gap.table, gap.state, gap.reason)):
         brief = f"{reason[:_LONGEST]} ..." if len(reason) > _LONGEST else reason
-        grid.add_row(table, _keys([gap.key for gap in gaps]), state, brief)
-    return grid
+        rows.append((table, _keys([gap.key for gap in gaps]), state, brief))
+    return PlanSection(title, ("table", "partitions", "state", "reason"), rows)
 
 
 def _spread(of: Spread) -> str:
