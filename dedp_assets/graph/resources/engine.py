@@ -63,6 +63,11 @@ _S3_KEYS = "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentia
 _LOOPBACK = "127.0.0.1"
 _SHUFFLED = "200"
 """Spark's own default of partitions after a shuffle; Spark joins small ones."""
+_FEW_STATES = "-Dspark.sql.streaming.minBatchesToRetain=10"
+"""A query goes on from its last micro-batch; state files of older ones hold persons who were erased since.
+
+As a property of Java: a setting that sessions can change costs each session a call.
+"""
 _UNCOMPILED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """For small data, compiling a query costs more than running it."""
 
@@ -131,8 +136,6 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         "spark.ui.retainedStages": "400",
         "spark.ui.retainedTasks": "1000",
         "spark.sql.ui.retainedExecutions": "20",
-        # A query goes on from its last micro-batch. State files of older ones hold persons who were erased since.
-        "spark.sql.streaming.minBatchesToRetain": "10",
         # Spark writes a description of each plan for its web pages, at length by default.
         "spark.sql.ui.explainMode": "simple",
         # Column lineage is read from plans, which Spark cuts at 25 columns by default.
@@ -157,6 +160,7 @@ def _options(settings: Settings) -> list[str]:
         "-XX:+UseSerialGC",
         "-XX:-DontCompileHugeMethods",
         f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
+        _FEW_STATES,
         *(_SMALL_DATA_OPTIONS if settings.jit != "full" else []),
         *_launching(_java(settings)),
         *([_FIRST_TIER] if settings.jit == "quick" else []),

@@ -31,12 +31,12 @@ def most(*counts):
 # analysis and 30 calls. Listings of logs in a look: two sensors ask 36 tables each that nobody has computed yet. A
 # late record: three looks and two runs.
 MOST = {
-    "bronze/visits": most(27, 7, 612, 20, 14, 1, 79, 2, 13, 141, 14),
-    "silver/visits": most(40, 5, 1002, 46, 29, 3, 192, 5, 19, 185, 21),
-    "gold/daily_page_views": most(8, 1, 188, 30, 19, 2, 93, 3, 6, 150, 16),
+    "bronze/visits": most(27, 7, 611, 20, 14, 1, 79, 2, 13, 141, 14),
+    "silver/visits": most(40, 5, 1001, 46, 29, 3, 192, 5, 19, 185, 21),
+    "gold/daily_page_views": most(8, 1, 187, 30, 19, 2, 93, 3, 6, 150, 16),
     "silver/visits, nothing new": most(0, 0, 0, 26, 11, 3, 50, 2, 4, 189, 21),
     "a look at everything, nothing new": most(0, 0, 0, 0, 0, 72, 112, 0, 16, 7, 0),
-    "a late record, from landing to gold": most(63, 13, 1493, 274, 233, 241, 931, 17, 104, 984, 115),
+    "a late record, from landing to gold": most(63, 13, 1491, 274, 233, 241, 931, 17, 104, 984, 115),
 }
 
 
