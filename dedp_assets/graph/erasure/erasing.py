@@ -49,6 +49,8 @@ from dedp_assets.patterns.security.pseudo_anonymizer import TokenVault
 __all__ = ["Eraser"]
 
 _CHECKPOINTS, _ROCKSDB = "_checkpoints", (".zip", ".sst", ".changelog")
+_COUNTED = ("table", "files", "keys", "tokens", "database")
+"""Kinds of places whose numbers are of erased rows, values and files, and add up over runs."""
 _OWN = ("cache", "erasures", "keys")
 """Folders of the home without rows of anybody: jars, the cases themselves, wrapped keys."""
 _SERVERS = ("postgres", "kafka", "bao", "s3", "registry")
@@ -305,7 +307,7 @@ def _fields(tables: Sequence[Table], ids: Mapping[str, Sequence[str]]) -> dict[s
 
 def _total(before: CasePlace, now: CasePlace) -> CasePlace:
     """Return a place with the rows of earlier runs, or of the plan if a run died after the erasure."""
-    if now.kind == "derived":  # rows that were computed again
+    if now.kind not in _COUNTED:  # a count of what is left there
         return now
     planned = "of" in (before.figures or {})
     if planned and (now.found or not before.found):

@@ -29,6 +29,8 @@ fastavro = optional("fastavro")
 
 _PARQUET, _AVRO, _NO_TEXT = b"PAR1", b"Obj\x01", b"\0"
 _TABLE = "_delta_log"
+_MARKUP = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:\?xml|!doctype|html)\b", re.IGNORECASE)
+"""Begin of a document whose lines are no records."""
 _LARGEST_MANIFEST = 4 << 20
 _CSV = re.compile(r"\.(csv|tsv)(\.\w+)?$", re.IGNORECASE)
 
@@ -232,7 +234,7 @@ def redacted(
     found = spellings.found(content)
     if not by_line and _NO_TEXT in content:  # another length would damage a format that is not known
         return found, None
-    if by_line:
+    if by_line and not _MARKUP.match(content):
         without = spellings.without_records if _CSV.search(name) else spellings.without_lines
         content, found = without(content)
     elif found:

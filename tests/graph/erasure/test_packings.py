@@ -156,6 +156,14 @@ def test_texts_beside_tables_lose_the_id_alone(packing):
     assert (found, unpack(changed).decode()) == (1, "of erased\nand é")
 
 
+def test_a_document_that_landed_keeps_its_other_content(tmp_path):
+    """Its lines are no records: a sheet of a workbook is one line."""
+    sheet = f'<?xml version="1.0"?>\n<sheet><row>{ADA}</row><row>bob</row></sheet>'
+    (tmp_path / "of.xlsx").write_bytes(zipped(sheet.encode()))
+    assert redact_store(store_at(tmp_path), GONE, by_line=True).places == 1
+    assert unzipped((tmp_path / "of.xlsx").read_bytes()).decode() == sheet.replace(ADA, "erased")
+
+
 def test_what_cannot_be_written_again_is_left_and_named(tmp_path):
     """A format that is not known, a damaged file with the id, a member of an archive that is not known."""
     unknown = b"\x00\x01" + ADA.encode() + b"\x00"

@@ -65,11 +65,18 @@ def test_a_state_is_open_until_no_file_of_it_holds_the_person(eraser, spark, tmp
     assert (state.state, state.due, "dedp run gold/of_ada" in state.note) == ("open", "2026-02-04", True)
     assert "_checkpoints/gold/of_others" not in places
     assert not case.ended
+    again = erased(eraser)[1]["_checkpoints/gold/of_ada"]
+    assert again.found == state.found  # what is left there, and no sum over runs
     for file in of_ada.rglob("*.delta"):
         file.unlink()
     case, places = erased(eraser)
     assert "_checkpoints/gold/of_ada" not in places
     assert case.ended
+
+
+def test_a_query_keeps_few_states(spark):
+    """So that a person is out of the files soon after the watermark; the engine says so to every session."""
+    assert spark.conf.get("spark.sql.streaming.minBatchesToRetain") == "10"
 
 
 def test_a_state_that_only_spark_can_read_is_owed(eraser, tmp_path):
