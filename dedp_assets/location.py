@@ -22,7 +22,7 @@ from dedp_assets.graph.catalogue.contracts import ContractFolder, with_contracts
 from dedp_assets.graph.checks.catching_up import catch_up_checks  # noqa: E402
 from dedp_assets.graph.checks.completeness import completeness_checks  # noqa: E402
 from dedp_assets.graph.declare import LakeJob, LakeTable, OnMarkers, sources, starting  # noqa: E402
-from dedp_assets.graph.erasure.going_on import JOB, erasure_definitions, names_persons  # noqa: E402
+from dedp_assets.graph.erasure.going_on import erasure_definitions, names_persons  # noqa: E402
 from dedp_assets.graph.resources.alerting import Alerting  # noqa: E402
 from dedp_assets.graph.resources.clock import Clock  # noqa: E402
 from dedp_assets.graph.resources.environments import settings  # noqa: E402
@@ -165,7 +165,7 @@ def _erasing(tables: Sequence[LakeTable[...]], jobs: Sequence[LakeJob]) -> dg.De
     if not names_persons(tables):
         return dg.Definitions()
     made = erasure_definitions(tables, jobs)
-    return dg.Definitions.merge(made, dg.Definitions(sensors=[erasures_requested(JOB)]))
+    return dg.Definitions.merge(made, dg.Definitions(sensors=[erasures_requested()]))
 
 
 def lake_contracts(path_within_project: Path) -> ContractFolder:

@@ -14,6 +14,7 @@ from dedp_assets.graph.observe.origins.differences import Differences, Keys
 from dedp_assets.graph.observe.origins.endings import Ending
 from dedp_assets.graph.observe.origins.trails import LINE, Line, Trail
 from dedp_assets.graph.observe.origins.tree import Input, Made, Origin
+from dedp_assets.patterns.core.measuring.quantities import quantity
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.error_management._letters import LETTER
 
@@ -36,7 +37,7 @@ def trail_tree(trail: Trail, key: Sequence[str]) -> Tree:
     """
     by = f" by {', '.join(trail.by)}"
     gone = f" in place of version {trail.gone}, which is gone" if trail.gone is not None else ""
-    tree = Tree(coloured((trail.table, "bold"), f" version {trail.version}{gone}, {_number(trail.count, 'row')}{by}"))
+    tree = Tree(coloured((trail.table, "bold"), f" version {trail.version}{gone}, {quantity(trail.count, 'rows')}{by}"))
     for row in trail.rows:
         shown = [column for column in row if column in (*key, *LINE) or column in trail.by]
         tree.add(coloured("row ", ", ".join(f"{column} {row[column]}" for column in shown or row)))
@@ -70,7 +71,7 @@ def differences_grid(asked: Asked, found: Mapping[str, Any]) -> Iterator[str | G
     then, now = differences.rows
     by = f"by {', '.join(differences.key)}" if differences.key else "as whole rows, as the table declares no key"
     same = "; no row differs" if differences.is_empty else ""
-    versions = f"{_number(then, 'row')} at version {found['against']}, {now} at version {asked.version}"
+    versions = f"{quantity(then, 'rows')} at version {found['against']}, {now} at version {asked.version}"
     yield f"{asked.name}: {versions}, {by}{same}"
     if same:
         return
@@ -93,7 +94,7 @@ def _with_origin(tree: Tree, origin: Origin) -> Tree:
     for made in origin.commits:
         _add_commit(tree.add(coloured(*_commit(made))), made)
     if origin.older:
-        tree.add(coloured(f"and {_number(origin.older, 'older commit')}"))
+        tree.add(coloured(f"and {quantity(origin.older, 'older commits')}"))
     if origin.ends:
         tree.add(coloured(origin.ends))
     return tree
@@ -130,9 +131,9 @@ def _add_input(tree: Tree, read: Input) -> None:
         return
     source = tree.add(coloured((read.name, "bold"), f", content {str(read.read)[:16]}"))
     for file, lines in [*read.files.items()][:_MOST]:
-        source.add(coloured(f"{file}, {_number(lines, 'line')}"))
+        source.add(coloured(f"{file}, {quantity(lines, 'lines')}"))
     if len(read.files) > _MOST:
-        source.add(coloured(f"and {_number(len(read.files) - _MOST, 'more file')}"))
+        source.add(coloured(f"and {quantity(len(read.files) - _MOST, 'more files')}"))
 
 
 def _head(origin: Origin, before: str = "") -> Text:
@@ -158,7 +159,3 @@ def _line(line: Line) -> str:
 
 def _keys(keys: Keys) -> str:
     return ", ".join(key[0] if len(key) == 1 else f"({', '.join(key)})" for key in keys.keys)
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

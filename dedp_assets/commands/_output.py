@@ -10,7 +10,7 @@ from datetime import date
 from pathlib import Path
 from typing import IO, Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -77,12 +77,12 @@ def say(text: str) -> None:
     print(printable(text))  # noqa: T201
 
 
-def answer(content: Any, *lines: str | Grid, as_json: bool) -> None:  # noqa: ANN401 - as of print_json
+def answer(content: Any, *lines: RenderableType, as_json: bool) -> None:  # noqa: ANN401 - as of print_json
     """Print the answer of a command, for people or for programs.
 
     Args:
         content: the document for programs.
-        lines: lines and tables for people.
+        lines: lines, tables and trees for people.
         as_json: whether ``--json`` was given.
     """
     if as_json:

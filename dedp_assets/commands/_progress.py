@@ -60,7 +60,7 @@ class Count:
 
     @property
     def left_seconds(self) -> float | None:
-        """Estimate of the seconds to go, as if all things took the same time; ``None`` before the first."""
+        """Remaining seconds by the mean time of the finished things; ``None`` before the first finished thing."""
         return self.seconds / self.done * (self.expected - self.done) if self.done else None
 
     def __str__(self) -> str:

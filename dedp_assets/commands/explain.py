@@ -20,7 +20,7 @@ from contextlib import suppress
 
 from dedp_assets.commands._arguments import add_json, add_table
 from dedp_assets.commands._explained import differences_grid, endings_grid, origin_tree, trail_tree
-from dedp_assets.commands._output import answer, console
+from dedp_assets.commands._output import answer
 from dedp_assets.commands._tables import require_home, require_known
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.observe.origins.asked import Asked, compared, row_wanted
@@ -97,9 +97,7 @@ def explain(
         answer({**asked.as_dict(), **found}, *differences_grid(asked, found), as_json=json)
         return 0 if found["differences"].is_empty else 1
     origin = trails.origins.of(table, asked.values, asked.key)
-    answer({**asked.as_dict(), "origin": origin}, as_json=json)
-    if not json:
-        console().print(origin_tree(origin))
+    answer({**asked.as_dict(), "origin": origin}, origin_tree(origin), as_json=json)
     return 0
 
 
@@ -109,10 +107,8 @@ def _explain_row(trails: Trails, asked: Asked, row: Sequence[str], *, json: bool
     trail = trails.of(asked.table, [asked.values], asked.version, [wanted])
     ends = [] if trail else Endings(trails).of(asked.table, asked.values, wanted)
     named = trails.stored.named(asked.table, wanted)
-    lines = [] if trail else endings_grid(asked, named, ends)
-    answer({**asked.as_dict(), "row": named, "trail": trail, "ended": ends}, *lines, as_json=json)
-    if trail and not json:
-        console().print(trail_tree(trail, [*wanted]))
+    shown = [trail_tree(trail, [*wanted])] if trail else endings_grid(asked, named, ends)
+    answer({**asked.as_dict(), "row": named, "trail": trail, "ended": ends}, *shown, as_json=json)
     return 0 if trail else 1
 
 

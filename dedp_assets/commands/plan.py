@@ -159,7 +159,7 @@ def _keys(table: LakeTable[...], text: str) -> Sequence[str]:
 
 @contextmanager
 def _history(settings: Settings) -> Iterator[dg.DagsterInstance | None]:
-    """Open the history of runs for a block; ``None`` before the first run."""
+    """Open Dagster's run history for a block; ``None`` if the home has no run history yet."""
     if not (settings.dagster_home / "dagster.yaml").is_file():
         yield None
         return

@@ -89,7 +89,7 @@ class Pages:
         self._load, self.clock, self._kept = load, clock, kept
         self._source: PageMaker | None = None
         self._page: Page | None = None
-        self._lock = Lock()
+        self._lock, self._planning = Lock(), Lock()
 
     def page(self) -> Page:
         """Return the newest page, made now if the last one is too old."""
@@ -115,8 +115,9 @@ class Pages:
     def plan(self) -> Planned:
         """Return the plan of the runs that would come now; made for each request."""
         with self._lock:
-            self._source = self._source or self._load()
-            return self._source.plan(self.clock())
+            source = self._source = self._source or self._load()
+        with self._planning:  # which takes seconds in a large lake, while pages are made
+            return source.plan(self.clock())
 
     def _younger_than(self, limit: timedelta) -> Page | None:
         page = self._page

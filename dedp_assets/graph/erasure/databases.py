@@ -62,7 +62,7 @@ def _redact_tables(database: sqlite3.Connection) -> int:
 
 
 def _without(value: object, spellings: Spellings) -> str | bytes | None:
-    """Return a text or bytes with ids redacted; ``None`` for a value without an id."""
+    """Return a redacted text or redacted bytes; ``None`` if the value holds no id."""
     content = value.encode() if isinstance(value, str) else value
     if not isinstance(content, bytes) or not spellings.found(content):
         return None

@@ -45,7 +45,7 @@ def is_plain(content: bytes) -> bool:
 
 
 def unpacked(content: bytes) -> Packed | None:
-    """Return the contents of a packed file; ``None`` for a file of no known packing.
+    """Return the members of a compressed file or an archive; ``None`` for any other file.
 
     Args:
         content: the file.

@@ -21,13 +21,13 @@ from dedp_assets.patterns.flow._branches import BranchState
 from dedp_assets.patterns.flow.exclusive_choice import Router
 
 __all__ = [
-    "Feed", "Pinned", "Span", "aligned", "by_event", "day_to_hour", "day_to_week", "hour_to_day", "of_branch", "pin",
-    "same", "unaligned", "whole",
+    "Feed", "Pinned", "Span", "Values", "aligned", "by_event", "day_to_hour", "day_to_week", "hour_to_day",
+    "of_branch", "pin", "same", "unaligned", "whole",
 ]  # fmt: skip
 
 _NO_TABLE = -1
 Values = Mapping[str, str | None]
-"""Partition column -> value as the table's log spells it; ``None`` is NULL."""
+"""Partition column -> value in the spelling of the table's log; ``None`` for NULL."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.landing import Landing
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.measuring.costs import Cost
-from dedp_assets.patterns.delta import FileStats, Ledger
+from dedp_assets.patterns.delta import FileStats, Ledger, Partition
 from dedp_assets.patterns.observability._timing.percentiles import nearest_rank
 
 __all__ = ["Estimate", "Estimates", "Spread"]
@@ -25,8 +25,6 @@ __all__ = ["Estimate", "Estimates", "Spread"]
 _NEWEST = 30
 """Commits of a table that are measured: the newest, as hardware, code and volumes change."""
 _LOW, _HIGH = 0.1, 0.9
-
-Values = tuple[tuple[str, str | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +105,7 @@ class Estimates:
         self._lake, self._landing = lake, landing
         self._past = cache(self._measured)
         self._sizes = cache(self._by_partition)
-        self._by_columns: dict[tuple[str, tuple[str, ...]], tuple[Mapping[Values, FileStats], FileStats | None]] = {}
+        self._by_columns: dict[tuple[str, tuple[str, ...]], tuple[Mapping[Partition, FileStats], FileStats | None]] = {}
 
     def of(self, run: PlannedRun) -> Estimate:
         """Return the estimate of a run."""
@@ -122,7 +120,7 @@ class Estimates:
         return Estimate(seconds, cpu, _cost(sizes), frozenset(unknown))
 
     def _measured(self, name: str) -> tuple[Spread, Spread]:
-        """Return seconds and CPU seconds of a partition's commits, as far as the newest commits tell."""
+        """Return the spreads of seconds and CPU seconds of a partition, by the newest commits of the table."""
         try:
             commits = [*islice(self._log(name).newest_first(), _NEWEST)][::-1]
         except PatternError:
@@ -146,12 +144,12 @@ class Estimates:
             if (size := self._size(spec.name, ())) is not None:
                 yield size
 
-    def _size(self, name: str, values: Values) -> FileStats | None:
+    def _size(self, name: str, values: Partition) -> FileStats | None:
         """Return the size of an upstream partition; the usual one of a partition that a run will write."""
         columns = tuple(column for column, _ in values)
         known = self._by_columns.get((name, columns))
         if known is None:
-            found: dict[Values, FileStats] = {}
+            found: dict[Partition, FileStats] = {}
             for partition, size in self._sizes(name).items():
                 part = tuple(pair for pair in partition if pair[0] in columns)
                 found[part] = _sum(found.get(part, FileStats()), size)
@@ -159,7 +157,7 @@ class Estimates:
         will_be = any((name, value) in self._written for _, value in values) if values else True
         return known[0].get(values, known[1] if will_be else None)
 
-    def _by_partition(self, name: str) -> Mapping[Values, FileStats]:
+    def _by_partition(self, name: str) -> Mapping[Partition, FileStats]:
         try:
             ledger = self._log(name)
             stored = ledger.state().statistics() if ledger.exists() else {}

@@ -17,7 +17,7 @@ __all__ = ["LateFiles"]
 
 _SHOWN = 3
 _SOURCE = "source_file"
-"""Column in which a landed row names its file."""
+"""Column of landed rows with the name of the landing file."""
 
 
 class LateFiles:
@@ -54,7 +54,7 @@ class LateFiles:
         return [*found[:_SHOWN], *more]
 
     def of_changes(self, table: str, key: str, changes: Mapping[str, int]) -> list[str]:
-        """List the files behind versions of upstream tables, as far as the logs tell.
+        """List the landing files that the logs name for versions of upstream tables.
 
         Args:
             table: the table that reads them.

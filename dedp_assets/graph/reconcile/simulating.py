@@ -24,7 +24,7 @@ from dedp_assets.patterns.idempotency._executions import EXECUTION, ExecutionLog
 __all__ = ["SimulatedLake", "Simulation"]
 
 _NO_DAY = "9999-12-31"
-"""First day of a change of a reference whose rows nobody knows before the run."""
+"""First day of the rows of a reference that a simulated run changes: after every partition."""
 
 
 class SimulatedLake(Lake):

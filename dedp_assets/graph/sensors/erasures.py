@@ -3,6 +3,7 @@
 import dagster as dg
 
 from dedp_assets.graph.erasure.cases import Cases
+from dedp_assets.graph.erasure.going_on import JOB
 from dedp_assets.graph.outcomes.run_tags import CAUSE, REQUEST
 from dedp_assets.graph.reconcile.reconciling import Tried
 from dedp_assets.graph.reconcile.requests import NOT_RETRIED, tried
@@ -13,18 +14,15 @@ __all__ = ["erasures_requested"]
 _ASSET = "platform/erasures"
 
 
-def erasures_requested(job_name: str) -> dg.SensorDefinition:
+def erasures_requested() -> dg.SensorDefinition:
     """Make the sensor that starts the job of the requests once for each that was asked or approved.
 
     A run that failed is tried again, up to three times; what a run leaves open goes on by the job's schedule.
-
-    Args:
-        job_name: name of the job that plans and carries out the requests of the home.
     """
 
     @dg.sensor(
         name="erasures_requested",
-        job_name=job_name,
+        job_name=JOB,
         minimum_interval_seconds=settings().tick_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="A request to erase persons that was asked is planned, and one that was approved is carried out.",

@@ -21,7 +21,7 @@ class Home:
 
     def __init__(self, folder, instance):
         self.cases, self.instance, self.idle = Cases.of(folder), instance, ""
-        self.sensor = erasures_requested("go_on")
+        self.sensor = erasures_requested()
 
     def look(self, status=dg.DagsterRunStatus.SUCCESS):
         """Tick once: run keys of the runs that Dagster starts, each of which ends; a known run key starts none."""

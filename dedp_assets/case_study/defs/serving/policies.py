@@ -101,7 +101,7 @@ HEALS = f"dedp run {POLICIES.name} --force"
 
 
 def each_night(request: Request) -> Inputs:
-    """Name the inputs of a run by the run's id: what the server grants has no version."""
+    """Name the input of a run by the run's id: the grants of a server have no version."""
     return Inputs({DECLARED.name: request.run_id})
 
 
@@ -124,7 +124,7 @@ def each_night(request: Request) -> Inputs:
     patterns=[load_full, grant_in_postgres],
 )
 def policies(into: Target, operational: OperationalDatabase, alerts: Alerting, clock: Clock) -> WriteResult:
-    """Apply the policies that changed, put the changes on record, and list all of them.
+    """Apply changed policies, put the changes on record, and list all changes on record.
 
     Grants that somebody else made are left for a person to decide: an alert names them and the command.
     """
@@ -140,7 +140,7 @@ def policies(into: Target, operational: OperationalDatabase, alerts: Alerting, c
 
 
 def judged(operational: OperationalDatabase, *, apply: bool = False) -> Finding:
-    """Judge whether the server grants what is declared; apply the policies first, if asked."""
+    """Compare the server's grants with the declared policies, after applying the policies if ``apply``."""
     with operational.connect() as connection:
         writer = connection.info.user
     declared = AUDIENCES.of(PAGE_VIEWS)
@@ -148,7 +148,7 @@ def judged(operational: OperationalDatabase, *, apply: bool = False) -> Finding:
 
 
 def announce(alerts: Alerting, found: Finding) -> None:
-    """Raise the alert about grants that differ, or clear it."""
+    """Raise or clear the alert about grants that differ from the declared policies."""
     if found.passed:
         alerts.clear(DRIFT, POLICIES.name)
     else:
@@ -158,7 +158,7 @@ def announce(alerts: Alerting, found: Finding) -> None:
 
 
 def announce_decisions(alerts: Alerting, at: datetime) -> dict[str, int]:
-    """Raise the alert about openings and refusals of a day that somebody has to look at, or clear it; count decisions.
+    """Raise or clear the alert about alarming decisions of a day; return the numbers of granted and denied ones.
 
     The audit is in the home, over restarts; its rows say who and why, and the alert does not.
     """

@@ -133,7 +133,7 @@ def _shown(stored: StoredRows, table: str, found: Differences, columns: Sequence
 
 
 def _require_rows(stored: StoredRows, asked: Asked, *versions: int) -> None:
-    """Refuse a table that has no row at the present version, and none at the others."""
+    """Refuse a table that is empty at the present version and at the further versions."""
     ledger = stored.origins.lake.ledger(asked.table)
     if not any(ledger.state(version).statistics() for version in (asked.version, *versions)):
         raise ConfigError(

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dedp_assets.graph.observe.origins.makers import Values, makers_of
+from dedp_assets.graph.inputs.feeds import Values
+from dedp_assets.graph.observe.origins.makers import makers_of
 from dedp_assets.graph.observe.origins.stored_rows import MOST_SHOWN, Row, StoredRows, holds, text_of, validation_of
 from dedp_assets.graph.observe.origins.trails import LINE, Trails
 from dedp_assets.graph.observe.origins.tree import Origins
@@ -125,7 +126,7 @@ class Endings:
         return {spec.name for spec in table.tables} if table else {name}
 
     def _search(self, name: str, upstream: str, wanted: Values) -> Any:  # noqa: ANN401 - a function or nothing
-        """Return a function that finds upstream rows by wanted values; ``None`` without columns."""
+        """Return a search of upstream rows by wanted values; ``None`` if no upstream column holds the values."""
         theirs, validation = self._stored.columns(upstream), validation_of(self._origins.table(name))
         if columns := self._survivors(name, upstream, wanted):
             return lambda partitions, version: self._stored.found(upstream, partitions, version, [columns])

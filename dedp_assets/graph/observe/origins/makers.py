@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dedp_assets.graph.inputs.feeds import Values
 from dedp_assets.patterns.delta import Commit, Ledger, is_append
 
-__all__ = ["Makers", "Values", "makers_of", "partitions_within"]
-
-Values = Mapping[str, str | None]
-"""Partition column -> value as the table's log spells it; ``None`` is NULL."""
+__all__ = ["Makers", "makers_of", "partitions_within"]
 
 
 @dataclass(frozen=True, slots=True)

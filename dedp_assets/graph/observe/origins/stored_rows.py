@@ -10,7 +10,7 @@ from typing import Any
 
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.declare.validation import Validation
-from dedp_assets.graph.observe.origins.makers import Values
+from dedp_assets.graph.inputs.feeds import Values
 from dedp_assets.graph.observe.origins.tree import Origins
 from dedp_assets.patterns.core.parsing.json_fields import json_object
 from dedp_assets.patterns.core.schema import TableSpec
@@ -37,9 +37,9 @@ class StoredRows:
         return declared[name] if name in declared else self.origins.lake.stored(name).spec
 
     def key(self, name: str) -> tuple[str, ...]:
-        """Return the columns that tell the rows of a table apart, as declared; empty without a declaration.
+        """Return the declared key of a table; empty for a table without a key.
 
-        Those by which records are deduplicated do within a partition.
+        Of valid records, the columns of their deduplication are a key within a partition.
         """
         table = self.origins.table(name)
         own = validation_of(table) if table and table.spec.name == name else None

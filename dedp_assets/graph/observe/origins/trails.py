@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from dedp_assets.graph.observe.origins.makers import Values, makers_of
+from dedp_assets.graph.inputs.feeds import Values
+from dedp_assets.graph.observe.origins.makers import makers_of
 from dedp_assets.graph.observe.origins.stored_rows import MOST_SHOWN, Row, StoredRows, text_of, validation_of
 from dedp_assets.graph.observe.origins.tree import Made, Origins, Read, more_of
 from dedp_assets.graph.run.column_traces import traced_last
@@ -71,13 +72,14 @@ class Trails:
     """Trails of rows through the tables of a lake."""
 
     origins: Origins
-    stored: StoredRows = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "stored", StoredRows(self.origins))  # the record is frozen
+    @property
+    def stored(self) -> StoredRows:
+        """The rows of the lake."""
+        return StoredRows(self.origins)
 
     def of(self, name: str, partitions: Sequence[Values], version: int, wanted: Sequence[Values]) -> Trail | None:
-        """Follow the rows with wanted values; ``None`` without a row.
+        """Return the trail of the rows with wanted values, or ``None`` for no row.
 
         Args:
             name: the table.
@@ -188,7 +190,7 @@ class Trails:
         return same[0] if len(same) == 1 and not any(each.field for each in inputs) else ""
 
     def places(self, name: str, version: int, rows: Sequence[Row]) -> list[Line]:
-        """List the places in the landing zone of rows; none of a table without columns for file and line."""
+        """List the landing files and lines of rows; empty for a table without the columns of file and line."""
         if not rows or not {*LINE} <= {*rows[0]}:
             return []
         wanted = _distinct({column: text_of(row[column]) for column in LINE} for row in rows)

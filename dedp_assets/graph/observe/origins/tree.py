@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any
 
 from dedp_assets.graph.declare.tables import LakeTable
-from dedp_assets.graph.observe.origins.makers import Values, makers_of, partitions_within
+from dedp_assets.graph.inputs.feeds import Values
+from dedp_assets.graph.observe.origins.makers import makers_of, partitions_within
 from dedp_assets.graph.outcomes.refusals import Refusals
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.run.batches import owned_by
@@ -22,7 +23,7 @@ __all__ = ["Input", "Made", "Origin", "Origins", "Read", "more_of"]
 _MOST_COMMITS = 10
 _SEEN = "explained above"
 _NOTED = ("because", "to", "trigger", "delivery", "watermark", "offsets", "expired", "execution")
-"""Notes of a record that say where rows came from, or who asked for them."""
+"""Notes of a commit record about sources of the rows and requesters of the run."""
 
 Read = tuple[str, list[Values], int]
 """Upstream table of a run, the partitions that were read, and the version."""
@@ -117,7 +118,7 @@ class Origins:
     _path: list[str] = field(default_factory=list)
 
     def table(self, name: str) -> LakeTable[...] | None:
-        """Return the declaration of a table, whose step may write further tables; ``None`` without one."""
+        """Return the declaration that writes a table; ``None`` for an undeclared table."""
         return next((each for each in self.declared if name in [spec.name for spec in each.tables]), None)
 
     def of(self, name: str, partition: Values, key: str) -> Origin:

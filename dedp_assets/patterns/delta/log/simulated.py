@@ -22,7 +22,7 @@ _CREATED: Sequence[Mapping[str, Any]] = [
     {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
     {"metaData": {"id": "simulated", "schemaString": _SCHEMA, "partitionColumns": [], "configuration": {}}},
 ]
-"""Actions of the creation of a table, whose columns nobody asks for."""
+"""Actions of the commit that creates a table, with an empty schema."""
 
 
 class SimulatedLedger(Ledger):
@@ -43,7 +43,7 @@ class SimulatedLedger(Ledger):
         self._stored = -1
         """Newest version that is stored, once a commit is simulated."""
         self._columns: Mapping[str, str] = {}
-        """Partition column -> its name in the entries of the log, where that is another one."""
+        """Logical name of a partition column -> physical name in the log, for columns with two names."""
 
     def simulate(
         self,

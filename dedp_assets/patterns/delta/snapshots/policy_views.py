@@ -25,7 +25,7 @@ from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.stored_spec import stored_spec
 
-__all__ = ["BARRIER", "HIDDEN", "in_partition", "named", "policy_by_class", "query", "select_shown"]
+__all__ = ["BARRIER", "HIDDEN", "in_partition", "literal", "named", "policy_by_class", "query", "select_shown"]
 
 HIDDEN = "***"
 """Text in place of a text that is not shown."""
@@ -116,6 +116,11 @@ def named(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def literal(text: str) -> str:
+    """Write a text as a literal of standard SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def _hidden(table: str, state: TableState, place: Place) -> set[str]:
     """Return the identities of columns whose values may not come to a place."""
     if DECLARED not in state.properties:  # a table of other tools: nobody classified its columns
@@ -161,9 +166,9 @@ def _masked(name: str, kind: Any, mask: ColumnMask, key: MaskingKey | None, whos
         return f"{value} IS NOT NULL THEN {_hashed(value, key, mask.value or name.lower())}"
     form = Mask(mask.value)
     pattern = form.pattern(r"\x{{{:x}}}")
-    like, begun = _text(rf"\A(?:{pattern})\z"), _text(form.hidden[: form.shown_from])
+    like, begun = literal(rf"\A(?:{pattern})\z"), literal(form.hidden[: form.shown_from])
     made = f"{begun} || substr({value}, {form.shown_from + 1})"
-    return f"regexp_like({value}, {like}) THEN {made} WHEN {value} IS NOT NULL THEN {_text(form.hidden)}"
+    return f"regexp_like({value}, {like}) THEN {made} WHEN {value} IS NOT NULL THEN {literal(form.hidden)}"
 
 
 def _hashed(value: str, key: MaskingKey, of: str) -> str:
@@ -202,12 +207,8 @@ def _is_value(text: str, kind: object) -> bool:
 
 def _constant(value: str, kind: str) -> str:
     sized = kind.removeprefix("decimal")
-    return f"arrow_cast({_text(value)}, {_text(_TYPES.get(kind) or f'Decimal128{sized}')})"
+    return f"arrow_cast({literal(value)}, {literal(_TYPES.get(kind) or f'Decimal128{sized}')})"
 
 
 def _called(kind: Any) -> str:  # noqa: ANN401 - as above
     return sql_type(kind) if isinstance(kind, str) else str(kind.get("type", "")).upper()
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"

@@ -10,6 +10,7 @@ from deltalake.exceptions import DeltaError
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.delta.log.table_state import TableState
+from dedp_assets.patterns.delta.snapshots.policy_views import literal, named
 from dedp_assets.patterns.delta.snapshots.reading import missing_files
 from dedp_assets.patterns.delta.snapshots.tiers import tiered
 from dedp_assets.patterns.delta.storage.store import Store
@@ -17,7 +18,7 @@ from dedp_assets.patterns.delta.storage.store import Store
 __all__ = ["RowScan"]
 
 Values = Mapping[str, str | None]
-"""Column -> the text of a value; ``None`` is NULL."""
+"""Column -> text of the value; ``None`` for NULL."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class RowScan:
         Raises:
             ConfigError, ContractError: as :meth:`rows`.
         """
-        held = " OR ".join(f"strpos({_name(column)}, {_literal(text)}) > 0" for column in columns)
+        held = " OR ".join(f"strpos({named(column)}, {literal(text)}) > 0" for column in columns)
         return self._scan([*self._within(), f"({held})"] if held else ["false"], ())
 
     def _within(self) -> list[str]:
@@ -83,7 +84,7 @@ class RowScan:
 
 
 def _any_of(wanted: Sequence[Values]) -> list[str]:
-    """Return the condition of all values of one mapping; none without a mapping, or with an empty one."""
+    """Return the SQL condition of the values of any mapping, as a list; empty for a condition of all rows."""
     if not all(wanted):
         return []
     each = [" AND ".join(_is(column, value) for column, value in values.items()) for values in wanted]
@@ -91,12 +92,4 @@ def _any_of(wanted: Sequence[Values]) -> list[str]:
 
 
 def _is(column: str, value: str | None) -> str:
-    return f"{_name(column)} IS NULL" if value is None else f"{_name(column)} = {_literal(value)}"
-
-
-def _name(column: str) -> str:
-    return '"' + column.replace('"', '""') + '"'
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    return f"{named(column)} IS NULL" if value is None else f"{named(column)} = {literal(value)}"
