@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dedp_assets.commands._output import console
+from dedp_assets.commands.plan import _printed
 from dedp_assets.graph.declare import Follow, InOrder
 from dedp_assets.graph.inputs.feeds import day_to_week, pin, same, whole
 from dedp_assets.graph.outcomes.refusals import Refusal, Refusals
@@ -406,6 +407,6 @@ def lines_of(plan, world):
     """A plan as it is printed."""
     terminal = console()
     with terminal.capture() as capture:
-        for each in Printed(plan, TABLES, world.lake, world.landing).lines():
+        for each in map(_printed, Printed(plan, TABLES, world.lake, world.landing).lines()):
             terminal.print(each)
     return capture.get()
