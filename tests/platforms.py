@@ -48,6 +48,14 @@ class Up:
 
         return wait_until(found, seconds=seconds) and self.said().count(words) >= times
 
+    def comes(self, condition: Callable[[], object], *, seconds: float = 600, every: float = 0.2) -> bool:
+        """Whether a condition came true while the platform ran."""
+
+        def ended() -> bool:
+            return self.process.poll() is not None
+
+        return wait_until(lambda: ended() or condition(), seconds=seconds, every=every) and not ended()
+
     def see(self) -> None:
         """Add the processes that run now to every process that was seen."""
         self.everything.update({self.tree, *descendants(self.tree)})

@@ -22,7 +22,7 @@ import pytest
 from deltalake import DeltaTable
 
 from dedp_assets.laptop.servers.ports import free as free_port
-from tests.faults.processes import command, living, wait_until
+from tests.faults.processes import command, living
 from tests.platforms import COMMANDS, DEDP, Up, platform_up
 from tests.wheel import Wheel, built_wheel
 
@@ -189,8 +189,7 @@ class Hour:
             said = {name: (voice.state, voice.troubles) for name, voice in heard.items()}
             return said == expected and all(fault in voice.text for voice in heard.values())
 
-        agreed = wait_until(lambda: self.up.process.poll() is not None or all_agree(), seconds=PATIENCE, every=1)
-        agreed = agreed and self.up.process.poll() is None
+        agreed = self.up.comes(all_agree, every=1)
         heard = heard or self.voices()
         told = "\n".join(f"== {name}: {v.state} {v.troubles}\n{v.text[:4000]}" for name, v in heard.items())
         assert agreed, f"{expected}\n{told}\n== dedp up\n{self.up.said()}"
@@ -259,7 +258,7 @@ def hour(tmp_path_factory):
 def test_a_new_project_goes_to_gold_and_is_green(hour):
     """The sample is loaded by itself, from the code of the wheel."""
     assert hour.up.says("ready     status: ", seconds=PATIENCE), hour.up.said()
-    assert wait_until(lambda: hour.sales() == SALES, seconds=PATIENCE), hour.up.said()
+    assert hour.up.comes(lambda: hour.sales() == SALES), hour.up.said()
     hour.agree()
     where = hour.wheel.run("import dedp_assets; print(dedp_assets.__file__)", cwd=hour.root)
     assert Path(where.stdout.strip()).is_relative_to(hour.wheel.site)
@@ -301,7 +300,7 @@ def test_a_mended_declaration_is_loaded_by_itself(hour):
     """Its rows are those of the delivered file."""
     columns = (hour.root / "my_lake/defs/trips/columns.yaml").read_text()
     hour.write("trips", columns=columns.replace(WRONG, RIGHT))
-    assert wait_until(hour.is_green, seconds=PATIENCE, every=1), hour.up.said()
+    assert hour.up.comes(hour.is_green, every=1), hour.up.said()
     plain = csv.DictReader(io.StringIO(TRIPS))
     rows = [
         (
@@ -320,16 +319,14 @@ def test_a_mended_declaration_is_loaded_by_itself(hour):
 def test_a_table_is_added_and_removed_while_everything_runs(hour):
     """It is loaded; without its declaration it is told at most once, and what else is declared goes on."""
     hour.write("fares", defs=FARES)
-    assert wait_until(lambda: hour.rows("gold/fares", "trips", "fares") == [(3, 60.75)], seconds=PATIENCE), (
-        hour.up.said()
-    )
-    assert wait_until(hour.is_green, seconds=PATIENCE, every=1), hour.up.said()
+    assert hour.up.comes(lambda: hour.rows("gold/fares", "trips", "fares") == [(3, 60.75)]), hour.up.said()
+    assert hour.up.comes(hour.is_green, every=1), hour.up.said()
     before = len(hour.up.said())
     shutil.rmtree(hour.root / "my_lake/defs/fares")
     day, orders = "2026-01-08", "order_id,ordered_at,customer,amount\n8000,2026-01-08T10:00:00Z,Ada,5.00\n"
-    assert wait_until(lambda: "reloaded" in hour.up.said()[before:], seconds=PATIENCE), hour.up.said()
+    assert hour.up.comes(lambda: "reloaded" in hour.up.said()[before:]), hour.up.said()
     hour.land("orders", day, orders)
-    assert wait_until(lambda: hour.sales() == {**SALES, day: (1, 5.0)}, seconds=PATIENCE), hour.up.said()
+    assert hour.up.comes(lambda: hour.sales() == {**SALES, day: (1, 5.0)}), hour.up.said()
     heard = hour.agree()
     states = {table["name"]: table["verdict"] for table in json.loads(heard["/status.json"].text)["tables"]}
     assert (states["gold/fares"], states["gold/sales_by_day"]) == ("unknown", "ok")

@@ -15,7 +15,6 @@ from dedp_assets.graph.resources.environments import child_environment, settings
 from dedp_assets.laptop.servers import s3
 from dedp_assets.laptop.servers.ports import free as free_port
 from tests.faults.clocks import clock_of
-from tests.faults.processes import wait_until
 from tests.platforms import COMMANDS, DEDP, platform_up
 
 pytestmark = [
@@ -31,7 +30,6 @@ MORE = {"2026-01-08": (1, 5.0)}
 ORDERS = "order_id,ordered_at,customer,amount\n8000,2026-01-08T10:00:00Z,Ada,5.00\n"
 LATE = "order_id,ordered_at,customer,amount\n9000,2026-01-09T10:00:00Z,Bob,7.00\n9001,2026-01-05T11:00:00Z,Eve,3.00\n"
 WITH_LATE = {**SALES, **MORE, "2026-01-05": (22, 423.0), "2026-01-09": (1, 7.0)}
-PATIENCE = 600
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +68,7 @@ def sales(platform):
 def test_tables_in_a_bucket_are_computed_by_executors(platform):
     """The days of the sample have all of their rows, each worker has an executor, and no lake is in a folder."""
     assert platform.says("ready     s3: the lake is in s3://dedp/lakehouse at "), platform.said()
-    assert wait_until(lambda: sales(platform) == SALES, seconds=PATIENCE), platform.said()
+    assert platform.comes(lambda: sales(platform) == SALES), platform.said()
     assert len([platform.find(f"--executor-id {number}") for number in (0, 1)]) == 2
     assert not (platform.home / "lakehouse").exists()
 
@@ -86,7 +84,7 @@ def test_a_server_and_a_worker_that_are_killed_come_back(platform):
         assert platform.says(f"restart   {name} died and is started again; "), platform.said()
     for name in ("s3", "master"):
         assert platform.says(f"ready     {name}: ", times=2), platform.said()
-    assert wait_until(lambda: sales(platform) == {**SALES, **MORE}, seconds=PATIENCE), platform.said()
+    assert platform.comes(lambda: sales(platform) == {**SALES, **MORE}), platform.said()
     assert "Traceback" not in platform.said()
 
 
@@ -106,7 +104,7 @@ def test_a_second_platform_whose_clock_is_fast_computes_the_same_days(platform, 
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert [code for code, *_ in json.loads(done.stdout)] == [0, 0], done.stdout + done.stderr
-    assert wait_until(lambda: sales(platform) == WITH_LATE, seconds=PATIENCE), platform.said()
+    assert platform.comes(lambda: sales(platform) == WITH_LATE), platform.said()
     status = [DEDP, "status"]
     own = child_environment({**environment, "DEDP_HOME": str(platform.home)})
     seen = [

@@ -66,7 +66,8 @@ _SHUFFLED = "200"
 _FEW_STATES = "-Dspark.sql.streaming.minBatchesToRetain=10"
 """A query goes on from its last micro-batch; state files of older ones hold persons who were erased since.
 
-As a property of Java: a setting that sessions can change costs each session a call.
+As a property of Java: a setting that sessions can change costs each session a call. Of the driver, which clears states;
+an executor is refused with properties of Spark's.
 """
 _UNCOMPILED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """For small data, compiling a query costs more than running it."""
@@ -99,7 +100,7 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         "spark.driver.host": settings.driver_host,
         "spark.driver.bindAddress": _bound(settings),
         "spark.driver.extraClassPath": jars,
-        "spark.driver.extraJavaOptions": " ".join(options),
+        "spark.driver.extraJavaOptions": " ".join([*options, _FEW_STATES]),
         **({} if settings.master.startswith("local") else _executor_conf(jars, options)),
         **local_files_conf(found),
         "spark.local.dir": str(_made(scratch / "local")),
@@ -160,7 +161,6 @@ def _options(settings: Settings) -> list[str]:
         "-XX:+UseSerialGC",
         "-XX:-DontCompileHugeMethods",
         f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
-        _FEW_STATES,
         *(_SMALL_DATA_OPTIONS if settings.jit != "full" else []),
         *_launching(_java(settings)),
         *([_FIRST_TIER] if settings.jit == "quick" else []),

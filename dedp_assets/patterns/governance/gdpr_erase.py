@@ -96,8 +96,10 @@ def find_person(tables: Sequence[Table], erasure: Erasure, suppressed: Suppressi
         in the figure ``tables``; the note says what refuses it.
 
     Raises:
-        ConfigError: for a kind of person that no table declares.
+        ConfigError: for no table, or a kind of person that no table declares.
     """
+    if not tables:
+        raise ConfigError("tables must name tables that declare columns of persons (subject), not none")
     persons = Persons.found(tables, erasure.ids, suppressed)
     found = [_found(each, persons) for each in tables if each.ledger.exists()]
     faults = [fault for each in found for fault in _faults(each, erasure)]

@@ -59,13 +59,14 @@ def test_a_start_forgets_former_drivers_and_a_restart_of_the_master_does_not(mad
 
 
 def test_executors_have_the_class_path_and_the_options_of_their_driver(made):
-    """An engine that computes alone has none."""
+    """An engine that computes alone has none; an executor with a property of Spark's would not start."""
     alone = engine.spark_conf(made.settings)
     driver = engine.spark_conf(replace(made.settings, master=made.url))
     assert not [name for name in alone if name.startswith("spark.executor.")]
-    for name in ("extraClassPath", "extraJavaOptions"):
-        assert driver[f"spark.executor.{name}"] == driver[f"spark.driver.{name}"]
-    assert driver["spark.executor.extraClassPath"] == "/jars/engine.jar"
+    assert driver["spark.executor.extraClassPath"] == driver["spark.driver.extraClassPath"] == "/jars/engine.jar"
+    given = {side: driver[f"spark.{side}.extraJavaOptions"].split() for side in ("executor", "driver")}
+    assert given["executor"] == [option for option in given["driver"] if not option.startswith("-Dspark.")]
+    assert len(given["driver"]) > len(given["executor"]) > 2
 
 
 def test_the_folder_of_a_command_that_was_killed_goes_with_the_next_command(tmp_path):
