@@ -162,15 +162,15 @@ def add_constraint(table: Table, *, name: str, check: str) -> WriteResult:
         >>> add_constraint(orders, name="id_is_positive", check="id > 0").applied
         True
     """
-    require_of_one_row("constraint", {name: check})
+    require_of_one_row("check of constraint", {name: check})
     before = table.ledger.state().version
     stored = table.read(version=before)
     uncomputed = f"{table.name}: {name} was not added: {check}"
     with (
-        naming_options(stored, "constraint", {name: check}),
+        naming_options(stored, "check of constraint", {name: check}),
         computing(uncomputed, "write it for all values (try_divide)"),
     ):
-        require_repeatable(stored, "constraint", {name: check})
+        require_repeatable(stored, "check of constraint", {name: check})
         refused = stored.filter(f"NOT {truth(check)}").select("*", F.array(F.lit(name)).alias("violations"))
         offenders = counted(refused)
     if offenders:
