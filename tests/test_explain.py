@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
+from datetime import date
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from dedp_assets.cli import main
 from dedp_assets.commands import explain as command
 from dedp_assets.graph.outcomes.refusals import Refusal, Refusals
 from dedp_assets.graph.resources.lake import Lake
+from dedp_assets.patterns.delta.staging.stage_files import KEPT_PART
 from tests.graph.observe.origins.hand_written_lake import DAY, EVENTS, LINES, NEXT, PAGES, HandWritten, declared, line
+
+NEW = {"/": 1, "/b": 5, "/z": 1}
 
 
 @pytest.fixture
@@ -156,3 +162,40 @@ def test_a_table_without_rows_is_refused(dedp, tmp_path):
         code,
         f"gold/pages has no rows, of which one could be explained: `dedp run gold/pages {DAY}`" in errors,
     ) == (2, True)
+
+
+def refuse(root, rows, *, kept=""):
+    """Refuse the day's pages: a stage with the rows, of which one part is the table's, and a note."""
+    lake, stage = Lake(root=str(root / "lakehouse"), engine=None), root / "stage"
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    write_deltalake(stage, pa.table(columns), partition_by=["outcome"] if kept else [])
+    if kept:  # a property that delta-rs reads, and does not write
+        first = stage / "_delta_log/00000000000000000000.json"
+        first.write_text(first.read_text().replace('"configuration":{', f'"configuration":{{"{KEPT_PART}":"{kept}"'))
+    note = Refusal(("1",), "1", "run-9", "rows_are_as_before: other rows than before", stage=str(stage))
+    Refusals(lake.refused(PAGES.name)).note(DAY, note)
+    return stage
+
+
+@pytest.mark.parametrize("kept", ["", "valid"])
+def test_refused_rows_are_compared_with_the_stored_rows(dedp, tmp_path, kept):
+    """By the declared key: what would come, go and change; letters staged beside the rows play no part."""
+    day = date.fromisoformat(DAY)
+    rows = [{"page": page, "views": n, "day": day, **({"outcome": "valid"} if kept else {})} for page, n in NEW.items()]
+    dead = [{"page": "/bad", "views": 0, "day": day, "outcome": "dead"}] if kept else []
+    stage = refuse(tmp_path, [*rows, *dead], kept=kept)
+    code, out, _ = dedp(PAGES.name, DAY, "--against", "refused")
+    assert (code, "3 rows at version 1, 3 refused, by page, day" in " ".join(out.split())) == (1, True)
+    found = json.loads(dedp(PAGES.name, DAY, "--against", "refused", "--json")[1])["differences"]
+    counts = {name: found[name]["count"] for name in ("came", "went", "changed")}
+    assert (counts, [*found["columns"]]) == ({"came": 1, "went": 1, "changed": 1}, ["views"])
+    shutil.rmtree(stage)
+    code, _, errors = dedp(PAGES.name, DAY, "--against", "refused")
+    assert (code, "refused rows are no longer there" in errors) == (2, True)
+
+
+def test_a_partition_that_nobody_refused_has_no_refused_rows(dedp):
+    """One line, with the command that says more."""
+    code, _, errors = dedp(PAGES.name, DAY, "--against", "refused")
+    why = f"gold/pages {DAY}: nothing is refused: `dedp explain gold/pages {DAY}`"
+    assert (code, errors) == (2, f"dedp explain: {why}\n")

@@ -12,7 +12,7 @@ from pyspark import SparkContext
 
 from dedp_assets.case_study.sources import visits
 from dedp_assets.cli import main
-from dedp_assets.commands import plan
+from dedp_assets.commands import backfill, plan
 from dedp_assets.graph.outcomes.refusals import Refusal, Refusals
 from dedp_assets.graph.resources.clock import Clock
 from dedp_assets.graph.resources.environments import CHECKOUT, settings
@@ -177,6 +177,42 @@ def test_partitions_by_other_code_are_planned_with_what_follows(dedp, home):
     assert "dedp run silver/visits 2026-01-05" in text
     following = {table for run in json.loads(dedp("--changed", "--json")[1])["runs"] for table in run["tables"]}
     assert {"silver/visits", "gold/daily_visitors"} <= following
+
+
+@pytest.mark.parametrize(
+    ("options", "keys", "tags"),
+    [
+        (["2026-01-06...2026-01-08", "2026-01-05"], ["2026-01-05", "2026-01-06", "2026-01-07", "2026-01-08"], {}),
+        (["--changed", "--compare"], ["2026-01-05"], {"dedp/compare": "true"}),
+        (["--changed", "2026-01-05...2026-01-09", "--force"], ["2026-01-05"], {"dedp/force": "true"}),
+    ],
+)
+def test_a_backfill_computes_the_partitions_that_are_named(dedp, home, monkeypatch, loaded, options, keys, tags):
+    """In the order of their keys; with `--changed`, those that other code computed."""
+    owned = {"event_date": "2026-01-05"}
+    record = a_record("silver/visits", owned, code_version="of yesterday")
+    commit = {"record": record, "changed": [owned], "txn": {"silver/visits/event_date=2026-01-05/0": 1}}
+    write_log(home / "lakehouse/silver/visits", {"id": "long", "event_date": "date"}, ["event_date"], [commit])
+    asked = []
+    for name, instead in (
+        ("project", lambda: loaded),
+        ("require_computable", lambda _: None),
+        ("Platform", lambda _: None),
+        ("compute", lambda _, table, keys, tags, **__: asked.append((table, keys, tags)) or 0),
+    ):
+        monkeypatch.setattr(backfill, name, instead)
+    assert main(["backfill", "silver/visits", *options]) == 0
+    assert asked == [("silver/visits", keys, {"dedp/cause": "backfill", **tags})]
+
+
+def test_a_backfill_of_nothing_is_refused_or_said(dedp, monkeypatch, loaded, capsys):
+    """Without a partition it is refused, with the command that lists some; without a changed one there is nothing."""
+    for name, instead in (("project", lambda: loaded), ("require_computable", lambda _: None)):
+        monkeypatch.setattr(backfill, name, instead)
+    assert main(["backfill", "silver/visits"]) == 2
+    assert "partitions must be keys, a range of keys, or --changed, not none" in capsys.readouterr().err
+    assert main(["backfill", "silver/visits", "--changed"]) == 0
+    assert "no partition was computed by other code" in capsys.readouterr().out
 
 
 PAGE = (CHECKOUT / "docs/plan.md").read_text()

@@ -9,7 +9,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from dedp_assets.commands._output import Grid, coloured
-from dedp_assets.graph.observe.origins.asked import Asked
+from dedp_assets.graph.observe.origins.asked import REFUSED, Asked
 from dedp_assets.graph.observe.origins.differences import Differences, Keys
 from dedp_assets.graph.observe.origins.endings import Ending
 from dedp_assets.graph.observe.origins.trails import LINE, Line, Trail
@@ -68,11 +68,12 @@ def endings_grid(asked: Asked, wanted: Mapping[str, str], ends: Sequence[Ending]
 def differences_grid(asked: Asked, found: Mapping[str, Any]) -> Iterator[str | Grid]:
     """Yield the differences from a version: a line on the rows, and a table of differences."""
     differences: Differences = found["differences"]
-    then, now = differences.rows
+    before, after = differences.rows
     by = f"by {', '.join(differences.key)}" if differences.key else "as whole rows, as the table declares no key"
     same = "; no row differs" if differences.is_empty else ""
-    versions = f"{quantity(then, 'rows')} at version {found['against']}, {now} at version {asked.version}"
-    yield f"{asked.name}: {versions}, {by}{same}"
+    version, other = f"at version {asked.version}", found["against"]
+    sides = (version, "refused") if other == REFUSED else (f"at version {other}", version)
+    yield f"{asked.name}: {quantity(before, 'rows')} {sides[0]}, {after} {sides[1]}, {by}{same}"
     if same:
         return
     grid = Grid("difference")

@@ -44,6 +44,17 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - of argparse
         super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, **options})
+        self._mixing = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - of argparse
+        """Parse words; keys of partitions may also come after options, where argparse alone would not know them."""
+        if self._mixing or not any(action.nargs == "*" for action in self._get_positional_actions()):
+            return super().parse_known_args(args, namespace)
+        self._mixing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._mixing = False
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and a refusal, and end with exit code 2."""

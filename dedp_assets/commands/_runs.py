@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from rich.console import Console
 
@@ -18,12 +18,11 @@ from dedp_assets.project import project
 __all__ = ["compute", "print_ended", "react", "require_computable"]
 
 
-def require_computable(name: str, *, audited: bool = False) -> None:
+def require_computable(name: str) -> None:
     """Refuse a table that no run computes.
 
     Args:
         name: the table, or the replay of a table's letters, which a person approves to give letters up.
-        audited: whether only tables with audits count.
 
     Raises:
         ConfigError: in one sentence.
@@ -32,35 +31,44 @@ def require_computable(name: str, *, audited: bool = False) -> None:
     faulty = {"/".join(node.key.path): node.description for node in nodes if node.group_name == REFUSED}
     if sentence := faulty.get(name):
         raise ConfigError(f"{name}: {' '.join(sentence.split())}")
-    tables = [node for node in nodes if "dagster/table_name" in node.metadata and (node.check_keys or not audited)]
+    tables = [node for node in nodes if "dagster/table_name" in node.metadata]
     replays = [node for node in nodes if node.group_name == REPLAYS]
     known = sorted(("/".join(node.key.path) for node in (*tables, *replays)), key=by_layer)
-    require_table(name, known, of="with audits" if audited else "of the project")
+    require_table(name, known, of="of the project")
 
 
-def compute(platform: Platform, table: str, partition: str, tags: Mapping[str, str], *, as_json: bool = False) -> int:
-    """Compute a partition, then the partitions that the run makes stale; return the exit code.
+def compute(
+    platform: Platform, table: str, partitions: Sequence[str], tags: Mapping[str, str], *, as_json: bool = False
+) -> int:
+    """Compute partitions one after the other, then the partitions that the runs make stale; return the exit code.
 
     Args:
         platform: what runs it.
         table: the table.
-        partition: key of the partition; empty for a table without partitions.
-        tags: tags of the first run.
+        partitions: keys of the partitions in order; one empty key for a table without partitions.
+        tags: tags of the runs of these partitions.
         as_json: whether to print one document for programs in place of a line for each run.
     """
     before = platform.requests()
-    runs = _with_following(platform, table, before, platform.compute(table, partition=partition, tags=tags))
-    if not as_json:
-        return 1 if print_ended(runs, console()) else 0
-    ended = [*runs]
+    with counting("runs", len(partitions)) as count:
+        runs = _stepping(_with_following(platform, table, partitions, before, tags), count)
+        if not as_json:
+            return 1 if print_ended(runs, console()) else 0
+        ended = [*runs]
     print_json(ended)
     return 1 if any(each.failure for each in ended) else 0
 
 
-def _with_following(platform: Platform, table: str, before: Collection[str], first: Ended) -> Iterator[Ended]:
-    """Yield a run and, after a success, the runs of partitions that became stale."""
-    yield first
-    if not first.failure:
+def _with_following(
+    platform: Platform, table: str, partitions: Sequence[str], before: Collection[str], tags: Mapping[str, str]
+) -> Iterator[Ended]:
+    """Yield the runs of partitions and, after a success, the runs of partitions that became stale."""
+    done = False
+    for partition in partitions:
+        ended = platform.compute(table, partition=partition, tags=tags)
+        done = done or not ended.failure
+        yield ended
+    if done:
         yield from platform.follow(table, without=before)
 
 

@@ -13,7 +13,14 @@ import argparse
 
 from dedp_assets.commands._arguments import add_json, add_table
 from dedp_assets.commands._runs import compute, require_computable
-from dedp_assets.graph.outcomes.run_tags import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY, CAUSE
+from dedp_assets.graph.outcomes.run_tags import (
+    APPROVED_AUDITS,
+    APPROVED_BECAUSE,
+    APPROVED_BY,
+    CAUSE,
+    COMPARE,
+    FORCE,
+)
 from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.laptop.orchestration.instance import Platform
 from dedp_assets.patterns.core.records import Approval
@@ -45,10 +52,12 @@ def run(settings: Settings, chosen: argparse.Namespace) -> int:
     The exit code is 1 if one of these partitions is refused or fails.
     """
     Approval(chosen.by, chosen.because)  # refuses an empty name or reason
-    require_computable(chosen.table, audited=True)
+    require_computable(chosen.table)
     platform = Platform(settings)
     platform.require_partition(chosen.table, chosen.partition)
-    platform.require_approvable(chosen.table, chosen.partition)
+    refused = platform.require_approvable(chosen.table, chosen.partition)
+    # What was asked of the refused run is asked again: a run without force would take a partition as it is.
+    asked = {tag: refused[tag] for tag in (FORCE, COMPARE) if tag in refused}
     named = {APPROVED_AUDITS: ",".join(chosen.audit)} if chosen.audit else {}
-    tags = {APPROVED_BY: chosen.by, APPROVED_BECAUSE: chosen.because, CAUSE: "approval", **named}
-    return compute(platform, chosen.table, chosen.partition, tags, as_json=chosen.json)
+    tags = {**asked, APPROVED_BY: chosen.by, APPROVED_BECAUSE: chosen.because, CAUSE: "approval", **named}
+    return compute(platform, chosen.table, [chosen.partition], tags, as_json=chosen.json)

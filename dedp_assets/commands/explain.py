@@ -1,7 +1,8 @@
 """``dedp explain``: origin of a partition's rows: runs, inputs, files, code, approvals, restores.
 
 With ``--row`` the way of one row down to the line of a landing file, or where a row ended that is not in the partition.
-With ``--against`` the rows that came, went and changed since a version. Everything is read from the tables' logs and
+With ``--against`` the rows that came, went and changed since a version, or that would with the refused rows in their
+place (``--against refused``). Everything is read from the tables' logs and
 files, without Spark. Values are shown by the classes of the columns, as examples of dead letters are.
 
 Exit code 1: the row of --row is not in the partition, or the rows differ from those of --against.
@@ -46,7 +47,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     row = "row to follow; a value alone is of the declared key, and further ones narrow the row down"
     asked.add_argument("--row", action="append", default=[], metavar="COLUMN=VALUE", help=row)
     asked.add_argument(
-        "--against", default="", metavar="VERSION|TIME|MILESTONE", help="version to compare the rows with"
+        "--against",
+        default="",
+        metavar="VERSION|TIME|MILESTONE|refused",
+        help="version, or refused rows, to compare the rows with",
     )
     add_json(parser)
 
@@ -72,7 +76,7 @@ def explain(
         table: the table.
         partition: key of the partition; empty for a table without partitions.
         row: ``column=value`` of one row, or the value of the declared key.
-        against: version, instant or milestone to compare with; empty for no comparison.
+        against: version, instant, milestone or refused rows to compare with; empty for no comparison.
         json: whether to print for programs.
 
     Returns:

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import date
 
 import dagster as dg
 
 from dedp_assets.commands._arguments import add_json, add_table, day
 from dedp_assets.commands._output import Grid, answer
+from dedp_assets.commands._partitions import add_partitions, keys_named
 from dedp_assets.commands._tables import require_home
 from dedp_assets.graph.catalogue.table_names import require_table
 from dedp_assets.graph.declare.tables import LakeTable
@@ -37,21 +38,18 @@ from dedp_assets.graph.resources.home import running
 from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.graph.resources.landing import Landing
 from dedp_assets.laptop.orchestration.instance import close_abandoned
-from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.project import project
 
 __all__ = ["arguments", "plan", "run"]
 
 NEEDS = "dagster"
 BESIDE = True
-_TO = "..."
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the table, the partitions, the first day, and the form for programs."""
     add_table(parser, default="all tables")
-    keys = f"partition keys, or a range such as 2026-01-05{_TO}2026-01-11 (default: all)"
-    parser.add_argument("partitions", nargs="*", default=[], metavar="partition", help=keys)
+    add_partitions(parser, default="all")
     parser.add_argument("--since", type=day, metavar="DAY", help="partitions from this day on alone")
     parser.add_argument("--changed", action="store_true", help="what the present code or declaration makes stale")
     add_json(parser)
@@ -128,33 +126,13 @@ def _wanted(
     names = {spec.name: each for each in tables for spec in each.tables}
     if table:
         require_table(table, sorted(names))
-    keys = {key for text in partitions for key in _keys(names[table], text)}
+    keys = {*keys_named(names[table], partitions)} if partitions else set()
     first = since.isoformat() if since else ""
 
     def wanted(name: str, key: str) -> bool:
         return table in ("", name) and (not keys or key in keys) and (not key or key >= first)
 
     return wanted
-
-
-def _keys(table: LakeTable[...], text: str) -> Sequence[str]:
-    """Return the keys of a partition, or of a range of partitions.
-
-    Raises:
-        ConfigError: if there is no such partition.
-    """
-    known, name = table.runs.partitions, table.spec.name
-    if known is None:
-        raise ConfigError(f"{name} has no partitions: leave {text} out")
-    first, to, last = text.partition(_TO)
-    for key in (first, last) if to else (first,):
-        valid = False
-        with suppress(ValueError):  # a text that is no day
-            valid = known.has_partition_key(key)
-        if not valid:
-            example = known.get_last_partition_key() or known.get_first_partition_key()
-            raise ConfigError(f"the partition must be one of {name}, such as {example}, not {key or 'empty'}")
-    return known.get_partition_keys_in_range(dg.PartitionKeyRange(first, last)) if to else [first]
 
 
 @contextmanager

@@ -45,4 +45,4 @@ def run(settings: Settings, chosen: argparse.Namespace) -> int:
     platform = Platform(settings)
     platform.require_partition(chosen.table, chosen.partition)
     tags = {FORCE: "true"} if chosen.force else {}
-    return compute(platform, chosen.table, chosen.partition, tags, as_json=chosen.json)
+    return compute(platform, chosen.table, [chosen.partition], tags, as_json=chosen.json)

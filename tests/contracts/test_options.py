@@ -73,6 +73,12 @@ def known(spark, tmp_path_factory):
     return Known(spark, tmp_path_factory.mktemp("options"))
 
 
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path_factory, monkeypatch):
+    """A wrong path is a name in the working directory, where nothing is to be left."""
+    monkeypatch.chdir(tmp_path_factory.getbasetemp())
+
+
 @pytest.fixture(scope="module")
 def calls(known):
     """Function -> its arguments in a call beside the tests of its pattern."""

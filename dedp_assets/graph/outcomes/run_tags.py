@@ -19,6 +19,7 @@ __all__ = [
     "APPROVED_BY",
     "CAUSE",
     "CODE",
+    "COMPARE",
     "DEGRADED",
     "FORCE",
     "REQUEST",
@@ -28,6 +29,7 @@ __all__ = [
     "copied_results",
     "goal_of",
     "is_backlog",
+    "is_comparing",
     "is_forced",
     "keys_of",
     "partitions_named",
@@ -46,6 +48,8 @@ __all__ = [
 
 CAUSE = "dedp/cause"
 FORCE = "dedp/force"
+COMPARE = "dedp/compare"
+"""Tag of a run whose rows are published only if they are the stored ones, or once a person approved them."""
 REQUEST = "dedp/request"
 CODE = "dedp/code"
 """Tag of a requested run: version of the code and the declaration that it was requested by."""
@@ -209,9 +213,22 @@ def is_forced(tags: Mapping[str, str]) -> bool:
     Raises:
         ConfigError: for a value that is neither ``true`` nor ``false``.
     """
-    value = tags.get(FORCE, "false").strip().lower()
+    return _stated(tags, FORCE)
+
+
+def is_comparing(tags: Mapping[str, str]) -> bool:
+    """Return whether the run's tags request that rows other than the stored ones are refused.
+
+    Raises:
+        ConfigError: for a value that is neither ``true`` nor ``false``.
+    """
+    return _stated(tags, COMPARE)
+
+
+def _stated(tags: Mapping[str, str], tag: str) -> bool:
+    value = tags.get(tag, "false").strip().lower()
     if value not in ("true", "false"):
-        raise ConfigError(f"the tag {FORCE} must be true or false, not {tags[FORCE]}")
+        raise ConfigError(f"the tag {tag} must be true or false, not {tags[tag]}")
     return value == "true"
 
 

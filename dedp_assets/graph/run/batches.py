@@ -20,7 +20,15 @@ from dedp_assets.graph.inputs.feeds import Pinned
 from dedp_assets.graph.inputs.staleness import is_computed_from
 from dedp_assets.graph.outcomes.failures import sentence
 from dedp_assets.graph.outcomes.refusals import Refusal, Refusals, judged_by
-from dedp_assets.graph.outcomes.run_tags import CAUSE, event_attributes, goal_of, is_forced, provenance_of, unchanged
+from dedp_assets.graph.outcomes.run_tags import (
+    CAUSE,
+    event_attributes,
+    goal_of,
+    is_comparing,
+    is_forced,
+    provenance_of,
+    unchanged,
+)
 from dedp_assets.graph.run.attempts import Attempts, partition_keys
 from dedp_assets.graph.run.column_traces import ColumnTraces
 from dedp_assets.patterns.core.audits import Audit
@@ -306,6 +314,7 @@ def _provenance(context: dg.AssetExecutionContext, target: Table, inputs: Inputs
         sequence=inputs.sequence,
         cause="forced" if forced and CAUSE not in context.run.tags else provenance.cause,
         replay=forced,
+        compare=is_comparing(context.run.tags),
         notes={**inputs.notes, **{name: each for name, each in notes.items() if each}},
     )
 

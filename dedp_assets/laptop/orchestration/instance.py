@@ -174,8 +174,11 @@ class Platform:
             problem = f"{partition} is no partition" if partition else "name the partition"
             raise ValueError(f"{problem} of {table}: {_described(days)}")
 
-    def require_approvable(self, table: str, partition: str) -> None:
+    def require_approvable(self, table: str, partition: str) -> Mapping[str, str]:
         """Refuse the approval of a partition without a refusal, or with an audit that no person can overrule.
+
+        Returns:
+            The tags of the refused run; empty if nothing ran yet.
 
         Raises:
             ValueError: in one sentence.
@@ -196,6 +199,7 @@ class Platform:
                 f"{named} needs no approval: version {last.version} was published (verdict {verdict}), and nothing was "
                 "refused since"
             )
+        return refused.dagster_run.tags if refused else {}
 
     def react(self, *, rounds: int = 20, expect: Callable[[int], None] = lambda _: None) -> Iterator[Ended]:
         """Tick the sensors and run their requests until no sensor requests a run.

@@ -124,6 +124,7 @@ class Provenance:
         approval: a person's decision on this run's audits.
         replay: whether a person asked to compute again: rows other than the same inputs gave before are then published
             instead of refused.
+        compare: whether rows other than the stored ones of the partition are refused until a person approves them.
         at: when the run started; the library reads no clock.
         notes: further facts for the ledger, JSON values.
         read: files and bytes of the pinned inputs by their logs, as far as these tell.
@@ -142,6 +143,7 @@ class Provenance:
     channel: str = ""
     approval: Approval | None = None
     replay: bool = False
+    compare: bool = False
     at: datetime | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
     read: Cost = field(default_factory=Cost, compare=False)

@@ -19,6 +19,7 @@ from dedp_assets.patterns.delta.merge.declared_keys import REPEATED, repeated, r
 from dedp_assets.patterns.delta.snapshots.definition import conform, content_columns
 from dedp_assets.patterns.delta.snapshots.layouts import in_buckets
 from dedp_assets.patterns.delta.snapshots.tiers import require_writable
+from dedp_assets.patterns.delta.staging.comparing import compared_rows, removed_rows
 from dedp_assets.patterns.delta.staging.guards import (
     discarded_if_unjudged,
     in_range,
@@ -77,9 +78,7 @@ def stage_write(  # noqa: PLR0913 - of a verb of the table
     split = in_buckets(table.spec, Split.of(rows, keep), keep, state)
     owned = require_writable(table.name, state, partition or {}, append=append)
     conform(table.name, split, keep, state)
-    if table.on_rows:
-        given = split
-        table.on_rows(lambda: given[keep] if given.outcome else given.rows)
+    _offer(table, split, keep)
     split, present = _present(table, split, provenance)
     # Rows of erased persons are told apart in the pass over all: a tally is then taken where the rows are read.
     tally = (rows_read := rows_read if present else rows_read.along(rows, audits)).tally
@@ -101,9 +100,17 @@ def stage_write(  # noqa: PLR0913 - of a verb of the table
         )
     with discarded_if_unjudged(stage):
         judged = accounting.judge(stage.observed, provenance.approval)
+        if provenance.compare:
+            judged = judged.also([compared_rows(table, stage, owned, state, meter, append=append)], provenance.approval)
     if judged.refused:
         raise refusal(table, owned, judged, stage, stage.read(), split)
     return StagedWrite.of(table, stage, judged, owned, provenance, append=append, meter=meter, state=state)
+
+
+def _offer(table: TableHandle, split: Split, keep: str) -> None:
+    """Give the rows of the table to whoever wants to see the rows of each write."""
+    if table.on_rows:
+        table.on_rows(lambda: split[keep] if split.outcome else split.rows)
 
 
 def _present(table: TableHandle, split: Split, run: Provenance) -> tuple[Split, str]:
@@ -127,6 +134,14 @@ def publish_nothing(
 def stage_nothing(
     table: TableHandle, owned: Mapping[str, str], provenance: Provenance, *, append: bool = False
 ) -> StagedWrite:
-    """Return an empty write, ready to be published without a Spark job."""
-    judged = Accounting(Parts()).judge({})
-    return StagedWrite.of(table, empty_stage(table.store), judged, owned, provenance, append=append)
+    """Return an empty write, ready to be published without a Spark job.
+
+    Raises:
+        AuditFailed: for a run that compares, if the write would remove rows.
+    """
+    judged, stage = Accounting(Parts()).judge({}), empty_stage(table.store)
+    if provenance.compare and not append and table.ledger.exists():
+        judged = judged.also([removed_rows(table.ledger.state(), owned)], provenance.approval)
+    if judged.refused:
+        raise refusal(table, owned, judged, stage, table.read().limit(0))
+    return StagedWrite.of(table, stage, judged, owned, provenance, append=append)

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from dedp_assets.case_study.defs.silver.visits import RULES
 from dedp_assets.cli import main
@@ -190,6 +191,30 @@ def test_an_approval_is_about_one_table_and_not_its_neighbours(loaded, capsys):
     capsys.readouterr()
     assert main(["approve", "gold/daily_visitors", day(8), *named]) == 2
     assert f"gold/daily_visitors {day(8)} needs no approval: version" in capsys.readouterr().err
+
+
+@pytest.mark.promise("a-replay-is-compared")
+def test_a_replay_that_compares_publishes_what_is_as_before_and_waits_with_the_rest(loaded, capsys):
+    """Rows by key and column are shown before they are exchanged, and an approval exchanges them."""
+    table, days = "gold/daily_visitors", [day(0), day(1)]
+    before = {each: loaded.rows(table, event_date=each) for each in days}
+    stored = DeltaTable(Path(loaded.settings.lake) / table)
+    stored.update({"visitors": "visitors + 1"}, predicate=f"event_date = '{day(1)}'")
+    backfill = ["backfill", table, f"{day(0)}...{day(1)}", "--compare", "--force"]
+    assert main(backfill) == 1
+    out, _ = capsys.readouterr()
+    assert [line.split()[-1] == "done" for line in out.splitlines() if table in line] == [True, False]
+    assert "rows_are_as_before: other rows than before (rows_in=1, rows_out=1, rows_changed=0)" in out
+    assert f"dedp approve {table} {day(1)} --by NAME" in out
+    assert main(["explain", table, day(1), "--against", "refused"]) == 1
+    shown = capsys.readouterr().out
+    assert all(part in shown for part in ("1 row at version", "1 refused", "rows in", "rows out"))
+    assert loaded.rows(table, event_date=day(1)) != before[day(1)]
+    assert main(["approve", table, day(1), "--by", "Ada", "--because", "somebody changed a row by hand"]) == 0
+    assert {each: loaded.rows(table, event_date=each) for each in days} == before
+    (audit,) = (each for each in loaded.last(table, event_date=day(1)).record.findings if "before" in each["name"])
+    assert (audit["approved_by"], audit["figures"]["rows_in"]) == ("Ada", 1)
+    assert main(backfill) == 0
 
 
 def test_what_no_person_can_overrule_is_not_computed_under_a_name(loaded, capsys):

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dedp_assets.graph.observe.origins.differences import Differences, Keys, differences_of
-from dedp_assets.graph.observe.origins.stored_rows import StoredRows
+from dedp_assets.graph.observe.origins.stored_rows import Row, StoredRows
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.delta import Ledger, TableState, require_partition, version_at
 
-__all__ = ["Asked", "compared", "row_wanted"]
+__all__ = ["REFUSED", "Asked", "compared", "row_wanted"]
+
+REFUSED = "refused"
+"""Names the refused rows of a partition in place of a version."""
 
 _EXAMPLES = 3
 
@@ -95,24 +98,38 @@ def row_wanted(stored: StoredRows, asked: Asked, texts: Sequence[str]) -> dict[s
 def compared(stored: StoredRows, asked: Asked, against: str) -> dict[str, Any]:
     """Compare the partition's rows at an earlier version with the present rows, by the declared key.
 
+    Refused rows are compared as the later ones, in whose place they would come.
+
     Args:
         stored: rows of the lake.
         asked: the partition.
-        against: version, instant or milestone.
+        against: version, instant, milestone, or :data:`REFUSED`.
 
     Returns:
-        ``against``, the version, and ``differences``, with keys as the classes of their columns show them.
+        ``against``, the version or :data:`REFUSED`, and ``differences``, with keys as the classes of their columns show
+        values.
 
     Raises:
-        ConfigError: for a version whose log or files are gone, or a table without rows.
+        ConfigError: for a version whose log or files are gone, a table without rows, or missing refused rows.
         NotReady: if there is no such version or milestone.
     """
-    ledger = stored.origins.lake.ledger(asked.table)
-    version, key = version_at(ledger, against), stored.key(asked.table)
-    _require_rows(stored, asked, version)
-    then, now = (stored.scan(asked.table, [asked.values], each).rows().to_pylist() for each in (version, asked.version))
-    found = differences_of(then, now, key=key)
-    return {"against": version, "differences": _shown(stored, asked.table, found, [*stored.columns(asked.table)])}
+    table, columns = asked.table, [*stored.columns(asked.table)]
+    now = stored.scan(table, [asked.values], asked.version).rows().to_pylist()
+    if against == REFUSED:
+        # A technical column says of a write when it was, which two writes differ in.
+        content = {name.lower() for name in (stored.spec(table).content or columns)}
+        before, after = ([_only(row, content) for row in rows] for rows in (now, stored.refused(table, asked.key)))
+    else:
+        version = version_at(stored.origins.lake.ledger(table), against)
+        _require_rows(stored, asked, version)
+        before, after = stored.scan(table, [asked.values], version).rows().to_pylist(), now
+    found = differences_of(before, after, key=stored.key(table))
+    shown = REFUSED if against == REFUSED else version
+    return {"against": shown, "differences": _shown(stored, table, found, columns)}
+
+
+def _only(row: Row, columns: Collection[str]) -> Row:
+    return {name: value for name, value in row.items() if name.lower() in columns}
 
 
 def _shown(stored: StoredRows, table: str, found: Differences, columns: Sequence[str]) -> Differences:

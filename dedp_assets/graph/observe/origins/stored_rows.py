@@ -12,10 +12,13 @@ from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.declare.validation import Validation
 from dedp_assets.graph.inputs.feeds import Values
 from dedp_assets.graph.observe.origins.tree import Origins
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.parsing.json_fields import json_object
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.delta import Ledger
 from dedp_assets.patterns.delta.snapshots.scanning import RowScan
 from dedp_assets.patterns.delta.staging.letter_reasons import masked_record, masked_value
+from dedp_assets.patterns.delta.staging.stage_files import KEPT_PART
 
 __all__ = ["MOST_SHOWN", "Row", "StoredRows", "holds", "text_of", "validation_of"]
 
@@ -60,6 +63,23 @@ class StoredRows:
         state = ledger.state(version)
         named = [{c: v for c, v in each.items() if c in state.columns} for each in partitions]
         return RowScan(name, ledger.store, state, tuple(named))
+
+    def refused(self, name: str, key: str) -> list[Row]:
+        """Return the refused rows of a partition, which lie in a stage that nobody published.
+
+        Raises:
+            ConfigError: if nothing of the partition is refused, or the rows were not staged or are gone.
+        """
+        note = self.origins.refusal(name, key)
+        stage = Ledger(note.stage, name=f"the refused rows of {name} {key}".strip()) if note and note.stage else None
+        if stage is None or not stage.exists():
+            why = "nothing is refused" if note is None else "refused rows are no longer there, or were never written"
+            raise ConfigError(f"{name} {key}: {why}: `dedp explain {name} {key}`".replace(" :", ":"))
+        state = stage.state()
+        kept = state.properties.get(KEPT_PART)
+        apart = [each for each in state.partition_columns if each not in self.columns(name)] if kept else []
+        found = RowScan(stage.name, stage.store, state, tuple({each: kept} for each in apart)).rows()
+        return list(found.drop_columns(apart).to_pylist())
 
     def found(
         self, name: str, partitions: Sequence[Values], version: int | None, wanted: Sequence[Values]

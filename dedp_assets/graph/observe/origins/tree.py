@@ -10,7 +10,7 @@ from typing import Any
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.inputs.feeds import Values
 from dedp_assets.graph.observe.origins.makers import makers_of, partitions_within
-from dedp_assets.graph.outcomes.refusals import Refusals
+from dedp_assets.graph.outcomes.refusals import Refusal, Refusals
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.run.batches import owned_by
 from dedp_assets.patterns.core.errors import PatternError
@@ -135,9 +135,13 @@ class Origins:
 
     def refused(self, name: str, key: str) -> str:
         """Return reason and run of a partition's refusal, until a later run succeeds; empty without one."""
-        table = self.table(name)
-        note = Refusals(self.lake.refused(table.spec.name if table else name)).by_key().get(key)
+        note = self.refusal(name, key)
         return f"{note.reason} (run {note.run_id})" if note else ""
+
+    def refusal(self, name: str, key: str) -> Refusal | None:
+        """Return a partition's refusal until a later run succeeds; ``None`` without one."""
+        table = self.table(name)
+        return Refusals(self.lake.refused(table.spec.name if table else name)).by_key().get(key)
 
     def made(self, name: str, commit: Commit, *, follow: bool = True) -> Made:
         """Return a commit by the record of the run, with the origins of the inputs if followed."""

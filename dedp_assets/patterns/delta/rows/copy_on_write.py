@@ -27,6 +27,7 @@ from dedp_assets.patterns.delta.rows.marking import taken_out
 from dedp_assets.patterns.delta.rows.row_change import RowChange, RowChangeRequest
 from dedp_assets.patterns.delta.snapshots.definition import require_replaceable
 from dedp_assets.patterns.delta.snapshots.lost_files import FilesGone
+from dedp_assets.patterns.delta.staging.comparing import changed_rows
 from dedp_assets.patterns.delta.staging.guards import (
     discarded_if_unjudged,
     layout_of,
@@ -203,6 +204,8 @@ def _prepare(table: TableHandle, change: RowChange, request: RowChangeRequest, b
                 staged=stage.rows,
                 replaced=taken.rows if placed else rows_in(file for file, _ in planned.removed),
             )
+            if request.provenance.compare:
+                judged = judged.also([changed_rows(judged.figures)], request.provenance.approval)
             marked = taken.marked(table.ledger, state, stage.store)
         if judged.refused:
             raise refusal(table, request.owned, judged, stage, rows.filter(accounting.balance.kept))

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dedp_assets.patterns.core.audits import Audit, judge, overrule, summary, verdict
@@ -76,6 +76,11 @@ class StageVerdict:
     def refused(self) -> str:
         """Every refusal in one sentence; empty if the rows may be published."""
         return summary(self.findings)
+
+    def also(self, further: Sequence[Finding], approval: Approval | None) -> StageVerdict:
+        """Return the verdict with further findings, which an approval may overrule."""
+        findings = (*self.findings, *overrule(further, approval))
+        return replace(self, findings=findings, verdict=verdict((*self.account.inputs, *findings)))
 
     def record(self, provenance: Provenance, owned: Mapping[str, str], content: str = "") -> CommitRecord:
         """Build the record of the publishing commit; ``content`` replaces the digest of the rows."""

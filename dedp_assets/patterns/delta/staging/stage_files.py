@@ -31,6 +31,9 @@ from dedp_assets.patterns.delta.storage.store import Store
 
 __all__ = ["StageLayout", "stage_rows"]
 
+KEPT_PART = "dedp.kept_part"
+"""Property of a stage with the parts of a split: the part that is meant for the table."""
+
 
 @dataclass(frozen=True, slots=True)
 class StageLayout:
@@ -138,7 +141,7 @@ def _filled(
     if figures is None:
         return None
     fields = [*[out.schema[c] for c in columns], *[StructField(apart, StringType()) for _ in outcome]]
-    _describe(stage.store, StructType(fields), layout, staged, apart)
+    _describe(stage.store, StructType(fields), layout, staged, apart, keep)
     return replace(
         stage,
         adds=tuple(add for add, part in staged if part == kept),
@@ -257,7 +260,12 @@ def _staged_files(
 
 
 def _describe(
-    stage: Store, schema: StructType, layout: StageLayout, files: Sequence[tuple[AddAction, str | None]], apart: str
+    stage: Store,
+    schema: StructType,
+    layout: StageLayout,
+    files: Sequence[tuple[AddAction, str | None]],
+    apart: str,
+    keep: str,
 ) -> None:
     """Make the stage a Delta table, for the inspection of refused rows."""
     by = [*layout.partition_by, *filter(None, [apart])]
@@ -267,4 +275,6 @@ def _describe(
         path = add.path.partition("/")[2]
         action = {"path": path, "partitionValues": values, "size": add.size, "dataChange": True}
         adds.append({"add": {**action, "modificationTime": add.modification_time, "stats": add.stats}})
-    commits.write(stage, 0, [*commits.declaration(schema.json(), by, protocol=layout.protocol), *adds])
+    stated = {KEPT_PART: keep} if apart else {}
+    declared = commits.declaration(schema.json(), by, configuration=stated, protocol=layout.protocol)
+    commits.write(stage, 0, [*declared, *adds])
