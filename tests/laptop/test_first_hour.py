@@ -21,6 +21,7 @@ import psutil
 import pytest
 from deltalake import DeltaTable
 
+from dedp_assets.graph.resources.environments import CHECKOUT
 from dedp_assets.laptop.servers.ports import free as free_port
 from tests.faults.processes import command, living
 from tests.platforms import COMMANDS, DEDP, Up, platform_up
@@ -70,6 +71,7 @@ attributes:
     - account: {represented: trips}
     - quality.audit_write_audit_publish: {allow_empty: true}
 """
+PERSONAL = "mail: {classification: personal, type: STRING}"
 RIGHT, WRONG = "d/M/yyyy", "M/d/yyyy"
 SALES = {"2026-01-05": (21, 420.0), "2026-01-06": (20, 410.0), "2026-01-07": (20, 400.0)}
 REFUSED = ("refused", "silver/trips", DAY)
@@ -270,11 +272,11 @@ def test_a_fault_of_a_declaration_is_known_to_everybody(hour):
     draft.mkdir(parents=True)
     (draft / "defs.yaml").write_text(LANDING)
     hour.land("trips", DAY, TRIPS)
-    done = hour.dedp("infer", str(draft))
+    done = hour.dedp("infer", "drafts/trips")
     assert done.returncode == 0, done.stdout + done.stderr
     columns = (draft / "columns.yaml").read_text()
     assert RIGHT in columns, columns
-    columns = columns.replace(RIGHT, WRONG).replace("mail: {", "mail: {classification: personal, ")
+    columns = columns.replace(RIGHT, WRONG).replace("mail: {type: STRING}", PERSONAL)
     hour.write("trips", columns=columns, defs=LANDING.replace("event_time: picked_up", "event_time: picked_upp"))
     hour.agree("unknown", fault="picked_upp")
     assert "picked_upp" in hour.up.said()
@@ -313,7 +315,29 @@ def test_a_mended_declaration_is_loaded_by_itself(hour):
     ]
     found = hour.rows("silver/trips", "trip_id", "picked_up", "mail", "fare")
     assert [(int(number), *more) for number, *more in found] == rows
+    shown = hour.dedp("show", "silver/trips", DAY)
+    assert shown.returncode == 0, shown.stderr
+    assert all(
+        row["fare"] in shown.stdout and row["mail"] not in shown.stdout for row in csv.DictReader(io.StringIO(TRIPS))
+    )
     assert "no dead letters" in hour.dedp("letters").stdout or "silver/trips" not in hour.dedp("letters").stdout
+
+
+def test_the_page_of_the_first_hour_is_the_hour(hour):
+    """In at most twelve commands, each of which was run here; with this file, this declaration and this reason."""
+    page = (CHECKOUT / "docs/how_to/first_hour.md").read_text()
+    commands = re.findall(r"^\$ (.*)$", page, re.MULTILINE)
+    assert len(commands) <= 12
+    assert re.findall(r"```csv\n(.*?)```", page, re.DOTALL) == [TRIPS]
+    assert re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) == [LANDING]
+    run = {line.partition("\n")[0].removeprefix("$ ") for line in hour.outputs} | {
+        "dedp new my_lake && cd my_lake",
+        "dedp up",
+    }
+    assert {line for line in commands if line.startswith("dedp ")} <= run
+    (reason,) = re.findall(r"^> (.*)$", page, re.MULTILINE)
+    assert any(reason in " ".join(said.replace("│", " ").split()) for said in hour.outputs)
+    assert all(part in page for part in (f"`{WRONG} HH:mm`", f"`{RIGHT} HH:mm`", f"landing/trips/{DAY}/a.csv", PERSONAL[6:]))
 
 
 def test_a_table_is_added_and_removed_while_everything_runs(hour):
