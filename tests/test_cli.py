@@ -184,9 +184,9 @@ def approve(dedp, *where, by="Ada", because="the provider confirmed it", expecte
 
 
 def test_approving_a_table_that_is_not_there_is_refused_with_the_choices(dedp, tmp_path):
-    """One line names the table and those that have audits; no home is made."""
+    """One line names the table and those of the project; no home is made."""
     line = approve(dedp, "unknown/table", "2026-01-05")
-    assert line.startswith("dedp approve: table must be one with audits, such as bronze/")
+    assert line.startswith("dedp approve: table must be one of the project, such as bronze/")
     assert line.endswith(", not unknown/table")
     line = approve(dedp, "silver/visits_dead_letter_repla", "2026-01-05")
     assert "such as silver/visits_dead_letter_replay, " in line, "a person approves to give letters up"

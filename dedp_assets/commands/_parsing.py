@@ -47,7 +47,10 @@ class Parser(argparse.ArgumentParser):
         self._mixing = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - of argparse
-        """Parse words; keys of partitions may also come after options, where argparse alone would not know them."""
+        """Parse the words of a command in any order of options and partitions.
+
+        argparse alone knows no partition that comes after an option.
+        """
         if self._mixing or not any(action.nargs == "*" for action in self._get_positional_actions()):
             return super().parse_known_args(args, namespace)
         self._mixing = True

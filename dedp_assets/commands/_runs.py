@@ -40,7 +40,7 @@ def require_computable(name: str) -> None:
 def compute(
     platform: Platform, table: str, partitions: Sequence[str], tags: Mapping[str, str], *, as_json: bool = False
 ) -> int:
-    """Compute partitions one after the other, then the partitions that the runs make stale; return the exit code.
+    """Compute partitions, then the partitions that the runs make stale; return the exit code.
 
     Args:
         platform: what runs it.

@@ -1,4 +1,4 @@
-"""``dedp backfill``: partitions of a table computed again, then the partitions that the runs make stale.
+"""``dedp backfill``: named partitions of a table, then the partitions that the runs make stale.
 
 The partitions run one after the other in the order of their keys. One that is refused or fails leaves the others as
 they are; the same command later goes on with what is left to do. With ``--compare`` rows other than the stored ones are
@@ -39,7 +39,7 @@ BESIDE = True
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the table, the partitions, what is computed and published of them, and the form for programs."""
+    """Add the table, the partitions, options of their runs, and the form for programs."""
     add_table(parser)
     add_partitions(parser, default="with --changed all, otherwise none")
     parser.add_argument("--changed", action="store_true", help="only partitions that other code computed")

@@ -38,7 +38,23 @@ pytestmark = pytest.mark.budget(40, "all pages of the site, and every command's 
 PAGE = CHECKOUT / "docs" / "how_it_runs.md"
 ROOTS = (CHECKOUT / "dedp_assets", CHECKOUT)
 TEXTS = [CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md", *sorted((CHECKOUT / "docs").rglob("*.md"))]
-PROGRAMS = {"cd", "curl", "dedp", "make", "dg", "pip", "python", "pytest", "mkdir", "printf", "touch", "export"}
+PROGRAMS = {
+    "cd",
+    "curl",
+    "dedp",
+    "make",
+    "dg",
+    "pip",
+    "python",
+    "pytest",
+    "mkdir",
+    "printf",
+    "touch",
+    "export",
+    "cp",
+    "mv",
+    "$EDITOR",
+}
 """Programs that a page types; the commands of the first two are looked at."""
 PATTERNS = list(catalog.patterns())
 GOLD = TableSpec("gold/x", {})

@@ -81,6 +81,7 @@ NEEDS = {
             "sql SELECT",
         ),
         "approve x/y --by A --because b",
+        "backfill gold/x --changed",
     ],
     "completion": ["completion bash"],
     "local": ["certificates rotate", "up", "demo", "work", "history"],

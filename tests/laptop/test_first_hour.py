@@ -337,7 +337,9 @@ def test_the_page_of_the_first_hour_is_the_hour(hour):
     assert {line for line in commands if line.startswith("dedp ")} <= run
     (reason,) = re.findall(r"^> (.*)$", page, re.MULTILINE)
     assert any(reason in " ".join(said.replace("│", " ").split()) for said in hour.outputs)
-    assert all(part in page for part in (f"`{WRONG} HH:mm`", f"`{RIGHT} HH:mm`", f"landing/trips/{DAY}/a.csv", PERSONAL[6:]))
+    assert all(
+        part in page for part in (f"`{WRONG} HH:mm`", f"`{RIGHT} HH:mm`", f"landing/trips/{DAY}/a.csv", PERSONAL[6:])
+    )
 
 
 def test_a_table_is_added_and_removed_while_everything_runs(hour):

@@ -1,4 +1,4 @@
-"""Comparison of staged rows with the stored rows in whose place they would be published.
+"""Comparison of staged rows with the stored rows that a write would replace.
 
 A replay computes rows again by other code (guide ch. 10.4). Whether they differ from the present ones is an audit like
 any other: a run that compares is refused, its rows stay in the stage, and a person's approval publishes them.
@@ -37,9 +37,10 @@ def compared_rows(
     *,
     append: bool = False,
 ) -> Finding:
-    """Compare staged rows with the stored rows of the owned partition by the declared key, in one Spark job.
+    """Compare staged rows with the stored rows of the owned partition by the declared key.
 
-    Technical columns do not count. Without a key whole rows are compared, and no row is a changed one.
+    The comparison is one Spark job, and technical columns do not count. Without a key whole rows are compared, and
+    none is a changed one.
 
     Args:
         table: the table.
