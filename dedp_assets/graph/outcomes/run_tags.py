@@ -217,7 +217,7 @@ def is_forced(tags: Mapping[str, str]) -> bool:
 
 
 def is_comparing(tags: Mapping[str, str]) -> bool:
-    """Return whether the run's tags request a comparison with the stored rows, whose differences are refused.
+    """Return whether the run's tags request that differences from the stored rows are refused.
 
     Raises:
         ConfigError: for a value that is neither ``true`` nor ``false``.
