@@ -31,6 +31,7 @@ NAMES = (
     "step",
     "ticks",
     "plans",
+    "estimates",
     "throughput",
     "size",
     "warm_engine",
