@@ -4,8 +4,8 @@ Ours: the estimate of each planned run, the median of the tables' past commits. 
 tables' commits. Twenty days of visits are loaded to gold; then each day is delivered again with some more visits, the
 runs are planned, and the reconciler runs them.
 
-Fair, because both are read from the ledger by the same rule: from the start of a step to its commit. An estimate as good
-as the past is still wrong by what a run differs from earlier runs, which is what is measured.
+Fair, because both are read from the ledger by the same rule: from the start of a step to its commit. An estimate as
+good as the past is still wrong by what a run differs from earlier runs, which is what is measured.
 """
 
 from __future__ import annotations
