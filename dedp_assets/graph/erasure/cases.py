@@ -290,15 +290,21 @@ class Cases:
             raise ConfigError(f"request must be {NAMES}, not {request!r}")
 
     @contextmanager
+    def erasing(self) -> Iterator[None]:
+        """Let one thread of one process at a time erase: the next one waits.
+
+        An erasure cuts the logs that another one reads, and both would note what they found.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _locked(self.folder / ".erasing", os.O_RDWR | os.O_CREAT):
+            yield
+
+    @contextmanager
     def _turn(self) -> Iterator[None]:
         """Let one thread of one process at a time read and change the cases."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        opened = os.open(self.folder, os.O_RDONLY)
-        try:
-            fcntl.flock(opened, fcntl.LOCK_EX)
+        with _locked(self.folder, os.O_RDONLY):
             yield
-        finally:
-            os.close(opened)
 
     def _file(self, request: str) -> Path:
         self.require_name(request)
@@ -312,6 +318,17 @@ class Cases:
 
     def _cipher(self) -> Any:  # noqa: ANN401 - of an optional package
         return ciphers.AESGCM(key_in(self.keys / "cases.key"))
+
+
+@contextmanager
+def _locked(path: Path, flags: int) -> Iterator[None]:
+    """Hold the lock of a file or folder for a block; the lock of a process that died is released."""
+    opened = os.open(path, flags, 0o600)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
 
 
 def _case_in(content: bytes) -> Case:

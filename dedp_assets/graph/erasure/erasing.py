@@ -165,8 +165,12 @@ class Eraser:
         """
         if not case.approved_by:
             raise ConfigError(f"{case.request} must be approved first: dedp erase --because {case.request} --by NAME")
-        if case.ended:
-            return case
+        with self.cases.erasing():
+            known = self.cases.case(case.request)  # as another run left the case meanwhile
+            return known if known.ended else self._erase(known, run, now, most=most, leave_held=leave_held)
+
+    def _erase(self, case: Case, run: Provenance, now: datetime, *, most: float, leave_held: bool) -> Case:
+        """Erase the persons of a case, and note each place."""
         ids = self.cases.ids(case)
         erasure = Erasure(
             request=case.request,

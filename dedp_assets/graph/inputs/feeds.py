@@ -13,10 +13,19 @@ from functools import cache, cached_property
 from pyspark.sql import DataFrame
 
 from dedp_assets.graph.inputs.fan_in import FanIn, FanInAlert, RunStates, read_branches, without_runs
-from dedp_assets.patterns.core.errors import ConfigError, NotReady
+from dedp_assets.patterns.core.errors import ConfigError, NotReady, PatternError
 from dedp_assets.patterns.core.measuring.costs import Cost
 from dedp_assets.patterns.core.names import identifier
-from dedp_assets.patterns.delta import Bounds, FileStats, KeyedFile, Partition, Table, TableState, candidates
+from dedp_assets.patterns.delta import (
+    Bounds,
+    FileStats,
+    KeyedFile,
+    Partition,
+    Table,
+    TableState,
+    candidates,
+    missing_files,
+)
 from dedp_assets.patterns.flow._branches import BranchState
 from dedp_assets.patterns.flow.exclusive_choice import Router
 
@@ -105,6 +114,15 @@ class Pinned:
             columns = ", ".join(f"{identifier(name)} {each.type}" for name, each in self.table.spec.columns.items())
             return self.table.session.createDataFrame([], columns)
         return self.table.read(*self.partitions, version=self.version, broadcast_bytes=broadcast_bytes)
+
+    def is_gone(self) -> bool:
+        """Return whether a file of the pinned rows was removed, and there is a newer version of the table."""
+        if self.table.ledger.version() <= self.version:
+            return False
+        try:
+            return bool(missing_files(self.table.store, self.table.ledger.state(self.version), self.partitions))
+        except PatternError:  # the log of the version is gone, too
+            return True
 
     def of(self, column: str, values: Iterable[str]) -> Pinned:
         """Narrow the pinned partitions to some values of a partition column."""

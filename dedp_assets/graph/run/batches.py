@@ -32,8 +32,9 @@ from dedp_assets.graph.outcomes.run_tags import (
 from dedp_assets.graph.run.attempts import Attempts, partition_keys
 from dedp_assets.graph.run.column_traces import ColumnTraces
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.errors import AuditFailed, ContractError, PatternError
+from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError, PatternError
 from dedp_assets.patterns.core.measuring.costs import total
+from dedp_assets.patterns.core.measuring.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
@@ -263,10 +264,28 @@ def _compute(context: dg.AssetExecutionContext, work: Work, step: Step) -> Did:
         step = replace(step, provenance=replace(step.provenance, cause="repair"))
         _clear_lost(work, step, lost)
     read = total(pinned.size() for pinned in step.inputs.pinned)
-    result = work.build(replace(step, provenance=replace(step.provenance, read=read)))
+    result = _built(work, replace(step, provenance=replace(step.provenance, read=read)))
     if lost and (still := [lost_files_message(t.name, files) for t in lost if (files := _lost(t, step))]):
         raise ContractError(f"{'; '.join(still)}, and they cannot be computed again: put them back from a backup")
     return _did(work, step, result, because=(because or asked) if finished else because)
+
+
+def _built(work: Work, step: Step) -> WriteResult:
+    """Compute a partition.
+
+    Raises:
+        Conflict: if files were removed while the partition was computed from them.
+    """
+    try:
+        return work.build(step)
+    except (ConfigError, *SPARK_ERRORS) as error:
+        gone = [pinned.table.name for pinned in step.inputs.pinned if pinned.is_gone()]
+        if not gone:
+            raise
+        raise Conflict(
+            f"{work.target.name} {step.key}: files of {', '.join(gone)} were removed while they were read, by an "
+            "erasure or a vacuum: the partition is computed again from the present rows"
+        ) from error
 
 
 def _did(work: Work, step: Step, result: WriteResult, *, because: str) -> Did:

@@ -17,7 +17,7 @@ from dedp_assets.graph.outcomes.run_tags import FORCE
 from dedp_assets.graph.resources.landing import Landing
 from tests.case_study.assets.conftest import BOTH_OF_GOLD, SILVER_AND_GOLD, day, visits_of, world_in
 
-pytestmark = pytest.mark.budget(60, "lost files, forced runs, ranges and approvals on the platform")
+pytestmark = pytest.mark.budget(80, "lost files, forced runs, ranges, replays and approvals on the platform")
 
 BROKEN = '{"visit_id": "torn", "event_ti'
 GOLD = ("gold/daily_page_views", "gold/daily_visitors")
@@ -176,6 +176,25 @@ def test_a_range_with_a_day_that_is_not_ready_reaches_gold(loaded):
         assert loaded.materialization(table, day(7))["verdict"] == "passed"
         assert loaded.rows(table, event_date=day(6)) == []
     assert loaded.react() == []
+
+
+def test_files_that_are_removed_while_they_are_read_let_the_step_begin_again(loaded, monkeypatch):
+    """As an erasure does, whose purge leaves no older version: the present rows are read, and nobody has to help."""
+    tally, before, removed = validation.tally_fields, loaded.ids("silver/visits", event_date=day(0)), []
+
+    def meanwhile(*arguments, **options):
+        if not removed:
+            removed.extend(data_files(loaded, "bronze/visits", landed_on=day(0)))
+            bronze = DeltaTable(Path(loaded.settings.lake) / "bronze/visits")
+            bronze.update({"timeliness": "timeliness || ''"}, predicate=f"landed_on = '{day(0)}'")
+            for path in removed:
+                path.unlink()
+        return tally(*arguments, **options)
+
+    monkeypatch.setattr(validation, "tally_fields", meanwhile)
+    assert loaded.compute("silver/visits", day(0), **{FORCE: "true"}).failure == ""
+    assert len(removed) > 0
+    assert loaded.ids("silver/visits", event_date=day(0)) == before
 
 
 @pytest.mark.promise("an-approval-is-about-one")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -99,3 +100,15 @@ def test_a_run_that_died_at_any_write_is_ended_by_the_next(tmp_path, spark, monk
         search = Search([Canary("ada", ADA.encode())])
         assert [name for name, content in texts_in(home) if search.found(content)] == []
     assert number > 20
+
+
+def test_two_erasures_at_once_are_one_after_the_other(tmp_path, spark):
+    """By a command and by the job of the platform: each ends, and the report counts each row once."""
+    eraser = platform(tmp_path, spark, ADA, "bob")
+    case = eraser.plan(Erasure(request="T-1", ids={"user": [ADA]}, at=AT))
+    approved = eraser.cases.keep(replace(case, approved_by="legal"))
+    with ThreadPoolExecutor(2) as both:
+        ended = [both.submit(eraser.erase, approved, a_run(), now=AT + timedelta(days=1)) for _ in range(2)]
+    assert {each.result() for each in ended} == {eraser.cases.case("T-1")}
+    found = {place.name: place.found for place in eraser.cases.case("T-1").places if place.kind == "table"}
+    assert found == {"silver/users": 1, "silver/visits": 1}
