@@ -116,7 +116,7 @@ class Pinned:
         return self.table.read(*self.partitions, version=self.version, broadcast_bytes=broadcast_bytes)
 
     def is_gone(self) -> bool:
-        """Return whether a file of the pinned rows was removed, and there is a newer version of the table."""
+        """Return whether a file of the pinned rows was removed since a newer version of the table."""
         if self.table.ledger.version() <= self.version:
             return False
         try:
