@@ -41,12 +41,12 @@ def run(*, quick: bool) -> list[Row]:
     tables = project().tables()
     runs = plan_runs(tables, lake, landing, Clock().now(), instance=platform.instance).runs
     estimates = Estimates(runs, tables, lake, landing)
-    planned = {run: estimates.of(run) for run in runs}
+    planned = [(run, estimates.of(run)) for run in runs]
     before = {name: lake.ledger(name).version() for name in lake.names()}
     _react(platform)
     pairs = [
         (Sample(guess.cpu_seconds.median, guess.seconds.median), took)
-        for run, guess in planned.items()
+        for run, guess in planned
         if guess.seconds.runs and (took := _took(lake, run, before))
     ]
     ours, theirs = (Side(name, [pair[n] for pair in pairs]) for n, name in enumerate(("estimate", "taken")))
