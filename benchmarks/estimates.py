@@ -28,7 +28,6 @@ from dedp_assets.project import project
 
 __all__ = ["run"]
 
-APART = "loads days to gold twice, which takes a minute"
 _LEAST, _MOST = 0.75, 1.25
 
 

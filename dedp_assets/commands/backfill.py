@@ -1,9 +1,9 @@
 """``dedp backfill``: named partitions of a table, then the partitions that the runs make stale.
 
 The partitions run one after the other in the order of their keys. One that is refused or fails leaves the others as
-they are; the same command later goes on with what is left to do. With ``--compare`` rows other than the stored ones are
-refused: ``dedp explain TABLE PARTITION --against refused`` shows the differences by key and column, and
-``dedp approve`` publishes them.
+they are; without ``--force`` the same command later goes on with what is left to do. With ``--compare`` rows other than
+the stored ones are refused: ``dedp explain TABLE PARTITION --against refused`` shows the differences by key and column,
+and ``dedp approve`` publishes them.
 
 Exit code 1: a partition was refused or failed.
 

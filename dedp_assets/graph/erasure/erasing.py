@@ -128,6 +128,11 @@ class Eraser:
         Raises:
             ConfigError: for a kind of person that no table declares, or a case that is under way.
         """
+        with self.cases.erasing():  # which cuts the logs that a plan reads
+            return self._plan(erasure)
+
+    def _plan(self, erasure: Erasure) -> Case:
+        """Find the persons, and keep the plan."""
         known = self.cases.case(erasure.request) if self.cases.knows(erasure.request) else None
         if known and known.approved_by:
             raise ConfigError(f"{erasure.request} was approved: `dedp erase --because {erasure.request}` goes on")

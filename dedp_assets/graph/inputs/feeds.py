@@ -116,7 +116,7 @@ class Pinned:
         return self.table.read(*self.partitions, version=self.version, broadcast_bytes=broadcast_bytes)
 
     def is_gone(self) -> bool:
-        """Return whether a file of the pinned rows was removed since a newer version of the table."""
+        """Return whether files of the pinned rows were removed, and the table has a newer version."""
         if self.table.ledger.version() <= self.version:
             return False
         try:

@@ -49,7 +49,7 @@ __all__ = [
 CAUSE = "dedp/cause"
 FORCE = "dedp/force"
 COMPARE = "dedp/compare"
-"""Tag of a run whose rows are published only if they are the stored ones, or once a person approved them."""
+"""Tag that requests a comparison with the stored rows: differences are refused until a person approves them."""
 REQUEST = "dedp/request"
 CODE = "dedp/code"
 """Tag of a requested run: version of the code and the declaration that it was requested by."""

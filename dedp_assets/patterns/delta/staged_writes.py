@@ -101,7 +101,7 @@ def stage_write(  # noqa: PLR0913 - of a verb of the table
     with discarded_if_unjudged(stage):
         judged = accounting.judge(stage.observed, provenance.approval)
         if provenance.compare:
-            judged = judged.also([compared_rows(table, stage, owned, state, meter, append=append)], provenance.approval)
+            judged = judged.also(compared_rows(table, stage, owned, state, meter, append=append), provenance.approval)
     if judged.refused:
         raise refusal(table, owned, judged, stage, stage.read(), split)
     return StagedWrite.of(table, stage, judged, owned, provenance, append=append, meter=meter, state=state)
@@ -141,7 +141,7 @@ def stage_nothing(
     """
     judged, stage = Accounting(Parts()).judge({}), empty_stage(table.store)
     if provenance.compare and not append and table.ledger.exists():
-        judged = judged.also([removed_rows(table.ledger.state(), owned)], provenance.approval)
+        judged = judged.also(removed_rows(table.ledger.state(), owned), provenance.approval)
     if judged.refused:
         raise refusal(table, owned, judged, stage, table.read().limit(0))
     return StagedWrite.of(table, stage, judged, owned, provenance, append=append)

@@ -17,7 +17,7 @@ from dedp_assets.graph.outcomes.run_tags import FORCE
 from dedp_assets.graph.resources.landing import Landing
 from tests.case_study.assets.conftest import BOTH_OF_GOLD, SILVER_AND_GOLD, day, visits_of, world_in
 
-pytestmark = pytest.mark.budget(80, "lost files, forced runs, ranges, replays and approvals on the platform")
+pytestmark = pytest.mark.budget(60, "lost files, forced runs, ranges and approvals on the platform")
 
 BROKEN = '{"visit_id": "torn", "event_ti'
 GOLD = ("gold/daily_page_views", "gold/daily_visitors")

@@ -65,7 +65,7 @@ class StoredRows:
         return RowScan(name, ledger.store, state, tuple(named))
 
     def refused(self, name: str, key: str) -> list[Row]:
-        """Return the refused rows of a partition, which lie in a stage that nobody published.
+        """Return the refused rows of a partition from the stage of the refused run.
 
         Raises:
             ConfigError: if nothing of the partition is refused, or the rows were not staged or are gone.

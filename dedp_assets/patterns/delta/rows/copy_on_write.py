@@ -205,7 +205,7 @@ def _prepare(table: TableHandle, change: RowChange, request: RowChangeRequest, b
                 replaced=taken.rows if placed else rows_in(file for file, _ in planned.removed),
             )
             if request.provenance.compare:
-                judged = judged.also([changed_rows(judged.figures)], request.provenance.approval)
+                judged = judged.also(changed_rows(judged.figures), request.provenance.approval)
             marked = taken.marked(table.ledger, state, stage.store)
         if judged.refused:
             raise refusal(table, request.owned, judged, stage, rows.filter(accounting.balance.kept))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -77,9 +77,9 @@ class StageVerdict:
         """Every refusal in one sentence; empty if the rows may be published."""
         return summary(self.findings)
 
-    def also(self, further: Sequence[Finding], approval: Approval | None) -> StageVerdict:
-        """Return the verdict with further findings, which an approval may overrule."""
-        findings = (*self.findings, *overrule(further, approval))
+    def also(self, finding: Finding, approval: Approval | None) -> StageVerdict:
+        """Return the verdict with a further finding, which an approval may overrule."""
+        findings = (*self.findings, *overrule([finding], approval))
         return replace(self, findings=findings, verdict=verdict((*self.account.inputs, *findings)))
 
     def record(self, provenance: Provenance, owned: Mapping[str, str], content: str = "") -> CommitRecord:

@@ -29,7 +29,7 @@ from dedp_assets.patterns.delta.staging.metrics import Measuring
 from dedp_assets.patterns.delta.staging.stages import Stage, new_stage, rows_of
 from dedp_assets.patterns.delta.storage.store import Store
 
-__all__ = ["StageLayout", "stage_rows"]
+__all__ = ["KEPT_PART", "StageLayout", "stage_rows"]
 
 KEPT_PART = "dedp.kept_part"
 """Property of a stage with the parts of a split: the part that is meant for the table."""
