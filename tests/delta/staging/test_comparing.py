@@ -10,19 +10,19 @@ from dedp_assets.patterns.delta import FileStats
 from dedp_assets.patterns.delta.staging.comparing import removed_rows
 
 OWNED = {"day": "mon"}
+MONDAY = tuple(OWNED.items())
 
 
 @pytest.mark.parametrize(
-    ("stored", "refuses"),
+    ("held", "refuses"),
     [
-        ([], False),
-        ([FileStats(files=1, rows=2)], True),
-        ([FileStats(files=1, rows=0)], False),
-        ([FileStats(files=1, rows=0, exact=False)], True),
+        ({}, False),
+        ({MONDAY: FileStats(files=1, rows=2)}, True),
+        ({MONDAY: FileStats(files=1, rows=0)}, False),
+        ({MONDAY: FileStats(files=1, rows=0, exact=False)}, True),
     ],
 )
-def test_a_write_without_rows_is_refused_where_rows_may_be_stored(stored, refuses):
+def test_a_write_without_rows_is_refused_where_rows_may_be_stored(held, refuses):
     """Also where the log does not count the stored rows."""
-    held = {(("day", "mon"),): each for each in stored}
     state = SimpleNamespace(holds=lambda _: bool(held), spelled=dict, statistics=lambda: held)
     assert removed_rows(state, OWNED).refuses == refuses
