@@ -17,6 +17,7 @@ __all__ = [
     "APPROVED_AUDITS",
     "APPROVED_BECAUSE",
     "APPROVED_BY",
+    "BECAUSE",
     "CAUSE",
     "CODE",
     "COMPARE",
@@ -51,6 +52,8 @@ FORCE = "dedp/force"
 COMPARE = "dedp/compare"
 """Tag that requests a comparison with the stored rows: differences are refused until a person approves them."""
 REQUEST = "dedp/request"
+BECAUSE = "dedp/because"
+"""Tag of a requested run: the reasons of the plan for which the partitions are computed."""
 CODE = "dedp/code"
 """Tag of a requested run: version of the code and the declaration that it was requested by."""
 TRIGGER = "dedp.trigger/"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from textwrap import shorten
 
 import dagster as dg
 
@@ -12,7 +13,17 @@ from dedp_assets.graph.catalogue.selections import checks_of
 from dedp_assets.graph.inputs.upstream_runs import ENDED_BADLY, OPEN, assets_of, partitions_of
 from dedp_assets.graph.outcomes.failures import failure_of
 from dedp_assets.graph.outcomes.refusals import Refusal
-from dedp_assets.graph.outcomes.run_tags import CAUSE, CODE, REQUEST, keys_of, range_tags, refusal, refusals, request_of
+from dedp_assets.graph.outcomes.run_tags import (
+    BECAUSE,
+    CAUSE,
+    CODE,
+    REQUEST,
+    keys_of,
+    range_tags,
+    refusal,
+    refusals,
+    request_of,
+)
 from dedp_assets.graph.reconcile.reconciling import Ask, Tried, Want, plan_requests
 from dedp_assets.patterns.core.results import Plan
 
@@ -21,6 +32,8 @@ __all__ = ["NOT_RETRIED", "RunRequests", "decide", "in_flight", "is_running", "r
 NOT_RETRIED = {"dagster/max_retries": "0"}
 """Tags of runs that Dagster does not start again after a crash, because a sensor asks for them again."""
 _PRIORITY = "dagster/priority"
+_LONGEST = 500
+"""Most characters of the reasons in a tag: of a run of many partitions the plan lists each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +149,22 @@ def run_request(ask: Ask, repository: dg.RepositoryDefinition | None) -> dg.RunR
         job_name=want.job or None,
         asset_selection=tables,
         asset_check_keys=checks_of(repository.asset_graph, tables) if repository and tables else None,
-        tags={**want.profile, **several, CAUSE: want.cause, REQUEST: want.request, **NOT_RETRIED, **_queued(want)},
+        tags={
+            **want.profile,
+            **several,
+            CAUSE: want.cause,
+            REQUEST: want.request,
+            **NOT_RETRIED,
+            **_queued(want),
+            **_reasons(ask.wants),
+        },
     )
+
+
+def _reasons(wants: Sequence[Want]) -> dict[str, str]:
+    """Return the tag of the reasons of partitions, each reason once; none for partitions without a reason."""
+    reasons = dict.fromkeys(f"{want.state}: {want.reason}" for want in wants if want.reason)
+    return {BECAUSE: shorten("; ".join(reasons), _LONGEST, placeholder=" ...")} if reasons else {}
 
 
 def _queued(want: Want) -> dict[str, str]:

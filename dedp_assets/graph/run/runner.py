@@ -11,8 +11,9 @@ import dagster as dg
 
 from dedp_assets.graph.catalogue.lineage import observed_columns
 from dedp_assets.graph.catalogue.rendering import Did, check_result, findings_of, materialized, metadata_of
+from dedp_assets.graph.outcomes.durations import Spread, usual_of
 from dedp_assets.graph.outcomes.failures import failure
-from dedp_assets.graph.outcomes.run_tags import event_attributes
+from dedp_assets.graph.outcomes.run_tags import BECAUSE, event_attributes
 from dedp_assets.graph.resources.masking import shown
 from dedp_assets.graph.run.batches import NOT_COMPUTED, BatchResult, Work, compute_all, contracts_of
 from dedp_assets.graph.run.choices import observe_skipped, path_taken, unjudged
@@ -190,11 +191,25 @@ def _materialization(
 def _metadata(
     context: dg.AssetExecutionContext, work: Work, table: Table, done: Mapping[str, Did], columns: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    """Return the metadata of each partition key: the computation, the run's trigger and the lineage."""
+    """Return the metadata of each partition key: the computation, the run's plan and trigger, and the lineage."""
     trigger = {f"trigger {name.replace('_', ' ')}": value for name, value in event_attributes(context.run.tags).items()}
     commits = {key: did.commits.get(table) for key, did in done.items()}
     metadata = metadata_of(table, commits, done, figures=work.figures)
-    return {k: {**told_of, **path_taken(work.choose(k)), **trigger, **columns} for k, told_of in metadata.items()}
+    further = {**trigger, **_planned(context, table, done), **columns}
+    return {k: {**told_of, **path_taken(work.choose(k)), **further} for k, told_of in metadata.items()}
+
+
+def _planned(context: dg.AssetExecutionContext, table: Table, done: Mapping[str, Did]) -> dict[str, str]:
+    """Return the plan's reasons for the run, and what a partition of the table took before, as `dedp plan` shows it."""
+    commits = [did.commits.get(table) for did in done.values() if did.unchanged is None]
+    first = min((commit.version for commit in commits if commit), default=0)
+    seconds, cpu = usual_of(table.ledger, until=first - 1) if first else (Spread(), Spread())
+    told = {
+        "planned because": context.run.tags.get(BECAUSE, ""),
+        "planned seconds of a partition": seconds.text,
+        "planned CPU of a partition": cpu.text,
+    }
+    return {name: text for name, text in told.items() if text}
 
 
 def _columns(context: dg.AssetExecutionContext, work: Work, table: Table) -> dict[str, Any]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dagster as dg
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dedp_assets.graph.outcomes.run_tags import CODE, REQUEST, range_request, refusal, request_of
-from dedp_assets.graph.reconcile.requests import decide, tried
+from dedp_assets.graph.outcomes.run_tags import BECAUSE, CODE, REQUEST, range_request, refusal, request_of
+from dedp_assets.graph.reconcile.reconciling import Ask, Want
+from dedp_assets.graph.reconcile.requests import decide, run_request, tried
 from dedp_assets.patterns.core.results import Plan
 
 TABLE = "bronze/x"
@@ -97,6 +100,16 @@ def test_successes_count_where_a_partition_has_to_get_there(history):
     assert (found.failed, found.succeeded, found.run_key("x")) == (1, 1, "x#3")
     (found,) = tried(runs, {"bronze/x:bronze/x@5": ""}, failed_only=True).values()
     assert (found.failed, found.succeeded) == (1, 0)
+
+
+@given(st.lists(st.sampled_from(["", "the upstream is newer", "late records", "word " * 200]), min_size=1, max_size=5))
+def test_a_run_says_each_reason_of_its_partitions_once(reasons):
+    """In the order of the partitions, cut at 500 characters, as a tag; without a reason no tag."""
+    first, *more = [Want((TABLE,), str(n), "1", "behind", reason, named=TABLE) for n, reason in enumerate(reasons)]
+    told = run_request(Ask(first, (TABLE,), "key", tuple(more)), None).tags.get(BECAUSE, "")
+    whole = "; ".join(dict.fromkeys(f"behind: {reason.strip()}" for reason in reasons if reason))
+    assert len(told) <= 500
+    assert told == whole if len(whole) <= 500 else whole.startswith(told.removesuffix(" ..."))
 
 
 def test_names_of_requests_are_those_of_the_run_history():
