@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date
 
 import pyarrow as pa
@@ -9,8 +10,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.running.permissions import restricted_to
 from dedp_assets.patterns.delta import Ledger
 from dedp_assets.patterns.delta.snapshots.scanning import RowScan
+from dedp_assets.patterns.delta.snapshots.tiers import TIERED, Placed, stated
+from dedp_assets.patterns.security.fine_grained_accessor_for_resources import grant_resources
 
 DAYS = [date(2026, 1, 5), date(2026, 1, 5), None]
 
@@ -70,6 +74,49 @@ def test_a_text_that_is_no_value_of_the_type_is_refused(scan):
     """With the type."""
     with pytest.raises(ConfigError, match="silver/t: n must be a value of type LONG, not many"):
         scan().rows({"n": "many"})
+
+
+@pytest.fixture
+def tiered_scan(tmp_path):
+    """A function that scans partitions of a table whose partition 2026-01-04 lies on a tier."""
+    now = pa.table({"id": ["a"], "day": [date(2026, 1, 5)]})
+    write_deltalake(str(tmp_path / "cold"), pa.table({"id": ["old"], "day": [date(2026, 1, 4)]}), partition_by=["day"])
+
+    def made(*partitions, online=True):
+        part = Placed({"day": "2026-01-04"}, "cold", str(tmp_path / "cold"), 1, online=online)
+        write_deltalake(str(tmp_path / "t"), now, partition_by=["day"], mode="overwrite")
+        log = tmp_path / "t/_delta_log"
+        (stored,) = [
+            action["metaData"]
+            for line in (log / f"{0:020}.json").read_text().splitlines()
+            if "metaData" in (action := json.loads(line))
+        ]
+        marked = {"metaData": {**stored, "configuration": {TIERED: stated([part])}}}
+        (log / f"{len([*log.glob('*.json')]):020}.json").write_text(json.dumps(marked))
+        ledger = Ledger(str(tmp_path / "t"), name="silver/t")
+        return RowScan("silver/t", ledger.store, ledger.state(), partitions)
+
+    return made
+
+
+def test_rows_on_a_tier_are_found(tiered_scan):
+    """In the copy that the log names, and in no other partition; a tier that is not read is refused by name."""
+    assert ids(tiered_scan().rows()) == ["a", "old"]
+    assert ids(tiered_scan().rows({"id": "old"})) == ["old"]
+    assert ids(tiered_scan({"day": "2026-01-05"}).rows()) == ["a"]
+    assert ids(tiered_scan({"day": "2026-01-05"}, online=False).rows()) == ["a"]
+    with pytest.raises(ConfigError, match=r"silver/t cannot be read in day=2026-01-04 \(tier cold\)"):
+        tiered_scan(online=False).rows()
+
+
+def test_a_scan_asks_for_the_permission(tiered_scan, tmp_path):
+    """A block of code that may not read the table gets no row; one that may follows the log to the copy."""
+    scan = tiered_scan()
+    with restricted_to(grant_resources([str(tmp_path / "t")], [], identity="silver/x")):
+        assert ids(scan.rows()) == ["a", "old"]
+    copy_alone = grant_resources([str(tmp_path / "cold")], [], identity="silver/x")
+    with restricted_to(copy_alone), pytest.raises(ConfigError, match="silver/x may not read"):
+        scan.rows()
 
 
 def test_a_version_whose_files_are_gone_is_refused(scan, tmp_path):

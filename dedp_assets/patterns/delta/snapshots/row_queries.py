@@ -196,15 +196,15 @@ class RowQueries:
         """Give the table, and the partitions on storage tiers, names for a block, with SQL of all rows."""
         require_allowed("read", found.ledger.store.address)
         elsewhere = placed(found.ledger.name, found.state, found.partitions)
-        states = [found.state, *(part.require_copy(found.ledger.name).state() for part in elsewhere)]
-        names = [f"{RESERVED}rows{number}" for number in range(len(states))]
+        snapshots = [found.state.snapshot, *(part.snapshot(found.ledger.name) for part in elsewhere)]
+        names = [f"{RESERVED}rows{number}" for number in range(len(snapshots))]
         parts = [" AND ".join(in_partition(each, found.state)) for each in found.partitions]
         where = ("WHERE", " OR ".join(f"({part})" for part in parts)) if parts else ()
         # deltalake 1.6 takes some filters of partition columns (CASE, IN with NULL) and does not apply them.
         together = " UNION ALL BY NAME ".join(f"({query('*', name, *where, BARRIER)})" for name in names)
         try:
-            for name, state in zip(names, states, strict=True):
-                self._engine.register(name, state.snapshot)
+            for name, snapshot in zip(names, snapshots, strict=True):
+                self._engine.register(name, snapshot)
             yield f"({together}) AS {RESERVED}rows"
         finally:
             for name in names:

@@ -9,10 +9,11 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
+from dedp_assets.patterns.core.running.permissions import require_allowed
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.policy_views import literal, named
 from dedp_assets.patterns.delta.snapshots.reading import missing_files
-from dedp_assets.patterns.delta.snapshots.tiers import tiered
+from dedp_assets.patterns.delta.snapshots.tiers import placed
 from dedp_assets.patterns.delta.storage.store import Store
 
 __all__ = ["RowScan"]
@@ -43,7 +44,8 @@ class RowScan:
         """Return the rows with the values of one of ``wanted``; all rows, if nothing is wanted.
 
         Raises:
-            ConfigError: for a text that is no value of its column's type, or files that a vacuum removed.
+            ConfigError: for a text that is no value of its column's type, files that a vacuum removed, a partition on a
+                tier that is not read, or a block of code without the permission to read the table.
             ContractError: if a file cannot be read.
         """
         return self._scan([*self._within(), *_any_of(wanted)], wanted)
@@ -61,9 +63,13 @@ class RowScan:
         return _any_of(self.partitions)
 
     def _scan(self, conditions: Sequence[str], wanted: Sequence[Values]) -> pa.Table:
-        self._require_readable()
+        require_allowed("read", self.store.address)
+        elsewhere = placed(self.name, self.state, self.partitions)
+        self._require_files()
+        snapshots = [self.state.snapshot, *(part.snapshot(self.name) for part in elsewhere)]
         try:
-            return pa.table(self.state.snapshot.scan(predicate=" AND ".join(conditions) or None))
+            read = [pa.table(each.scan(predicate=" AND ".join(conditions) or None)) for each in snapshots]
+            return pa.concat_tables(read, promote_options="default").select([*self.state.columns])
         except (DeltaError, OSError, ValueError) as error:
             if wanted and "cast" in str(error).lower():
                 kinds = [f"{c} must be a value of type {str(self.state.columns[c]['type']).upper()}" for c in wanted[0]]
@@ -72,10 +78,7 @@ class RowScan:
                 ) from None
             raise ContractError(f"{self.name} cannot be read at version {self.state.version}: {error}") from error
 
-    def _require_readable(self) -> None:
-        away = [part for part in tiered(self.state) if not self.partitions or any(map(part.meets, self.partitions))]
-        if away:
-            raise ConfigError(f"{self.name}: {len(away)} partitions lie on storage tiers, whose rows are read by Spark")
+    def _require_files(self) -> None:
         if gone := missing_files(self.store, self.state, self.partitions):
             raise ConfigError(
                 f"{self.name} can no longer be read at version {self.state.version}: a vacuum removed {len(gone)} of "

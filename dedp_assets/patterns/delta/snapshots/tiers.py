@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from dedp_assets.patterns.core.errors import ConfigError
@@ -65,6 +66,16 @@ class Placed:
                 "newer version"
             )
         return ledger
+
+    def snapshot(self, table: str) -> DeltaTable:
+        """Return the newest version of the copy for readers without Spark.
+
+        Raises:
+            ConfigError: as :meth:`require_copy`.
+        """
+        ledger = self.require_copy(table)
+        with restricted_to(None):  # as above
+            return ledger.state().snapshot
 
     def rows(
         self,
