@@ -75,12 +75,12 @@ class PageMaker(Protocol):
 
 
 class Pages:
-    """The newest page, made by one request at a time and kept for some seconds.
+    """The newest page and the newest plan, each made by one request at a time and kept for some seconds.
 
     Args:
         load: returns the maker, at the first request: loading the project takes seconds.
         clock: returns the current time, with time zone.
-        kept: age up to which a page is shown again.
+        kept: age up to which a page, or a plan, is shown again.
     """
 
     def __init__(
@@ -89,6 +89,7 @@ class Pages:
         self._load, self.clock, self._kept = load, clock, kept
         self._source: PageMaker | None = None
         self._page: Page | None = None
+        self._planned: tuple[datetime, Planned] | None = None
         self._lock, self._planning = Lock(), Lock()
 
     def page(self) -> Page:
@@ -113,11 +114,14 @@ class Pages:
             return self._source.details(page, name) if self._source else None
 
     def plan(self) -> Planned:
-        """Return the plan of the runs that would come now; made for each request."""
+        """Return the newest plan of the runs that would come, made now if the last one is too old."""
         with self._lock:
             source = self._source = self._source or self._load()
         with self._planning:  # which takes seconds in a large lake, while pages are made
-            return source.plan(self.clock())
+            if self._planned is None or not timedelta(0) <= self.clock() - self._planned[0] < self._kept:
+                planned = source.plan(self.clock())
+                self._planned = self.clock(), planned
+            return self._planned[1]
 
     def _younger_than(self, limit: timedelta) -> Page | None:
         page = self._page

@@ -174,3 +174,21 @@ def test_the_plan_is_a_page_and_a_document(client):
     assert '<td class="n">3 s</td><td class="n">5 files</td>' in text
     assert json.loads(client.ask("/plan.json")[2]) == {"runs": [{"run": 1, "tables": ["silver/visits"]}]}
     assert '<a href="/plan">' in client.ask("/")[2]
+
+
+def test_a_plan_is_kept_for_some_seconds_and_then_made_again():
+    """From the moment on at which it was made, which can take longer than it is kept."""
+    now, planned = [NOW], []
+
+    class Slow(Source):
+        def plan(self, at):
+            planned.append(at)
+            now[0] += timedelta(seconds=20)
+            return super().plan(at)
+
+    with serving(Pages(Slow, lambda: now[0])) as client:
+        assert [client.ask(path)[0] for path in ("/plan", "/plan.json", "/plan")] == [200] * 3
+        assert planned == [NOW]
+        now[0] += timedelta(seconds=4)
+        assert client.ask("/plan")[0] == 200
+        assert planned == [NOW, NOW + timedelta(seconds=24)]
