@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows = measured(chosen.names[0], quick=chosen.quick)
         chosen.result.write_text(json.dumps([asdict(row) for row in rows]))
         return 0
-    results = {name: found for name in chosen.names or NAMES if (found := _in_process(name, quick=chosen.quick))}
+    results = {name: found for name in chosen.names or NAMES if (found := in_process(name, quick=chosen.quick))}
     report.show(results)
     place = chosen.report or (None if chosen.names else Path(__file__).parent / "REPORT.md")
     if place and not chosen.quick:
@@ -99,8 +99,8 @@ def measured(name: str, *, quick: bool) -> list[Row]:
     return found
 
 
-def _in_process(name: str, *, quick: bool) -> dict[str, Any]:
-    """One benchmark in a process of its own; nothing if it failed."""
+def in_process(name: str, *, quick: bool) -> dict[str, Any]:
+    """Run a benchmark in a process of its own; return rows and seconds, or nothing if it failed."""
     with tempfile.TemporaryDirectory(prefix="dedp-bench-", ignore_cleanup_errors=True) as folder:
         home, result = Path(folder, "home"), Path(folder, "result.json")
         environment = child_environment(

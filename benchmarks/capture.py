@@ -47,10 +47,7 @@ from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.ingestion.change_data_capture import capture_changes
 from dedp_assets.patterns.ingestion.full_loader import load_full
 
-APART = "takes 9 s of one core on tiny data: a server, and a workload of a second for each side"
-"""Why the suite does not execute it."""
-
-__all__ = ["APART", "run"]
+__all__ = ["run"]
 
 _PER_SECOND = 20
 _USERS = """

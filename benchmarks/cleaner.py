@@ -24,10 +24,7 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import load_unit
 
-APART = "takes 7 s of one core on tiny data: two statements of Spark's DELETE"
-"""Why the suite does not execute it."""
-
-__all__ = ["APART", "run"]
+__all__ = ["run"]
 
 _SPEC = TableSpec(
     "staging/visits_by_week",

@@ -28,10 +28,7 @@ from dedp_assets.patterns.error_management.dead_letter import route
 from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
 
-APART = "takes 11 s of one core on tiny data: three times validation, with two tables each"
-"""Why the suite does not execute it."""
-
-__all__ = ["APART", "run"]
+__all__ = ["run"]
 
 _DATE = "2026-01-05"
 _DAY, _FILED = {"event_date": _DATE}, {"filed_under": _DATE}

@@ -23,10 +23,7 @@ from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.laptop.orchestration.instance import Platform
 from tests.helpers import connect_server
 
-APART = "starts a server of Spark Connect, and processes with an engine each"
-"""Why the suite does not execute it."""
-
-__all__ = ["APART", "cold_run", "run"]
+__all__ = ["cold_run", "run"]
 
 _GOAL = 0.1
 _VISITS = 1_000
@@ -42,7 +39,7 @@ def run(*, quick: bool) -> list[Row]:
         bronze.land(on, _VISITS)
         warm: list[Sample] = []
         cold: list[Sample] = []
-        warm_up, rounds = 8, 1 if quick else 3
+        warm_up, rounds = (1, 1) if quick else (8, 3)
         for number in range(warm_up + rounds):
             bronze.touch(on, 2 * number)
             sample = timed(lambda: _warm(platform, on))
