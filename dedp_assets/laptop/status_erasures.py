@@ -25,7 +25,7 @@ from dedp_assets.graph.erasure.cases import NAMES, Case, Cases, is_name
 from dedp_assets.laptop.servers.secured_http import LOCKED
 from dedp_assets.laptop.status_page.erasures import render_case, render_cases
 from dedp_assets.laptop.status_page.pieces import render_fault
-from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.errors import ConfigError, NotReady, PatternError
 
 __all__ = ["Requests"]
 
@@ -111,6 +111,8 @@ class Requests:
             return self.cases().ask(name, ids, now=self.clock())
         except ConfigError as error:
             raise _Refused(409 if self.cases().knows(name) else 400, _sentence(error)) from None
+        except NotReady as error:
+            raise _Refused(503, _sentence(error)) from None
 
     def _approved(self, request: Request, stated: Fields) -> Case:
         """Approve a planned request, behind the lock alone."""
@@ -259,6 +261,6 @@ def _is_id(named: object) -> bool:
     return isinstance(named, str) and bool(named.strip()) and named.isprintable() and len(named) <= _LONGEST_ID
 
 
-def _sentence(error: ConfigError) -> str:
+def _sentence(error: PatternError) -> str:
     text = str(error)
     return f"{text[:1].upper()}{text[1:]}."

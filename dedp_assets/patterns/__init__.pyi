@@ -129,6 +129,8 @@ from dedp_assets.patterns.governance.purpose_based_access_control import AccessR
 from dedp_assets.patterns.governance.purpose_based_access_control import AccessTier as AccessTier
 from dedp_assets.patterns.governance.purpose_based_access_control import Grants as Grants
 from dedp_assets.patterns.governance.purpose_based_access_control import Purpose as Purpose
+from dedp_assets.patterns.governance.purpose_based_access_control import UsualAccess as UsualAccess
+from dedp_assets.patterns.governance.purpose_based_access_control import charged as charged
 from dedp_assets.patterns.governance.purpose_based_access_control import open_for as open_for
 from dedp_assets.patterns.governance.purpose_based_access_control import request_access as request_access
 from dedp_assets.patterns.governance.retention_policy import Retention as Retention

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
+from dedp_assets.graph.erasure import cases as cases_of_a_home
 from dedp_assets.graph.erasure.cases import CasePlace, Cases
 from dedp_assets.laptop.servers.secured_http import OnlyToken
 from dedp_assets.laptop.status_server import Pages, serve_pages
@@ -264,6 +265,24 @@ def test_the_index_leads_there_if_tables_declare_persons(tmp_path):
     assert 'href="/erasures"' not in without.client.get("/").text
     assert "<form" not in without.client.get("/erasures").text
     assert without.ask(ID)[0] == 400
+
+
+def test_requests_that_nobody_approved_are_bounded(door, monkeypatch):
+    """By a program or a form: try later, with the command that approves; the requests that are known go on."""
+    monkeypatch.setattr(cases_of_a_home, "MOST_WAITING", 2)
+    for request in ("GDPR-1", "GDPR-2"):
+        door.ask(ID, request=request)
+    said = "At most 2 requests may wait for an approval, and 2 do: `dedp erase` lists all, and "
+    status, answer = door.ask(OTHER, request="GDPR-3")
+    assert (status, answer["error"].startswith(said)) == (503, True)
+    status, text = door.form("/erasures", "/erasures", kind="user", id=OTHER, because="GDPR-3")
+    assert (status, "dedp erase --because NAME" in text, OTHER in text) == (503, True, False)
+    assert door.cases.names() == ["GDPR-1", "GDPR-2"]
+    assert door.ask(ID, request="GDPR-2")[0] == 202
+    door.plan("GDPR-1")
+    assert door.ask(OTHER, request="GDPR-3")[0] == 503
+    door.cases.approve("GDPR-1", "legal")
+    assert door.ask(OTHER, request="GDPR-3")[0] == 202
 
 
 def test_an_error_is_a_sentence_without_a_text_of_the_error(door, monkeypatch, caplog):

@@ -22,10 +22,10 @@ from typing import Any, Literal
 
 from dedp_assets.graph.erasure.spellings import LEAST
 from dedp_assets.patterns.connectors.secrets.key_files import key_in, replace_private
-from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.extras import optional
 
-__all__ = ["DEADLINE", "NAMES", "Case", "CaseState", "Cases", "CasePlace", "is_name"]
+__all__ = ["DEADLINE", "MOST_WAITING", "NAMES", "Case", "CaseState", "Cases", "CasePlace", "is_name"]
 
 ciphers = optional("cryptography.hazmat.primitives.ciphers.aead")
 signing = optional("cryptography.hazmat.primitives.asymmetric.ed25519")
@@ -34,6 +34,8 @@ DEADLINE = timedelta(days=30)
 """Time from a request to its end, by law."""
 NAMES = "up to 64 letters, digits, '.', '_' and '-', such as GDPR-17"
 """Names that a request can have."""
+MOST_WAITING = 1_000
+"""Number of requests that may wait for an approval: whoever reaches the form may ask."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _NONCE_BYTES = 12
 _REFUSAL = "refusal"
@@ -176,6 +178,7 @@ class Cases:
         Raises:
             ConfigError: for a name that no file can have or that holds an id, for no id, or for a known request that
                 has ended or is about other ids; no text holds an id.
+            NotReady: for a new request while :data:`MOST_WAITING` requests wait for an approval.
         """
         self.require_name(request)
         every = [each for named in ids.values() for each in named]
@@ -184,6 +187,7 @@ class Cases:
         _require_without(every, request, "the name of a request")
         with self._turn():
             if not self.knows(request):
+                self._require_room()
                 place = CasePlace(
                     "request",
                     "plan",
@@ -197,6 +201,17 @@ class Cases:
         if any({*named} - {*known.get(kind, ())} for kind, named in ids.items()):
             raise ConfigError(f"{request} is a request about other ids: state a name that no request has yet")
         return case
+
+    def _require_room(self) -> None:
+        """Refuse a further request while too many wait for an approval."""
+        if sum(1 for _ in self.folder.glob("*.sealed")) < MOST_WAITING:  # of requests that have not ended
+            return
+        waiting = sum(case.state in ("asked", "planned") for case in self.read()[0])
+        if waiting >= MOST_WAITING:
+            raise NotReady(
+                f"at most {MOST_WAITING:,} requests may wait for an approval, and {waiting:,} do: `dedp erase` lists "
+                "all, and `dedp erase --because NAME --by APPROVER` approves one"
+            )
 
     def approve(self, request: str, by: str) -> Case:
         """Note who approved the plan of a request.

@@ -74,7 +74,7 @@ def known_of(eraser: Eraser, erasure: Erasure, upstream: Mapping[str, Sequence[s
     """
     tables = eraser.with_persons()
     persons = Persons.found(tables, erasure.ids, eraser.lake.suppression())
-    grants = Grants(eraser.home / "grants.db")
+    grants = Grants.of(eraser.home)
     ask = AccessRequest(user=by, purpose=PURPOSE.name, justification=erasure.because, case=erasure.request)
     request_access(tables, ask, grants, at=erasure.at, hours=1, rules=RULES)
     opened = open_for(tables, ask, grants, at=erasure.at, rules=RULES)

@@ -200,7 +200,7 @@ def _metadata(
 
 
 def _planned(context: dg.AssetExecutionContext, table: Table, done: Mapping[str, Did]) -> dict[str, str]:
-    """Return the plan's reasons for the run, and what a partition of the table took before, as `dedp plan` shows it."""
+    """Return the reasons of the plan for the run, and the usual seconds and CPU of a partition of the table."""
     commits = [did.commits.get(table) for did in done.values() if did.unchanged is None]
     first = min((commit.version for commit in commits if commit), default=0)
     seconds, cpu = usual_of(table.ledger, until=first - 1) if first else (Spread(), Spread())

@@ -30,7 +30,7 @@ from dedp_assets.patterns.security.fine_grained_accessor_for_tables import Polic
 
 __all__ = ["Audiences"]
 
-_LOG, _GRANTS = "policies.jsonl", "grants.db"
+_LOG = "policies.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Audiences:
     @property
     def grants(self) -> Grants:
         """The grants by purpose and the audit of all decisions, in the home."""
-        return Grants(settings().home / _GRANTS)
+        return Grants.of(settings().home)
 
     def of(self, table: str) -> Sequence[Policy]:
         """Return the declared policies of a table.

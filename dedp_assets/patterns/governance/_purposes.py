@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -10,12 +10,14 @@ from typing import Literal
 from dedp_assets.patterns.core.classes import Classification
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
+from dedp_assets.patterns.core.measuring.costs import Cost
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.policies import ALL_ROWS, ColumnMask, Policy
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.core.types.partitions import stored_type
+from dedp_assets.patterns.governance._decisions import UsualAccess
 
-__all__ = ["AccessRequest", "Purpose", "AccessRules", "AccessTier", "obstacles", "policy_of", "unapproved"]
+__all__ = ["AccessRequest", "Purpose", "AccessRules", "AccessTier", "limits_of", "obstacles", "policy_of", "unapproved"]
 
 TierName = Literal["public", "internal", "restricted", "confidential"]
 _PERSONAL: Sequence[Classification] = ("personal", "sensitive", "free text")
@@ -63,6 +65,11 @@ class Purpose:
         export: whether rows may leave the platform, as far as tiers and classes of columns allow.
         needs: what each ask has to state.
         alert: whether the audit rows of the purpose are alerts.
+        budget: what jobs over opened rows may cost under the grants of a user that stand, by the price of the rules;
+            nothing is opened from there on. ``None`` for no limit. Jobs that nobody charged do not count.
+
+    Raises:
+        ConfigError: for a budget that is not above 0.
     """
 
     name: str
@@ -73,9 +80,12 @@ class Purpose:
     export: bool = False
     needs: Sequence[Literal["ticket", "case", "justification"]] = ()
     alert: bool = False
+    budget: float | None = None
 
     def __post_init__(self) -> None:
         require_types(self)
+        if self.budget is not None and self.budget <= 0:
+            raise ConfigError(f"budget must be above 0, not {self.budget:g}")
 
     def shown(self, spec: TableSpec) -> dict[str, Column]:
         """Return the columns of a table that are shown, masked or not; never secrets."""
@@ -103,6 +113,9 @@ class AccessTier:
         export: whether rows may leave: ``yes``, by a grant that was ``approved`` for an export, or ``no``.
         most_hours: longest time of a grant, in hours.
         alert: whether the audit rows of its tables are alerts.
+        watermark: name of a last column of opened tables with a text that the audit row of the opening has as its
+            ``mark``; empty for none.
+        usual: rule of usual accesses, by which decisions become alerts; ``None`` for none.
     """
 
     name: TierName
@@ -113,6 +126,8 @@ class AccessTier:
     export: Literal["yes", "approved", "no"] = "yes"
     most_hours: float = 2160
     alert: bool = False
+    watermark: str = ""
+    usual: UsualAccess | None = None
 
     def __post_init__(self) -> None:
         require_types(self)
@@ -120,7 +135,7 @@ class AccessTier:
 
 _PURPOSES = (
     Purpose(name="analytics", tables=("gold/*", "silver/aggregated_*"), export=True),
-    Purpose(name="ml_training", tables=("silver/*", "gold/*"), export=True),
+    Purpose(name="ml_training", tables=("silver/*", "gold/*"), export=True, budget=1000),
     Purpose(
         name="operations", tables=("silver/customers", "silver/orders"), personal=True, max_rows=1000, needs=("ticket",)
     ),
@@ -140,6 +155,8 @@ _TIERS = (
         export="no",
         most_hours=8,
         alert=True,
+        watermark="opened_as",
+        usual=UsualAccess(),
     ),
 )
 
@@ -153,21 +170,26 @@ class AccessRules:
         tiers: the requirements of the four tiers.
         tier_of: dataset, with ``*`` for any characters -> tier, in place of the one of :meth:`tier`.
         qualified: user -> qualifications, such as trainings.
+        cpu_hour_price: price of an hour of CPU, in the currency of the budgets; where the engine tells no CPU, of an
+            hour of time.
 
     Raises:
-        ConfigError: for two policies of a purpose, and other tiers.
+        ConfigError: for two policies of a purpose, other tiers, and a price below 0.
     """
 
     purposes: Sequence[Purpose] = _PURPOSES
     tiers: Sequence[AccessTier] = _TIERS
     tier_of: Mapping[str, TierName] = field(default_factory=dict)
     qualified: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    cpu_hour_price: float = 0.05
 
     def __post_init__(self) -> None:
         require_types(self)
         require_distinct("purposes", [each.name for each in self.purposes])
         if sorted(each.name for each in self.tiers) != sorted(each.name for each in _TIERS):
             raise ConfigError(f"tiers must be {', '.join(each.name for each in _TIERS)}, once each")
+        if self.cpu_hour_price < 0:
+            raise ConfigError(f"cpu_hour_price must be 0 or more, not {self.cpu_hour_price:g}")
 
     def purpose(self, ask: AccessRequest) -> Purpose | None:
         """Return the policy of an ask; ``None`` without one."""
@@ -183,6 +205,15 @@ class AccessRules:
         derived = "confidential" if "secret" in classes else derived
         name = next((tier for glob, tier in self.tier_of.items() if fnmatchcase(spec.name, glob)), derived)
         return next(tier for tier in self.tiers if tier.name == name)
+
+    def usual(self, specs: Iterable[TableSpec]) -> dict[str, UsualAccess]:
+        """Return the rules of usual accesses to tables, by tier."""
+        return {tier.name: tier.usual for spec in specs if (tier := self.tier(spec)).usual}
+
+    def priced(self, cost: Cost) -> float:
+        """Return the price of a measured cost, in the currency of the budgets."""
+        seconds = cost.seconds if cost.cpu_seconds is None else cost.cpu_seconds
+        return (seconds or 0.0) / 3600 * self.cpu_hour_price
 
 
 def obstacles(spec: TableSpec, ask: AccessRequest, rules: AccessRules) -> Iterator[str]:
@@ -221,3 +252,11 @@ def policy_of(spec: TableSpec, purpose: Purpose, tier: AccessTier, *, approved_e
     by_tier = tier.export == "yes" or (tier.export == "approved" and approved_export)
     may_export = purpose.export and by_class and by_tier
     return Policy(purpose.name, [*shown], masks, ALL_ROWS, purpose.max_rows, may_export)
+
+
+def limits_of(policies: Mapping[str, Policy]) -> Iterator[tuple[str, str]]:
+    """Yield the row limits and masks of policies, for people."""
+    for name, policy in policies.items():
+        if policy.max_rows is not None:
+            yield name, f"at most {policy.max_rows} rows"
+        yield from ((f"{name}.{column}", f"mask by {mask.by}") for column, mask in policy.masks.items())

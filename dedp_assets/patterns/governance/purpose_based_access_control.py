@@ -1,10 +1,11 @@
 """Purpose-Based Access Control: rows are opened for a stated purpose, for a time, logged.
 
 Problem: roles are too coarse: what an analyst may see depends on whether the work is support, fraud or marketing.
-Solution: purposes name tables, personal values, row limits and exports; tiers of sensitivity, which follow from the
-    classes of columns, name trainings and approvers. A grant ends by itself, masks lie on the read of each table.
+Solution: purposes name tables, personal values, row limits, exports and budgets; tiers, which follow from the classes
+    of columns, name trainings, approvers, watermarks and usual accesses. A grant ends; masks lie on each table's read.
 Consequences: what no purpose allows is denied, and each decision is one row of an audit. Enforced by the reader, not
     against whoever opens a table's files; identities come from who authenticated them. A row limit suits look-ups only.
+    A watermark is a column: a query that leaves the column out drops it. A budget counts the jobs that were charged.
 Choose instead: Fine-Grained Accessor for Tables, if the right to rows and columns follows from a role alone.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -19,20 +21,23 @@ from types import MappingProxyType
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.errors import ConfigError, Denied
-from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.masking import MaskingKey
+from dedp_assets.patterns.core.measuring.metering import Meter
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.policies import Policy, secured, strictest
+from dedp_assets.patterns.core.policies import Policy, strictest
 from dedp_assets.patterns.core.results import Access
 from dedp_assets.patterns.core.running.digests import as_plain, digest_of
-from dedp_assets.patterns.core.sql.sql_options import naming_options, require_of_one_row, truth
+from dedp_assets.patterns.core.sql.sql_options import require_of_one_row
 from dedp_assets.patterns.delta import Table
-from dedp_assets.patterns.governance._grants import AccessDecision, Grant, Grants, stamp
+from dedp_assets.patterns.governance._decisions import AccessDecision, UsualAccess, stamp
+from dedp_assets.patterns.governance._grants import Grant, Grants
+from dedp_assets.patterns.governance._opening import names_of, opened_by
 from dedp_assets.patterns.governance._purposes import (
     AccessRequest,
     AccessRules,
     AccessTier,
     Purpose,
+    limits_of,
     obstacles,
     policy_of,
     unapproved,
@@ -41,12 +46,14 @@ from dedp_assets.patterns.governance._purposes import (
 __all__ = [
     "request_access",
     "open_for",
+    "charged",
     "AccessRequest",
     "AccessDecision",
     "Grants",
     "Purpose",
     "AccessRules",
     "AccessTier",
+    "UsualAccess",
 ]
 
 _MOST_HOURS = 87_600
@@ -104,10 +111,7 @@ def request_access(
     rules = rules or AccessRules()
     if not 0 < hours <= _MOST_HOURS:
         raise ConfigError(f"hours must be more than 0 and at most {_MOST_HOURS}, not {hours:g}")
-    denied, held = (
-        _denied(tables, ask, rules),
-        _standing(tables, ask, rules, grants.standing(ask.user, ask.purpose, at)),
-    )
+    denied, held = _checked(tables, ask, rules, grants, at)
     ends = stamp(at + timedelta(hours=hours))
     made = dict[str, Grant]()
     for table in tables:
@@ -126,13 +130,13 @@ def request_access(
         approved_by=approved_by,
         grants=() if denied else tuple(each.id for each in held.values()),
     )
-    grants.write(decision, () if denied else made.values())
+    decision = grants.write(decision, () if denied else made.values(), rules.usual(each.spec for each in tables))
     version = digest_of(as_plain(rules))
     if denied:
         return Access(ask.user, {}, decision.reason, denied, version=version)
     leaving = tuple(name for name, policy in policies.items() if policy.may_export)
     allowed = {"read": tuple(policies), **({"export": leaving} if leaving else {})}
-    limits = dict(_limits(policies))
+    limits = dict(limits_of(policies))
     return Access(ask.user, allowed, decision.reason, {}, limits, version, datetime.fromisoformat(until))
 
 
@@ -164,12 +168,12 @@ def open_for(
         also: dataset -> policy of the user's role, such as rows of a region; the stricter of both holds.
 
     Returns:
-        Dataset -> its rows as the purpose shows them.
+        Dataset -> its rows as the purpose shows them, with the watermark of its tier as last column.
 
     Raises:
-        Denied: names each table and why; nothing is opened.
-        ConfigError: without a table, for names in ``where`` or ``also`` that are no tables, and predicates and policies
-            that do not fit.
+        Denied: names each table and why, or by what the access is unusual; nothing is opened.
+        ConfigError: without a table, for names in ``where`` or ``also`` that are no tables, for predicates and policies
+            that do not fit, and a watermark that is a column of the table.
         NotReady: if the store of grants cannot be used.
     """
     rules = rules or AccessRules()
@@ -177,70 +181,72 @@ def open_for(
         if strange := given.keys() - {table.name for table in tables}:
             raise ConfigError(f"{option} must be of tables to open, not of {', '.join(sorted(strange))}")
     require_of_one_row("where: predicate", where or {})
-    denied, held = (
-        _denied(tables, ask, rules),
-        _standing(tables, ask, rules, grants.standing(ask.user, ask.purpose, at)),
-    )
+    denied, held = _checked(tables, ask, rules, grants, at)
     for table in tables:
         if table.name not in held:
             denied.setdefault(table.name, f"{ask.user} has no grant for {ask.purpose} at that time")
     policies = _policies(tables, ask, rules, held, denied, also or {})
     by = [] if denied else [held[table.name] for table in tables]
+    marks = {table.name: column for table in tables if (column := rules.tier(table.spec).watermark)}
     decision = replace(
         _decision("open", tables, ask, rules, denied, at=at, reason="opened"),
         approved_by=", ".join(sorted({each.granted_by for each in by} - {""})),
         grants=[each.id for each in by],
+        mark=uuid.uuid4().hex if marks and not denied else "",
     )
-    if denied:
-        grants.write(decision)
+    opened = {} if denied else opened_by(policies, tables, key, where or {}, marks, decision.mark)
+    decision = grants.write(decision, usual=rules.usual(each.spec for each in tables))
+    if decision.is_denial:
         raise Denied(decision.reason)
-    opened = _opened(tables, policies, key, where or {})
-    grants.write(decision)
     return opened
 
 
-def _opened(
-    tables: Sequence[Table],
-    policies: Mapping[str, Policy],
-    key: MaskingKey | None,
-    where: Mapping[str, str],
-) -> dict[str, DataFrame]:
-    """Open tables by their policies, with the smallest row limit of all."""
-    opened, limits = dict[str, DataFrame](), set[int]()
-    for table in tables:
-        rows, name = table.read(), table.name
-        policy = _present(policies[name], rows)
-        opened[name] = secured(rows, policy, key, of=name)
-        limits |= set() if policy.max_rows is None else {policy.max_rows}
-        if predicate := where.get(name):
-            with naming_options(opened[name], "where", {name: truth(predicate)}):
-                opened[name] = opened[name].where(truth(predicate))
-    return {name: rows.limit(min(limits)) for name, rows in opened.items()} if limits else opened
+@contextmanager
+@typed
+def charged(tables: Sequence[Table], ask: AccessRequest, grants: Grants, *, at: datetime) -> Iterator[datetime]:
+    """Charge the Spark jobs of a block to the grants of the tables.
+
+    A frame is lazy: the block has to hold the jobs, of the thread that entered it. CPU is charged where the engine
+    tells it, and time over Spark Connect, of more than 90 jobs, and of a block that fails.
+
+    Args:
+        tables: the tables.
+        ask: who reads, and what for.
+        grants: the store of grants.
+        at: when the tables were opened, with time zone.
+
+    Yields:
+        When the first of the grants ends.
+
+    Raises:
+        ConfigError: without a table, and where no grant of the tables stands; before the block.
+        NotReady: if the store of grants cannot be used.
+    """
+    names = names_of(tables)
+    held = [each for each in grants.standing(ask.user, ask.purpose, at) if each.dataset in names]
+    if not held:
+        raise ConfigError(f"at must lie within a grant of {ask.user} for {ask.purpose}, not be {stamp(at)}")
+    meter = Meter()
+    try:
+        with meter.jobs(tables[0].session):
+            yield datetime.fromisoformat(min(each.ends for each in held))
+    finally:
+        grants.charge(ask, held, meter.cost(), at=at)
 
 
-def _present(policy: Policy, rows: DataFrame) -> Policy:
-    """Return a policy without the columns that rows do not have yet."""
-    there = {name.lower() for name in rows.columns}
-    masks = {name: mask for name, mask in policy.masks.items() if name.lower() in there}
-    return replace(policy, columns=[name for name in policy.columns if name.lower() in there], masks=masks)
-
-
-def _denied(tables: Sequence[Table], ask: AccessRequest, rules: AccessRules) -> dict[str, str]:
-    """Return the reasons for which tables are denied with and without a grant, by table."""
-    if not tables:
-        raise ConfigError("tables must name at least one table, not none")
-    require_distinct("tables", [table.name for table in tables])
-    found = {table.name: "; ".join(obstacles(table.spec, ask, rules)) for table in tables}
-    return {name: why for name, why in found.items() if why}
-
-
-def _standing(
-    tables: Sequence[Table], ask: AccessRequest, rules: AccessRules, grants: Sequence[Grant]
-) -> dict[str, Grant]:
-    """Return the grant of each table that the present tier of the table would still allow."""
+def _checked(
+    tables: Sequence[Table], ask: AccessRequest, rules: AccessRules, grants: Grants, at: datetime
+) -> tuple[dict[str, str], dict[str, Grant]]:
+    """Return why tables are denied, with and without a grant, and the grants that stand."""
+    names, standing, purpose = names_of(tables), grants.standing(ask.user, ask.purpose, at), rules.purpose(ask)
     tiers = {table.name: rules.tier(table.spec) for table in tables}
-    known = (each for each in grants if each.dataset in tiers)
-    return {g.dataset: g for g in known if not unapproved(tiers[g.dataset], ask, g.hours, g.granted_by)}
+    denied = {table.name: why for table in tables if (why := "; ".join(obstacles(table.spec, ask, rules)))}
+    if purpose and purpose.budget is not None:
+        spent = sum(map(rules.priced, grants.charges(standing)))
+        why = f"{ask.user} has spent {spent:,.2f} of {purpose.budget:,.2f} for {ask.purpose} under the present grants"
+        denied = {**dict.fromkeys(names if spent >= purpose.budget else (), why), **denied}
+    known = (each for each in standing if each.dataset in tiers)
+    return denied, {g.dataset: g for g in known if not unapproved(tiers[g.dataset], ask, g.hours, g.granted_by)}
 
 
 def _policies(
@@ -274,21 +280,14 @@ def _decision(
     at: datetime,
     reason: str,
 ) -> AccessDecision:
-    purpose = rules.purpose(ask)
-    alert = (purpose is not None and purpose.alert) or any(rules.tier(table.spec).alert for table in tables)
+    purpose, tiers = rules.purpose(ask), [rules.tier(table.spec) for table in tables]
     return AccessDecision(
         at=stamp(at),
         event=event,
         outcome="denied" if denied else "granted",
         datasets=[table.name for table in tables],
         reason="; ".join(f"{name}: {why}" for name, why in denied.items()) or reason,
-        alert=alert,
+        alert=(purpose is not None and purpose.alert) or any(tier.alert for tier in tiers),
+        tiers=[tier.name for tier in tiers],
         **asdict(ask),
     )
-
-
-def _limits(policies: Mapping[str, Policy]) -> Iterator[tuple[str, str]]:
-    for name, policy in policies.items():
-        if policy.max_rows is not None:
-            yield name, f"at most {policy.max_rows} rows"
-        yield from ((f"{name}.{column}", f"mask by {mask.by}") for column, mask in policy.masks.items())

@@ -9,8 +9,9 @@ from threading import Barrier, Thread
 
 import pytest
 
+from dedp_assets.graph.erasure import cases as cases_of_a_home
 from dedp_assets.graph.erasure.cases import Case, CasePlace, Cases
-from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.errors import ConfigError, NotReady
 
 NOW = datetime(2026, 1, 5, tzinfo=timezone.utc)
 IDS = {"user": ["ada.lovelace"], "email": ["ada@example.com"]}
@@ -147,3 +148,45 @@ def test_a_file_that_is_no_case_is_refused_and_hides_no_other(cases, content):
     found, faults = cases.read()
     assert [case.request for case in found] == ["T-2"]
     assert faults == {"T-1": "the case of T-1 must be a file as this home wrote it: restore it"}
+
+
+def test_requests_that_nobody_approved_are_bounded(cases, monkeypatch):
+    """Asked and planned ones; a known request, one of the command, an approved and an ended one are not refused."""
+    monkeypatch.setattr(cases_of_a_home, "MOST_WAITING", 3)
+    cases.end(cases.ask("T-0", IDS, now=NOW), now=NOW)
+    cases.keep(replace(cases.ask("T-1", IDS, now=NOW), places=()))
+    cases.approve("T-1", "legal")
+    asked = [cases.ask(f"T-{number}", IDS, now=NOW) for number in (2, 3, 4)]
+    said = "at most 3 requests may wait for an approval, and {} do: `dedp erase` lists all"
+    with pytest.raises(NotReady, match=said.format(3)):
+        cases.ask("T-5", IDS, now=NOW)
+    assert not cases.knows("T-5")
+    assert [*cases.folder.glob("T-5*")] == []
+    assert cases.ask("T-4", IDS, now=NOW) == asked[-1]
+    cases.keep(Case("T-6", NOW.isoformat()), IDS)
+    cases.keep(replace(asked[0], places=()))
+    with pytest.raises(NotReady, match=said.format(4)):
+        cases.ask("T-5", IDS, now=NOW)
+    for planned in ("T-2", "T-6"):
+        cases.approve(planned, "legal")
+    assert cases.ask("T-5", IDS, now=NOW).state == "asked"
+
+
+def test_requests_at_once_keep_the_bound(cases, monkeypatch):
+    """Of eight for two places, two are kept."""
+    monkeypatch.setattr(cases_of_a_home, "MOST_WAITING", 2)
+    ready, refused = Barrier(8), []
+
+    def ask(number):
+        ready.wait()
+        try:
+            cases.ask(f"T-{number}", IDS, now=NOW)
+        except NotReady:
+            refused.append(number)
+
+    threads = [Thread(target=ask, args=[number]) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(refused), len(cases.names())) == (6, 2)

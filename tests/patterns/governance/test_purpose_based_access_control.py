@@ -15,10 +15,13 @@ import pytest
 from deltalake import write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.errors import ConfigError, Denied, NotReady
 from dedp_assets.patterns.core.masking import MaskingKey
+from dedp_assets.patterns.core.measuring import metering
+from dedp_assets.patterns.core.measuring.costs import Cost
 from dedp_assets.patterns.core.policies import ALL_ROWS, Policy
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
@@ -28,6 +31,8 @@ from dedp_assets.patterns.governance.purpose_based_access_control import (
     AccessTier,
     Grants,
     Purpose,
+    UsualAccess,
+    charged,
     open_for,
     request_access,
 )
@@ -62,6 +67,12 @@ ALLOWED = {
 
 def no_spark():
     raise AssertionError("Spark was started")
+
+
+class Elsewhere:
+    """A session that tells no CPU, as over Spark Connect."""
+
+    conf: dict[str, str] = {}
 
 
 def table(name, *classes, session=no_spark, folder="/nowhere", **columns):
@@ -294,6 +305,70 @@ def test_of_tables_opened_together_all_have_to_allow_the_export(grants):
     both = [table("gold/a"), table("gold/b", "quasi", "public")]
     assert ask_for(grants, both, "analytics").allowed == {"read": ("gold/a", "gold/b"), "export": ("gold/a",)}
     assert "gold/b: rows may not leave" in why_not(grants, both, "analytics", export=True)
+
+
+# --- budgets ----------------------------------------------------------------------------------------------------------
+
+
+def spend(grants, hours, purpose="ml_training", at=NOW, user="ada"):
+    """Charge hours of CPU to all grants of a user for a purpose."""
+    cost = Cost(cpu_seconds=hours * 3600.0)
+    grants.charge(asking(purpose, user), grants.standing(user, purpose, at), cost, at=at)
+
+
+def test_a_purpose_with_a_budget_opens_nothing_once_it_is_spent(grants):
+    """The guide's 1,000 for ml_training: at the budget and not before, by the price of the rules, over a restart."""
+    sales, priced = table("gold/sales"), replace(RULES, cpu_hour_price=1.0)
+    ask_for(grants, [sales], "ml_training", rules=priced)
+    spend(grants, 600)
+    spend(grants, 399.5)
+    assert ask_for(grants, [sales], "ml_training", rules=priced).allowed
+    spend(grants, 0.5)
+    again, why = Grants(grants.file), "ada has spent 1,000.00 of 1,000.00 for ml_training under the present grants"
+    assert why_not(again, [sales], "ml_training", rules=priced) == f"gold/sales: {why}"
+    access = ask_for(again, [sales, table("silver/a")], "ml_training", rules=priced)
+    assert access.denied == {"gold/sales": why, "silver/a": why}
+    assert [row.outcome for row in again.audit()][-2:] == ["denied", "denied"]
+    assert ask_for(again, [sales], "ml_training", rules=replace(RULES, cpu_hour_price=0.99)).allowed
+
+
+def test_a_budget_is_of_a_user_a_purpose_and_the_grants_that_stand(grants):
+    """Another user, another purpose, and a grant after the end have their own."""
+    sales, priced = table("gold/sales"), replace(RULES, cpu_hour_price=1.0)
+    limited = replace(priced, purposes=[Purpose(name=name, tables=["*"], budget=10) for name in ("a", "b")])
+    for user, purpose in (("ada", "a"), ("ada", "b"), ("bob", "a")):
+        ask_for(grants, [sales], purpose, user=user, rules=limited)
+    spend(grants, 10, "a")
+    assert "has spent 10.00 of 10.00 for a" in why_not(grants, [sales], "a", rules=limited)
+    assert ask_for(grants, [sales], "b", rules=limited).allowed
+    assert ask_for(grants, [sales], "a", user="bob", rules=limited).allowed
+    assert ask_for(grants, [sales], "a", at=NOW + timedelta(hours=8), rules=limited).allowed
+
+
+def test_a_block_is_charged_to_the_grants_of_its_tables(grants, monkeypatch):
+    """By time where no engine tells CPU, also of a block that fails or outlives its grant; never without a grant."""
+    seconds = iter(range(0, 1000, 30))
+    monkeypatch.setattr(metering, "monotonic", lambda: next(seconds))
+    sales, other = (table(name, session=Elsewhere) for name in ("gold/sales", "gold/other"))
+    ask_for(grants, [sales, other], "ml_training")
+    held = {each.dataset: each.id for each in grants.standing("ada", "ml_training", NOW)}
+
+    def fail():
+        with charged([sales], asking("ml_training"), grants, at=NOW):
+            ask_for(grants, [table("gold/x")], "analytics", at=NOW + timedelta(hours=9))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    row = grants.audit()[-1]
+    assert (row.at, row.event, row.user) == ("2026-01-20T12:00:00.000000+00:00", "charge", "ada")
+    assert ([*row.grants], row.cost["seconds"]) == ([held["gold/sales"]], 30)
+    before = len(grants.audit())
+    for refused in (asking("analytics", "bob"), asking("ml_training", "bob")):
+        block = charged([sales], refused, grants, at=NOW)
+        with pytest.raises(ConfigError, match="at must lie within a grant of bob for"):
+            block.__enter__()
+    assert len(grants.audit()) == before
 
 
 # --- the audit --------------------------------------------------------------------------------------------------------
@@ -615,6 +690,76 @@ def test_each_opening_is_one_row_and_a_refused_one_opens_nothing(world):
     assert [each.outcome for each in grants.audit(after=before + 1)] == ["denied"]
 
 
+CONFIDENTIAL = replace(WORK, tier_of={"silver/customers": "confidential", "silver/orders": "public"})
+
+
+def test_rows_of_a_confidential_table_lead_to_the_decision_that_opened_them(world):
+    """Each opening has a mark of its own, as the last column of that table alone, which its audit row has as well."""
+    _, grants = world
+    first, second = (opened(world, "research", rules=CONFIDENTIAL) for _ in range(2))
+    rows = [each["silver/customers"].collect() for each in (first, second)]
+    marks = [{row["opened_as"] for row in each} for each in rows]
+    assert [len(each) for each in (*rows, *marks, marks[0] | marks[1])] == [5, 5, 1, 1, 2]
+    assert first["silver/customers"].columns[-1] == "opened_as"
+    assert "opened_as" not in first["silver/orders"].columns
+    found = [row for row in grants.audit() if row.mark in marks[0]]
+    assert [(row.event, row.outcome, [*row.tiers]) for row in found] == [
+        ("open", "granted", ["confidential", "public"])
+    ]
+    opened(world, "research")
+    assert grants.audit()[-1].mark == ""
+    with pytest.raises(AnalysisException):
+        first["silver/customers"].where("password = 'hunter2'").collect()
+
+
+@pytest.mark.parametrize("watermark", ["region", "REGION"])
+def test_a_watermark_never_takes_the_place_of_a_column(world, watermark):
+    """Refused in a sentence, and nothing is opened; a predicate cannot name the mark."""
+    before = len(world[1].audit())
+    tiers = [replace(tier, watermark=watermark) for tier in TIERS]
+    with pytest.raises(ConfigError, match=f"watermark must be no column of silver/customers, not {watermark}"):
+        opened(world, "research", rules=replace(CONFIDENTIAL, tiers=tiers))
+    with pytest.raises(ConfigError, match="where"):
+        opened(world, "research", rules=CONFIDENTIAL, where={"silver/customers": "opened_as = ''"})
+    assert len(world[1].audit()) == before
+
+
+def test_an_unusual_opening_is_an_alert_or_denied(world):
+    """By the rule of the tier: of one usual opening, the second is an alert, and the third opens nothing."""
+    grants, orders = world[1], [each for each in world[0] if each.name == "silver/orders"]
+    outcomes = []
+    for on_anomaly in ("alert", "alert", "deny"):
+        rule = UsualAccess(opens=1, on_anomaly=on_anomaly)
+        tiers = [replace(tier, usual=rule if tier.name == "public" else None) for tier in TIERS]
+        given = {"at": NOW, "rules": replace(WORK, tiers=tiers)}
+        assert ask_for(grants, orders, "research", user="bob", **given).allowed
+        try:
+            outcomes.append(open_for(orders, asking("research", "bob"), grants, **given)["silver/orders"].count())
+        except Denied as error:
+            outcomes.append(str(error))
+    said = "unusual: 3 openings of the tier public in 24 hours, where up to 1 are usual"
+    assert outcomes == [10, 10, f"not opened; {said}"]
+    assert [(row.user, row.outcome, row.alert) for row in grants.unusual(NOW)] == [
+        ("bob", "granted", True), ("bob", "denied", True),
+    ]  # fmt: skip
+
+
+def test_a_block_of_jobs_is_charged_by_the_processor(world, spark):
+    """An embedded engine tells it; the budget ends what is opened, and a look costs nothing."""
+    tables, grants = world
+    rules = replace(WORK, purposes=[replace(WORK.purposes[0], name="training", budget=1e-9)])
+    assert ask_for(grants, tables, "training", rules=rules, approved_by="boss").allowed
+    with charged(tables, asking("training"), grants, at=NOW) as until:
+        assert until == NOW + timedelta(hours=8)
+        rows = open_for(tables, asking("training"), grants, at=NOW, rules=rules)
+        assert rows["silver/orders"].groupBy("customer").count().count() == 5
+    (cost,) = grants.charges(grants.standing("ada", "training", NOW))
+    assert (cost.seconds or 0) > 0
+    assert ((cost.cpu_seconds or 0) > 0) is hasattr(spark, "_jsparkSession")
+    with pytest.raises(Denied, match=r"silver/orders: ada has spent 0\.00 of 0\.00 for training"):
+        open_for(tables, asking("training"), grants, at=NOW, rules=rules)
+
+
 @known_calls
 def calls_that_work(known):
     sales = known.table("gold/purposes", "id INT", (1,))
@@ -624,6 +769,7 @@ def calls_that_work(known):
     more = {"hours": 8.0, "approved_by": "boss", "rules": RULES}
     return {
         "request_access": {"tables": [sales], "ask": ask, "grants": grants, "at": NOW, **more},
+        "charged": {"tables": [sales], "ask": ask, "grants": grants, "at": NOW},
         "open_for": {
             "tables": [sales], "ask": ask, "grants": grants, "key": KEY, "at": NOW, "rules": RULES,
             "where": {"gold/purposes": "id = 1"}, "also": {"gold/purposes": Policy("all", ["id"], {}, ALL_ROWS)},
