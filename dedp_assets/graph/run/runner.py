@@ -191,7 +191,7 @@ def _materialization(
 def _metadata(
     context: dg.AssetExecutionContext, work: Work, table: Table, done: Mapping[str, Did], columns: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    """Return the metadata of each partition key: the computation, the run's plan and trigger, and the lineage."""
+    """Return the metadata of each partition key: the computation, plan, trigger and lineage."""
     trigger = {f"trigger {name.replace('_', ' ')}": value for name, value in event_attributes(context.run.tags).items()}
     commits = {key: did.commits.get(table) for key, did in done.items()}
     metadata = metadata_of(table, commits, done, figures=work.figures)
@@ -200,16 +200,16 @@ def _metadata(
 
 
 def _planned(context: dg.AssetExecutionContext, table: Table, done: Mapping[str, Did]) -> dict[str, str]:
-    """Return the reasons of the plan for the run, and the usual seconds and CPU of a partition of the table."""
+    """Return the reasons of the plan, and the usual seconds and CPU of a partition of the table."""
     commits = [did.commits.get(table) for did in done.values() if did.unchanged is None]
     first = min((commit.version for commit in commits if commit), default=0)
     seconds, cpu = usual_of(table.ledger, until=first - 1) if first else (Spread(), Spread())
-    told = {
+    planned = {
         "planned because": context.run.tags.get(BECAUSE, ""),
         "planned seconds of a partition": seconds.text,
         "planned CPU of a partition": cpu.text,
     }
-    return {name: text for name, text in told.items() if text}
+    return {name: text for name, text in planned.items() if text}
 
 
 def _columns(context: dg.AssetExecutionContext, work: Work, table: Table) -> dict[str, Any]:
