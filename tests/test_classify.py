@@ -31,7 +31,7 @@ def classify(monkeypatch, capsys):
 def test_what_looks_personal_is_shown_in_counts_beside_its_declaration(spark, make_table, classify):
     """Exit code 1 until somebody declares it; a table without rows says so."""
     table = make_table(TableSpec("gold/people", COLUMNS))
-    assert classify(table) == (0, "gold/people: nothing is stored yet: dedp run gold/people\n")
+    assert classify(table) == (0, "gold/people: nothing is stored yet: `dedp plan gold/people`\n")
     table.overwrite(spark.sql("SELECT 1L AS id, 'ada@example.org' AS mail"), provenance=a_run())
     code, out = classify(table)
     assert code == 1

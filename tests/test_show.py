@@ -330,7 +330,7 @@ def test_without_a_home_nothing_looks_empty(monkeypatch, capsys, tmp_path):
 def test_a_table_that_is_declared_and_not_stored_says_what_computes_it(world):
     """As other commands do."""
     code, _, errors = world.show("silver/visits")
-    assert (code, errors) == (2, "dedp show: silver/visits: nothing is stored yet: dedp run silver/visits\n")
+    assert (code, errors) == (2, "dedp show: silver/visits: nothing is stored yet: `dedp plan silver/visits`\n")
 
 
 def test_dead_letters_are_those_of_the_table(world):

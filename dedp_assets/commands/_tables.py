@@ -54,7 +54,7 @@ def opened_if_stored(settings: Settings, lake: Lake, name: str, *, as_json: bool
     table = opened(lake, name)
     if table.ledger.exists():
         return table
-    answer(None, f"{name}: nothing is stored yet: dedp run {name}", as_json=as_json)
+    answer(None, f"{name}: nothing is stored yet: `dedp plan {name}`", as_json=as_json)
     return None
 
 

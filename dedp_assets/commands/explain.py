@@ -92,7 +92,7 @@ def explain(
     trails = Trails(Origins(lake, _declared()))
     if not lake.ledger(table).exists():
         why = trails.origins.refused(table, partition) or "nothing is stored"
-        raise ConfigError(f"{table} has no rows yet, as {why}: `dedp run {table} {partition or '2026-01-05'}`")
+        raise ConfigError(f"{table} has no rows yet, as {why}: `dedp plan {table}`")
     asked = Asked.of(trails.stored, table, partition)
     if row:
         return _explain_row(trails, asked, row, json=json)

@@ -89,7 +89,7 @@ class LakeRows:
         stored = self.lake.names(replicas=True)
         self.require(name, stored)
         if name not in stored:
-            raise ConfigError(f"{name}: nothing is stored yet: dedp run {name}")
+            raise ConfigError(f"{name}: nothing is stored yet: `dedp plan {name}`")
         table = self.lake.stored(name)
         state = table.ledger.state(version_at(table.ledger, version) if version else None)
         if version and (gone := missing_files(table.store, state, [])):

@@ -54,7 +54,7 @@ class Asked:
         is_written = bool(values) and (state.holds(values) or ledger.latest(values) is not None)
         if not (is_written or (values and stored.origins.refused(table, key))):
             shown = f"such as {', '.join(known[:_EXAMPLES])}" if known else "which has none yet"
-            call = f"`dedp explain {table} {known[0]}`" if known else f"`dedp run {table} {key or '2026-01-05'}`"
+            call = f"`dedp explain {table} {known[0]}`" if known else f"`dedp plan {table}`"
             raise ConfigError(f"partition must be one of {table}, {shown}, not {key or 'an empty text'}: {call}")
         return cls(table, key, values, state.version)
 
