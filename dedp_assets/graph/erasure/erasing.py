@@ -7,6 +7,7 @@ looked through until it was computed again. What the platform cannot erase stand
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ from dedp_assets.graph.erasure.files import (
     redact_store,
 )
 from dedp_assets.graph.erasure.history import redact_history
+from dedp_assets.graph.erasure.noncurrent import erase_versions
 from dedp_assets.graph.erasure.spellings import LEAST, Spellings
 from dedp_assets.graph.resources.environments import Settings
 from dedp_assets.graph.resources.lake import Lake
@@ -40,7 +42,7 @@ from dedp_assets.graph.systems.secrets import Secrets
 from dedp_assets.patterns.core.errors import ConfigError, PatternError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import Provenance
-from dedp_assets.patterns.delta import Table, holds, shown_holds, store_at, subjects_of
+from dedp_assets.patterns.delta import Store, Table, holds, is_in_bucket, shown_holds, store_at, subjects_of
 from dedp_assets.patterns.delta.maintenance import purge_history
 from dedp_assets.patterns.governance.gdpr_erase import Erasure, Persons, erase_person, find_person
 from dedp_assets.patterns.security.encryptor import KeyRing
@@ -49,7 +51,9 @@ from dedp_assets.patterns.security.pseudo_anonymizer import TokenVault
 __all__ = ["Eraser"]
 
 _CHECKPOINTS, _ROCKSDB = "_checkpoints", (".zip", ".sst", ".changelog")
-_COUNTED = ("table", "files", "keys", "tokens", "database")
+_QUERY = "query"
+"""Figure of a state that cannot be searched: id of the query when the persons were erased."""
+_COUNTED = ("table", "files", "keys", "tokens", "database", "bucket")
 """Kinds of places whose numbers are of erased rows, values and files, and add up over runs."""
 _OWN = ("cache", "erasures", "keys")
 """Folders of the home without rows of anybody: jars, the cases themselves, wrapped keys."""
@@ -219,6 +223,7 @@ class Eraser:
         if short := sum(len(each) < LEAST for named_ids in erasure.ids.values() for each in named_ids):
             note = f"{short} ids of fewer than {LEAST} letters were looked for in declared columns only"
             yield CasePlace("texts", "files", state="owed", note=note)
+        yield from self._versions(spellings)
 
     def _purged(self, table: Table, rows: int, spellings: Spellings, run: Provenance, now: datetime) -> CasePlace:
         """Purge the past of a table, if a file of the past may hold an id; time travel of other tables stays."""
@@ -275,25 +280,46 @@ class Eraser:
         """Look for ids in copies of tables, and redact the run history."""
         for path, rows in copies_with_ids(store_at(self.lake.root), self.lake.names(), spellings).items():
             yield CasePlace(path, "copy", rows, "open", "holds ids until the table is copied again")
-        if "://" in str(self.lake.root):
-            note = "versions that the bucket keeps of removed objects go by its own rule: its owner lets them expire"
-            yield CasePlace("versions of objects", "bucket", state="owed", note=note)
         if self.history and (places := redact_history(self.history, spellings)):
             yield CasePlace("run history", "database", places, "erased", "redacted, and its tables are written again")
 
+    def _versions(self, spellings: Spellings) -> Iterator[CasePlace]:
+        """Remove noncurrent versions of objects with an id: the last step, as all others leave versions."""
+        if is_in_bucket(root := str(self.lake.root)):
+            yield erase_versions("lake: versions of objects", root, spellings, held=self._standing())
+        if is_in_bucket(self.landing):
+            yield erase_versions("landing zone: versions of objects", self.landing, spellings)
+
+    def _standing(self) -> list[str]:
+        """List the tables whose versions stay: on legal hold, or to be restored from versions after damage."""
+        found = list[str]()
+        for name in self.lake.names():
+            ledger = self.lake.ledger(name)
+            try:
+                ledger.state()  # of a damaged log, the holds that can be read need not be all
+                found += [name] if holds(ledger) else []
+            except PatternError:
+                found.append(name)
+        return found
+
     def _states(self, held: Mapping[str, int]) -> Iterator[CasePlace]:
         """Report state files with an id, and states in RocksDB, by query."""
+        lake = store_at(self.lake.root)
         for name, count in held.items():
             note = (
                 "files of the query's state hold ids until its watermark has passed them, and the files go with the "
                 f"micro-batches after that: dedp run {name}"
             )
             yield CasePlace(f"{_CHECKPOINTS}/{name}", "state", count, "open", note)
-        files = [each.path.split("/") for each in store_at(self.lake.root).files(_CHECKPOINTS)]
+        files = [each.path.split("/") for each in lake.files(_CHECKPOINTS)]
         packed = {"/".join(each[1:3]) for each in files if each[-1].endswith(_ROCKSDB)}
         for name in sorted(packed - {*held}):
-            note = "state in RocksDB, which forgets by its watermark: start the query again to be certain"
-            yield CasePlace(f"{_CHECKPOINTS}/{name}", "state", state="owed", note=note)
+            note = (
+                "state in RocksDB, which cannot be searched: once the sources of the query are without the person, "
+                "remove the folder, and start the query again"
+            )
+            figures = {_QUERY: _query_of(lake, f"{_CHECKPOINTS}/{name}/metadata")}
+            yield CasePlace(f"{_CHECKPOINTS}/{name}", "state", state="open", note=note, figures=figures)
 
     def with_persons(self) -> list[Table]:
         """List the tables of the lake that declare persons."""
@@ -316,13 +342,35 @@ def _fields(tables: Sequence[Table], ids: Mapping[str, Sequence[str]]) -> dict[s
 
 def _total(before: CasePlace, now: CasePlace) -> CasePlace:
     """Return a place with the rows of earlier runs, or of the plan if a run died after the erasure."""
+    if _QUERY in (now.figures or {}):
+        return _of_query(before, now)
     if now.kind not in _COUNTED:  # a count of what is left there
         return now
     planned = "of" in (before.figures or {})
     if planned and (now.found or not before.found):
         return now
     state = "erased" if now.state == "nothing" and before.found else now.state
-    return replace(now, found=before.found + now.found, state=state)
+    figures = now.figures
+    if figures and now.kind == "bucket":
+        figures = {name: number + (before.figures or {}).get(name, 0) for name, number in figures.items()}
+    return replace(now, found=before.found + now.found, state=state, figures=figures)
+
+
+def _of_query(before: CasePlace, now: CasePlace) -> CasePlace:
+    """Return the place of a state that cannot be searched: nothing, once another query began."""
+    first = (before.figures or {}).get(_QUERY, "")
+    if not first or now.figures == before.figures:
+        return now
+    note = "the query was started again, by a new checkpoint"
+    return replace(now, state="nothing", note=note, figures=before.figures)
+
+
+def _query_of(lake: Store, metadata: str) -> str:
+    """Return the id of a checkpoint's query, another one for each new checkpoint; empty if unknown."""
+    try:
+        return str(json.loads(lake.read(metadata))["id"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return ""
 
 
 def _sources(job: LakeJob) -> list[Source]:

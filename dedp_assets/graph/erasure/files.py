@@ -23,7 +23,16 @@ from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.extras import optional
 from dedp_assets.patterns.delta import Store, is_link
 
-__all__ = ["Redacted", "copies_with_ids", "files_below", "past_holds_ids", "redact", "redact_files", "redact_store"]
+__all__ = [
+    "Redacted",
+    "copies_with_ids",
+    "files_below",
+    "holds_ids",
+    "past_holds_ids",
+    "redact",
+    "redact_files",
+    "redact_store",
+]
 
 fastavro = optional("fastavro")
 
@@ -32,6 +41,7 @@ _TABLE = "_delta_log"
 _MARKUP = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:\?xml|!doctype|html)\b", re.IGNORECASE)
 """Begin of a document whose lines are no records."""
 _LARGEST_MANIFEST = 4 << 20
+_BATCH_ROWS = 10_000
 _CSV = re.compile(r"\.(csv|tsv)(\.\w+)?$", re.IGNORECASE)
 
 
@@ -139,8 +149,26 @@ def past_holds_ids(store: Store, present: Collection[str], spellings: Spellings)
 
 def _may_hold(content: bytes, spellings: Spellings) -> bool:
     if content.startswith(_PARQUET):
-        return any(spellings.may_name(_text_of(row)) for row in _rows_of(content)[0])
+        return any(spellings.may_name(_text_of(row)) for row in _each_row(content))
     return spellings.may_name(content)
+
+
+def holds_ids(content: bytes, spellings: Spellings, *, path: str) -> bool:
+    """Return whether a file may hold an id: in a row, a record, a line or a text, also of a packed file.
+
+    Args:
+        content: the file; of a table, short ids are found as words of rows, as :func:`past_holds_ids` finds them.
+        spellings: the ids.
+        path: path of the file, which tells CSV, and the log of a table.
+    """
+    try:
+        if content.startswith(_PARQUET):
+            return any(spellings.may_name(_text_of(row)) or spellings.names(row) for row in _each_row(content))
+        if _TABLE in path.split("/") and spellings.may_name(content):
+            return True
+        return redacted(content, spellings, by_line=True, name=path)[0] > 0
+    except Exception:  # of several packages, for whatever a damaged file is
+        return spellings.found(content) > 0
 
 
 def _copies(store: Store, folder: str, tables: Collection[str]) -> Iterator[str]:
@@ -280,6 +308,15 @@ def _rows_of(content: bytes) -> tuple[list[dict[str, Any]], Callable[[list[int]]
     return rows, take
 
 
+def _each_row(content: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a Parquet or Avro file, of which a part is in memory at a time."""
+    if content.startswith(_PARQUET):
+        for batch in pq.ParquetFile(pa.BufferReader(content)).iter_batches(_BATCH_ROWS):
+            yield from batch.to_pylist()
+    else:
+        yield from fastavro.reader(io.BytesIO(content), return_record_name=True, return_named_type=True)
+
+
 def _as_parquet(rows: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(rows, sink)
@@ -288,10 +325,9 @@ def _as_parquet(rows: pa.Table) -> bytes:
 
 def _found_in_rows(content: bytes, spellings: Spellings) -> int:
     try:
-        rows, _ = _rows_of(content)
+        return sum(spellings.found(_text_of(row)) > 0 for row in _each_row(content))
     except Exception:  # as above
         return spellings.found(content)
-    return sum(spellings.found(_text_of(row)) > 0 for row in rows)
 
 
 def _text_of(row: Mapping[str, object]) -> bytes:

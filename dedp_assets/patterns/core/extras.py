@@ -12,6 +12,7 @@ __all__ = ["EXTRAS", "extra_of", "needs", "optional"]
 
 EXTRAS = {
     "apprise": "alerts",
+    "botocore": "s3",
     "confluent_kafka": "kafka",
     "cryptography": "security",
     "dagster": "dagster",

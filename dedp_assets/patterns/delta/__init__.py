@@ -99,6 +99,7 @@ if TYPE_CHECKING:
         arrow_source,
         by_first_name,
     )
+    from dedp_assets.patterns.delta.storage.object_versions import NoncurrentVersion, NoncurrentVersions
     from dedp_assets.patterns.delta.storage.store import Entry, Store, sha256_of
     from dedp_assets.patterns.delta.suppression import SuppressionList, subjects_of
     from dedp_assets.patterns.delta.tables import Table, Target, same_run
@@ -133,6 +134,8 @@ __all__ = [
     "LostFile",
     "LostFileWatch",
     "Merge",
+    "NoncurrentVersion",
+    "NoncurrentVersions",
     "ObjectPath",
     "ObjectStat",
     "Operation",

@@ -12,11 +12,14 @@ import pytest
 from dedp_assets.case_study.defs.bronze.users import HISTORY
 from dedp_assets.case_study.defs.silver.users import USERS, USERS_CURRENT
 from dedp_assets.cli import main
+from dedp_assets.graph.resources.environments import variable
 from dedp_assets.graph.resources.lake import lake_of
 from dedp_assets.patterns.delta import store_at
 from tests.canaries import Canary, Search, people, texts_in
 from tests.case_study.assets.conftest import day, visits_of
+from tests.delta.storage.versioned import Owner
 from tests.helpers import a_run
+from tests.running import LAKES
 
 pytestmark = [
     pytest.mark.spark,
@@ -56,15 +59,33 @@ def capture(world, number, *users):
         assert world.compute(spec.name).failure == ""
 
 
+@pytest.fixture(autouse=True)
+def versioned(monkeypatch):
+    """The owner of a bucket with versioning, if lakes are in buckets: this one is in it then."""
+    if not variable(LAKES):
+        return None
+    owner = Owner.of("versioned")
+    monkeypatch.setenv(LAKES, f"s3://{owner.bucket}/lakes")
+    return owner
+
+
+def versions_of(lake):
+    """Path of each version that the bucket of a lake keeps -> its content; nothing of a folder."""
+    if "://" not in lake:
+        return {}
+    store = store_at(lake)
+    kept = Owner.of(store.bucket).kept(f"{store.root}/")
+    return {f"{each.key.removeprefix(store.root)[1:]}@{each.version_id}": content for each, content in kept.items()}
+
+
 def hits(world):
-    """The places of the home and of the lake that hold a value of the person; of a bucket by a copy."""
+    """The places of the home and of the lake that hold a value of the person; of a bucket by copies of all versions."""
     search = Search([Canary(value, value.encode()) for value in VALUES])
     with tempfile.TemporaryDirectory() as copied:
-        lake = store_at(world.settings.lake)
-        for entry in lake.files() if "://" in world.settings.lake else ():
-            file = Path(copied, entry.path)
+        for path, content in versions_of(world.settings.lake).items():
+            file = Path(copied, path)
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(lake.read(entry.path))
+            file.write_bytes(content)
         folders = {world.settings.home, Path(copied)}
         found = [name for folder in folders for name, content in texts_in(folder) if search.found(content)]
     return sorted({name for name in found if "/cache/" not in name and not name.startswith("cache/")})

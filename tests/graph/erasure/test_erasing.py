@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -16,8 +17,10 @@ from dedp_assets.graph.erasure.erasing import Eraser
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.spark import SparkEngine
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.maintenance import hold_partition
 from dedp_assets.patterns.governance.gdpr_erase import Erasure
 from tests.canaries import Canary, Search, texts_in
+from tests.delta.storage.versioned import Owner
 from tests.helpers import a_run
 from tests.rotation import rotated
 
@@ -100,6 +103,44 @@ def test_a_run_that_died_at_any_write_is_ended_by_the_next(tmp_path, spark, monk
         search = Search([Canary("ada", ADA.encode())])
         assert [name for name, content in texts_in(home) if search.found(content)] == []
     assert number > 20
+
+
+def test_versions_that_the_erasure_itself_leaves_go_with_the_others(tmp_path, spark, object_store, monkeypatch):
+    """In a landing zone: a locked version is open by a date, a later run ends it, and each is counted once."""
+    prefix, eraser = f"{uuid.uuid4().hex[:8]}/landing", platform(tmp_path, spark, ADA, "bob")
+    assert eraser.lake.engine.session  # begun here, as the engine of the tests has no jars for buckets
+    with object_store.named(monkeypatch):
+        owner = Owner.of("locked", lock=True)
+        lines = [json.dumps({"user": name}) + "\n" for name in (ADA, "bob")]
+        ids = [owner.put(f"{prefix}/visits/a.jsonl", f"{lines[0]}{lines[1] * n}".encode()) for n in range(1, 4)]
+        owner.hold(f"{prefix}/visits/a.jsonl", ids[0], "ON")
+        eraser = replace(eraser, landing=f"s3://{owner.bucket}/{prefix}")
+        case = eraser.plan(Erasure(request="T-1", ids={"user": [ADA]}, at=AT))
+        eraser.cases.keep(replace(case, approved_by="legal"))
+        case = eraser.erase(eraser.cases.case("T-1"), a_run(), now=AT + timedelta(days=1))
+        (place,) = case.open
+        assert (place.name, place.found, place.due) == ("landing zone: versions of objects", 2, "2026-02-04")
+        assert sorted(owner.kept(prefix).values()) == sorted([(lines[1] * 3).encode(), "".join(lines).encode()])
+        owner.hold(f"{prefix}/visits/a.jsonl", ids[0], "OFF")
+        case = eraser.erase(case, a_run(), now=AT + timedelta(days=2))
+        assert case.ended
+        (place,) = [each for each in case.places if each.kind == "bucket"]
+        assert (place.state, place.found, place.due) == ("erased", 3, "")
+        assert place.figures["versions_removed"] == 3
+        assert [*owner.kept(prefix).values()] == [(lines[1] * 3).encode()]
+
+
+def test_versions_of_held_and_of_damaged_tables_stay(tmp_path, spark):
+    """A hold keeps what was there, and a commit that was lost is put back from its version."""
+    eraser = platform(tmp_path, spark, ADA, "bob")
+    columns = {"day": Column("STRING"), "n": Column("INT")}
+    held = eraser.lake.table(TableSpec("silver/days", columns, partition_by=("day",)))
+    held.overwrite(spark.createDataFrame([("2026-01-05", 1)], "day STRING, n INT"), provenance=a_run())
+    hold_partition(held, {"day": "2026-01-05"}, a_run(), by="legal", because="case 17", release=False)
+    assert eraser._standing() == ["silver/days"]
+    for commit in (tmp_path / "lake/silver/users/_delta_log").glob("*.json"):
+        commit.write_bytes(b"{")
+    assert eraser._standing() == ["silver/days", "silver/users"]
 
 
 def test_two_erasures_at_once_are_one_after_the_other(tmp_path, spark):

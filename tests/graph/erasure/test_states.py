@@ -79,14 +79,31 @@ def test_a_query_keeps_few_states(spark):
     assert spark.conf.get("spark.sql.streaming.minBatchesToRetain") == "10"
 
 
-def test_a_state_that_only_spark_can_read_is_owed(eraser, tmp_path):
-    """As RocksDB keeps one."""
+def test_a_state_that_cannot_be_looked_into_is_open_until_its_query_begins_again(eraser, tmp_path):
+    """As RocksDB keeps one: with a date, for as long as the checkpoint is the one of the erasure."""
+    folder = tmp_path / "lake/_checkpoints/gold/sums"
+    (folder / "state/0/0").mkdir(parents=True)
+    (folder / "state/0/0/3.zip").write_bytes(b"PK\x05\x06" + bytes(18))
+    seen = []
+    for query in ("first", "first", "second", "second"):
+        (folder / "metadata").write_text(json.dumps({"id": query}))
+        case, places = erased(eraser)
+        state = places["_checkpoints/gold/sums"]
+        seen.append((state.state, state.due, bool(case.ended)))
+    assert seen == [*[("open", "2026-02-04", False)] * 2, *[("nothing", "", True)] * 2]
+
+
+def test_a_state_of_a_query_that_is_not_known_is_open_until_it_is_gone(eraser, tmp_path):
+    """Nothing tells whether it began before the erasure."""
     folder = tmp_path / "lake/_checkpoints/gold/sums/state/0/0"
     folder.mkdir(parents=True)
     (folder / "3.zip").write_bytes(b"PK\x05\x06" + bytes(18))
+    for _ in range(2):
+        case, places = erased(eraser)
+        assert (places["_checkpoints/gold/sums"].state, case.ended) == ("open", "")
+    (folder / "3.zip").unlink()
     case, places = erased(eraser)
-    assert places["_checkpoints/gold/sums"].state == "owed"
-    assert case.ended
+    assert ("_checkpoints/gold/sums" in places, bool(case.ended)) == (False, True)
 
 
 def test_a_source_is_open_until_it_has_forgotten_what_came_before_the_request(eraser):
