@@ -32,12 +32,12 @@ from docs.site.examples import call_in_yaml, rows_in, rows_out, statements
 from docs.site.pages import Page
 from docs.site.pattern_pages import path_of
 from tests.contracts.test_commands import works
+from tests.written import TEXTS, blocks, typed
 
 pytestmark = pytest.mark.budget(40, "all pages of the site, and every command's parser")
 
 PAGE = CHECKOUT / "docs" / "how_it_runs.md"
 ROOTS = (CHECKOUT / "dedp_assets", CHECKOUT)
-TEXTS = [CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md", *sorted((CHECKOUT / "docs").rglob("*.md"))]
 PROGRAMS = {
     "cd",
     "curl",
@@ -55,16 +55,9 @@ PROGRAMS = {
     "mv",
     "$EDITOR",
 }
-"""Programs that a page types; the commands of the first two are looked at."""
+"""Programs that a page types; the words of `dedp` and `make` are looked at."""
 PATTERNS = list(catalog.patterns())
 GOLD = TableSpec("gold/x", {})
-
-
-def blocks(language: str) -> Iterator[tuple[str, str]]:
-    """Every block of code of a language in the written pages, with the page."""
-    for path in TEXTS:
-        for block in re.findall(rf"(?ms)^```{language}\n(.*?)^```$", path.read_text()):
-            yield path.relative_to(CHECKOUT).as_posix(), block
 
 
 @cache
@@ -86,12 +79,11 @@ def test_how_it_runs_names_what_is_there():
     assert missing == []
 
 
-def typed() -> Iterator[tuple[str, str]]:
-    """Every command that a page shows: lines behind a prompt, each part of a chain, and commands in the text."""
-    for page, block in blocks("console"):
-        for line in re.findall(r"(?m)^\$ (.+)$", block):
-            for part in re.sub(r"\s{2,}#.*", "", line).split(" && "):
-                yield page, re.sub(r"^([A-Z_0-9]+=\S+ )+|\.venv/bin/", "", part)
+def commands() -> Iterator[tuple[str, str]]:
+    """Every command that a page shows: each part of a line behind a prompt, and commands in the text."""
+    for each in typed():
+        for part in each.parts:
+            yield each.page, re.sub(r"^([A-Z_0-9]+=\S+ )+|\.venv/bin/", "", part)
     for path in TEXTS:
         prose = re.sub(r"(?ms)^```.*?^```$", "", path.read_text())
         for command in re.findall(r"`((?:dedp|make) [^`]+)`", prose):
@@ -103,7 +95,7 @@ def test_every_command_of_the_documentation_works_when_typed():
     makefile = (CHECKOUT / "Makefile").read_text()
     goals = {*re.findall(r"(?m)^([a-z]+):", makefile)}
     wrong, seen = [], 0
-    for page, command in typed():
+    for page, command in commands():
         program, *words = command.split()
         seen += 1
         if program == "dedp":
