@@ -73,7 +73,7 @@ def differences_grid(asked: Asked, found: Mapping[str, Any]) -> Iterator[str | G
     same = "; no row differs" if differences.is_empty else ""
     version, other = f"at version {asked.version}", found["against"]
     sides = (version, "refused") if other == REFUSED else (f"at version {other}", version)
-    yield f"{asked.name}: {quantity(before, 'rows')} {sides[0]}, {after} {sides[1]}, {by}{same}"
+    yield f"{asked.name}: {quantity(before, 'rows')} {sides[0]}, {quantity(after)} {sides[1]}, {by}{same}"
     if same:
         return
     grid = Grid("difference")

@@ -26,7 +26,7 @@ from dedp_assets.project import Project
 from tests.case_study.assets.conftest import world_in
 from tests.written import blocks, typed
 
-pytestmark = pytest.mark.budget(60, "the demo, and every command of the pages on its lake")
+pytestmark = pytest.mark.budget(80, "the demo, and every command of the pages on its lake")
 
 ON_THE_DEMO = (
     "docs/plan.md",

@@ -40,6 +40,7 @@ from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.systems.postgres import history_url
 from dedp_assets.graph.systems.secrets import Secrets
 from dedp_assets.patterns.core.errors import ConfigError, PatternError
+from dedp_assets.patterns.core.measuring.quantities import quantity
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.delta import Store, Table, holds, is_in_bucket, shown_holds, store_at, subjects_of
@@ -221,7 +222,7 @@ class Eraser:
         yield from self._copied(spellings)
         yield from (_of_others(each, erasure.at) for each in self.elsewhere)
         if short := sum(len(each) < LEAST for named_ids in erasure.ids.values() for each in named_ids):
-            note = f"{short} ids of fewer than {LEAST} letters were looked for in declared columns only"
+            note = f"looked for in declared columns only: {quantity(short, 'ids')} of fewer than {LEAST} letters"
             yield CasePlace("texts", "files", state="owed", note=note)
         yield from self._versions(spellings)
 

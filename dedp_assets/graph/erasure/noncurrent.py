@@ -11,6 +11,7 @@ from dedp_assets.graph.erasure.cases import CasePlace
 from dedp_assets.graph.erasure.files import holds_ids
 from dedp_assets.graph.erasure.spellings import Spellings
 from dedp_assets.patterns.core.errors import PatternError
+from dedp_assets.patterns.core.measuring.quantities import quantity
 from dedp_assets.patterns.core.running.permissions import inheriting
 from dedp_assets.patterns.delta import NoncurrentVersion, NoncurrentVersions
 
@@ -115,13 +116,17 @@ def _answers(
 
 def _place(name: str, found: _Counts) -> CasePlace:
     """Return the place of the versions in the case."""
-    notes = [f"{number} versions {why}" for why, number in sorted(found.refused.items())]
+    notes = [f"{quantity(number, 'versions')} {why}" for why, number in sorted(found.refused.items())]
     notes += [found.fault] if found.fault else []
     state = "open" if notes else "held" if found.held else "erased" if found.removed else "nothing"
     if found.held:
-        notes.append(f"{found.held} versions of tables stay, which are on legal hold or have a damaged log")
+        notes.append(
+            f"kept of tables on legal hold or with a damaged log: {quantity(found.held, 'versions')} with an id"
+        )
     if found.removed:
-        notes.append(f"{found.removed} of {found.searched} noncurrent versions held an id, and are gone for good")
+        notes.append(
+            f"gone for good: {found.removed:,} of {quantity(found.searched, 'noncurrent versions')}, with an id"
+        )
     figures = {
         "versions_searched": found.searched,
         "versions_removed": found.removed,

@@ -128,7 +128,7 @@ def test_a_locked_version_is_open_until_the_lock_ends(prefix):
     owner.hold(f"{prefix}/of-{ADA}", ids[1], "ON")
     place = erase_versions("lake", f"s3://{owner.bucket}/{prefix}", GONE)
     assert (place.state, place.found) == ("open", 2)
-    assert "1 versions with an id cannot be removed, as under an object lock (AccessDenied)" in place.note
+    assert "1 version with an id cannot be removed, as under an object lock (AccessDenied)" in place.note
     assert ADA not in place.note
     assert [each.version_id for each in owner.kept(prefix)] == [ids[1]]
     owner.hold(f"{prefix}/of-{ADA}", ids[1], "OFF")
@@ -144,7 +144,7 @@ def test_versions_of_a_held_table_stay(owner, prefix):
         owner.delete(f"{prefix}/{table}/part-0.parquet")
     place = erase_versions("lake", f"s3://{owner.bucket}/{prefix}", GONE, held=["silver/held"])
     assert (place.state, place.found) == ("held", 1)
-    assert "1 versions of tables stay" in place.note
+    assert "kept of tables on legal hold or with a damaged log: 1 version with an id" in place.note
     assert hits(owner, prefix) == ["silver/held/part-0.parquet"]
 
 
