@@ -7,9 +7,8 @@ errors are those of a file system, as for :class:`~dedp_assets.patterns.delta.st
 from __future__ import annotations
 
 import errno
-import io
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -82,15 +81,19 @@ class NoncurrentVersions:
         prefix = f"{self.root}/"
         listing = self._client.get_paginator("list_object_versions").paginate(Bucket=self.bucket, Prefix=prefix)
         count_request("list")
-        with suppress(io.UnsupportedOperation), _as_file(self.bucket, prefix):
-            for page in listing:
-                yield [
-                    NoncurrentVersion(each["Key"].removeprefix(prefix), each["VersionId"], each["Size"])
-                    for each in page.get("Versions", ())
-                    if not each["IsLatest"]
-                ]
-                if page.get("IsTruncated"):
-                    count_request("list")
+        try:
+            with _as_file(self.bucket, prefix):
+                for page in listing:
+                    yield [
+                        NoncurrentVersion(each["Key"].removeprefix(prefix), each["VersionId"], each["Size"])
+                        for each in page.get("Versions", ())
+                        if not each["IsLatest"]
+                    ]
+                    if page.get("IsTruncated"):
+                        count_request("list")
+        except OSError as error:
+            if error.errno != errno.ENOSYS:
+                raise
 
     def read(self, version: NoncurrentVersion) -> bytes:
         """Read a version whole.
@@ -156,5 +159,5 @@ def _as_file(bucket: str, key: str) -> Iterator[None]:
     if status == _NOT_FOUND:
         raise FileNotFoundError(errno.ENOENT, "there is no such version", object_named(bucket, key)) from None
     if status == _NOT_IMPLEMENTED:
-        raise io.UnsupportedOperation(f"the server of {bucket} has no such request") from None
+        raise OSError(errno.ENOSYS, "the server has no such request", object_named(bucket, key)) from None
     raise refusal(bucket, key, f"status code: {status}: <Code>{code}</Code>") from None
