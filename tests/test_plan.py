@@ -218,15 +218,6 @@ def test_a_backfill_of_nothing_is_refused_or_said(dedp, monkeypatch, loaded, cap
 PAGE = (CHECKOUT / "docs/plan.md").read_text()
 
 
-@pytest.mark.parametrize("line", re.findall(r"^\$ dedp plan ?(.*)$", PAGE, re.MULTILINE))
-def test_the_commands_of_the_page_run(dedp, line):
-    """As a reader pastes them; in a home with a delivery, nothing of them is wrong or missing."""
-    land(DAYS[0])
-    code, out, err = dedp(*line.split())
-    assert (code, err) == (0, "")
-    assert out
-
-
 def test_the_page_names_each_field_of_the_document(dedp):
     """Of the document, and of a run, a partition and an estimate."""
     land(DAYS[0])
