@@ -129,7 +129,7 @@ def empty_database(own_postgres: Settings) -> Iterator[postgres.Address]:
     yield replace(own, database=name)
     with postgres.address(own_postgres).connect(autocommit=True) as connection:
         mine = f"FROM pg_replication_slots WHERE database = '{name}'"
-        connection.execute(f"SELECT pg_terminate_backend(active_pid) {mine} AND active_pid IS NOT NULL")
+        connection.execute(f"SELECT pg_terminate_backend(active_pid, 60000) {mine} AND active_pid IS NOT NULL")
         connection.execute(f"SELECT pg_drop_replication_slot(slot_name) {mine}")
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 

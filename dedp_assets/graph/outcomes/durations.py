@@ -75,17 +75,13 @@ def durations_of(commits: Iterable[Commit]) -> Iterator[tuple[int, float]]:
             yield commit.version, max(0.0, (commit.timestamp - began).total_seconds())
 
 
-def usual_of(ledger: Ledger, *, until: int | None = None) -> tuple[Spread, Spread]:
+def usual_of(ledger: Ledger) -> tuple[Spread, Spread]:
     """Return the spreads of seconds and CPU seconds of a partition, by the newest commits of a table.
 
     Without a measured commit, and of a log that cannot be read, a spread is empty.
-
-    Args:
-        ledger: of the table.
-        until: the newest version to read.
     """
     try:
-        commits = [*islice(ledger.newest_first(until=until), _NEWEST)][::-1]
+        commits = [*islice(ledger.newest_first(), _NEWEST)][::-1]
     except (PatternError, OSError):
         return Spread(), Spread()
     took = [seconds for _, seconds in durations_of(commits)]

@@ -11,7 +11,6 @@ import dagster as dg
 
 from dedp_assets.graph.catalogue.lineage import observed_columns
 from dedp_assets.graph.catalogue.rendering import Did, check_result, findings_of, materialized, metadata_of
-from dedp_assets.graph.outcomes.durations import Spread, usual_of
 from dedp_assets.graph.outcomes.failures import failure
 from dedp_assets.graph.outcomes.run_tags import BECAUSE, event_attributes
 from dedp_assets.graph.resources.masking import shown
@@ -195,21 +194,9 @@ def _metadata(
     trigger = {f"trigger {name.replace('_', ' ')}": value for name, value in event_attributes(context.run.tags).items()}
     commits = {key: did.commits.get(table) for key, did in done.items()}
     metadata = metadata_of(table, commits, done, figures=work.figures)
-    further = {**trigger, **_planned(context, table, done), **columns}
+    planned = {"planned because": reasons} if (reasons := context.run.tags.get(BECAUSE, "")) else {}
+    further = {**trigger, **planned, **columns}
     return {k: {**told_of, **path_taken(work.choose(k)), **further} for k, told_of in metadata.items()}
-
-
-def _planned(context: dg.AssetExecutionContext, table: Table, done: Mapping[str, Did]) -> dict[str, str]:
-    """Return the reasons of the plan, and the usual seconds and CPU of a partition of the table."""
-    commits = [did.commits.get(table) for did in done.values() if did.unchanged is None]
-    first = min((commit.version for commit in commits if commit), default=0)
-    seconds, cpu = usual_of(table.ledger, until=first - 1) if first else (Spread(), Spread())
-    planned = {
-        "planned because": context.run.tags.get(BECAUSE, ""),
-        "planned seconds of a partition": seconds.text,
-        "planned CPU of a partition": cpu.text,
-    }
-    return {name: text for name, text in planned.items() if text}
 
 
 def _columns(context: dg.AssetExecutionContext, work: Work, table: Table) -> dict[str, Any]:
