@@ -213,8 +213,7 @@ def test_every_baseline_counts_by_the_same_rule():
         if any(getattr(call.func, "id", "") == "median" for call in calls):
             found[str(path.relative_to(CHECKOUT / "dedp_assets"))] = "Counted" in text
     of_the_present = {
-        "graph/outcomes/durations.py",  # how long runs take, to tell of the next ones
-        "graph/reconcile/estimating.py",  # how much runs read, to tell of the next ones
+        "graph/reconcile/estimating.py",  # how long runs take, and how much they read, to tell of the next ones
         "patterns/flow/single_runner.py",  # how long runs take, to tell when they catch up
         "patterns/observability/_timing/clocks.py",  # how long a run takes, to tell which inputs came too late
         "patterns/observability/_lags/lag_totals.py",  # spread of one moment

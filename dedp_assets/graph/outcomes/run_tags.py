@@ -50,7 +50,7 @@ __all__ = [
 CAUSE = "dedp/cause"
 FORCE = "dedp/force"
 COMPARE = "dedp/compare"
-"""Tag that requests a comparison with the stored rows: differences are refused until a person approves them."""
+"""Tag that requests a comparison with the stored rows: differences are refused until a person approves the rows."""
 REQUEST = "dedp/request"
 BECAUSE = "dedp/because"
 """Tag of a requested run: the reasons of the plan for which the partitions are computed."""

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from dedp_assets.graph.declare.tables import LakeTable
-from dedp_assets.graph.reconcile.estimating import Estimate, Estimates
+from dedp_assets.graph.reconcile.estimating import Estimate, Estimates, Spread
 from dedp_assets.graph.reconcile.late_files import LateFiles
 from dedp_assets.graph.reconcile.outdated import Outdated
 from dedp_assets.graph.reconcile.reconciling import Gap, Want
@@ -17,7 +17,7 @@ from dedp_assets.graph.reconcile.run_plans import PlannedRun, RunPlan
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.landing import Landing
 from dedp_assets.patterns.core.measuring.costs import Cost
-from dedp_assets.patterns.core.measuring.quantities import quantity
+from dedp_assets.patterns.core.measuring.quantities import duration, quantity
 
 __all__ = ["Planned", "PlanSection"]
 
@@ -144,8 +144,8 @@ class Planned:
         waves = quantity(len({run.wave for run in runs}), "waves")
         parts = [f"{quantity(len(runs), 'runs')} in {waves}, {quantity(partitions, 'partitions')}{cannot}"]
         whole = self._whole
-        parts += [f"about {whole.seconds.text} one after the other"] if whole.seconds.runs else []
-        parts += [f"{whole.cpu_seconds.text} of CPU"] if whole.cpu_seconds.runs else []
+        parts += [f"about {_spread(whole.seconds)} one after the other"] if whole.seconds.runs else []
+        parts += [f"{_spread(whole.cpu_seconds)} of CPU"] if whole.cpu_seconds.runs else []
         parts += [read] if (read := _read(whole.reads)) else []
         parts += [f"without {', '.join(sorted(whole.unknown))}, never measured"] if whole.unknown else []
         return ". ".join([parts[0], "; ".join(parts[1:])]).removesuffix(". ") + "."
@@ -159,7 +159,7 @@ class Planned:
             estimate = sum((self._estimates[run.number] for run in runs), Estimate())
             after = sorted({number for run in runs for number in run.follows})
             cells = (str(first.wave), numbers, ", ".join(first.tables), _keys(keys), self._why(runs), _numbers(after))
-            rows.append((*cells, estimate.seconds.text, _read(estimate.reads)))
+            rows.append((*cells, _spread(estimate.seconds), _read(estimate.reads)))
         return PlanSection("Runs", _OF_RUNS, rows, figures=2)
 
     def _groups(self) -> Iterator[list[PlannedRun]]:
@@ -244,6 +244,12 @@ def _held(title: str, held: Sequence[Gap]) -> PlanSection:
         brief = f"{reason[:_LONGEST]} ..." if len(reason) > _LONGEST else reason
         rows.append((table, _keys([gap.key for gap in gaps]), state, brief))
     return PlanSection(title, ("table", "partitions", "state", "reason"), rows)
+
+
+def _spread(of: Spread) -> str:
+    if not of.runs:
+        return ""
+    return f"{duration(of.median)} ({duration(of.low)} to {duration(of.high)})"
 
 
 def _read(cost: Cost) -> str:

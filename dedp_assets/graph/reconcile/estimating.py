@@ -6,19 +6,58 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import islice
 from statistics import median
 
 from dedp_assets.graph.declare.runs import OnDelivery
 from dedp_assets.graph.declare.tables import LakeTable
-from dedp_assets.graph.outcomes.durations import Spread, usual_of
+from dedp_assets.graph.outcomes.durations import durations_of
 from dedp_assets.graph.reconcile.run_plans import PlannedRun
 from dedp_assets.graph.resources.lake import Lake
 from dedp_assets.graph.resources.landing import Landing
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.measuring.costs import Cost
 from dedp_assets.patterns.delta import FileStats, Ledger, Partition
+from dedp_assets.patterns.observability._timing.percentiles import nearest_rank
 
-__all__ = ["Estimate", "Estimates"]
+__all__ = ["Estimate", "Estimates", "Spread"]
+
+_NEWEST = 30
+"""Commits of a table that are measured: the newest, as hardware, code and volumes change."""
+_LOW, _HIGH = 0.1, 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A figure of past runs: the median between the 10th and the 90th percentile.
+
+    Attributes:
+        low: 10th percentile.
+        median: the median.
+        high: 90th percentile.
+        runs: number of commits that were measured, the least of a sum.
+    """
+
+    low: float = 0
+    median: float = 0
+    high: float = 0
+    runs: int = 0
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        """Return the spread of at least one value."""
+        return cls(nearest_rank(values, _LOW), median(values), nearest_rank(values, _HIGH), len(values))
+
+    def times(self, number: int) -> Spread:
+        """Return the spread of so many runs one after the other, each as slow as the others."""
+        return Spread(self.low * number, self.median * number, self.high * number, self.runs)
+
+    def __add__(self, other: Spread) -> Spread:
+        """Return the sum, figure by figure."""
+        if not (self.runs and other.runs):
+            return self if self.runs else other
+        least = min(self.runs, other.runs)
+        return Spread(self.low + other.low, self.median + other.median, self.high + other.high, least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +120,15 @@ class Estimates:
         return Estimate(seconds, cpu, _cost(sizes), frozenset(unknown))
 
     def _measured(self, name: str) -> tuple[Spread, Spread]:
-        """Return the spreads of seconds and CPU seconds of a partition of a table."""
-        return usual_of(self._log(name))
+        """Return the spreads of seconds and CPU seconds of a partition, by the newest commits of the table."""
+        try:
+            commits = [*islice(self._log(name).newest_first(), _NEWEST)][::-1]
+        except PatternError:
+            return Spread(), Spread()
+        took = [seconds for _, seconds in durations_of(commits)]
+        costs = [commit.record.cost for commit in commits if commit.record]
+        worked = [cost.cpu_seconds for cost in costs if cost and cost.cpu_seconds is not None]
+        return Spread.of(took) if took else Spread(), Spread.of(worked) if worked else Spread()
 
     def _read(self, table: LakeTable[...], key: str) -> Iterable[FileStats]:
         """Yield the sizes of the inputs of a run of a key."""

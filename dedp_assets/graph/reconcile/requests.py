@@ -162,7 +162,7 @@ def run_request(ask: Ask, repository: dg.RepositoryDefinition | None) -> dg.RunR
 
 
 def _reasons(wants: Sequence[Want]) -> dict[str, str]:
-    """Return the tag of the reasons of partitions, each reason once; none for partitions without a reason."""
+    """Return the tag with the distinct reasons of partitions; empty without a reason."""
     reasons = dict.fromkeys(f"{want.state}: {want.reason}" for want in wants if want.reason)
     return {BECAUSE: shorten("; ".join(reasons), _LONGEST, placeholder=" ...")} if reasons else {}
 

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.graph.outcomes.durations import Spread
 from dedp_assets.graph.outcomes.refusals import Refusal, Refusals
-from dedp_assets.graph.reconcile.estimating import Estimates
+from dedp_assets.graph.reconcile.estimating import Estimates, Spread
 from dedp_assets.graph.reconcile.late_files import LateFiles
 from dedp_assets.graph.reconcile.outdated import outdated_partitions
 from dedp_assets.graph.reconcile.reconciling import Want

@@ -139,7 +139,7 @@ class Origins:
         return f"{note.reason} (run {note.run_id})" if note else ""
 
     def refusal(self, name: str, key: str) -> Refusal | None:
-        """Return the refusal of a partition; ``None`` after a later success, or without a refusal."""
+        """Return the standing refusal of a partition, or ``None``."""
         table = self.table(name)
         return Refusals(self.lake.refused(table.spec.name if table else name)).by_key().get(key)
 

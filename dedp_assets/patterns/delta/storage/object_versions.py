@@ -47,7 +47,9 @@ class NoncurrentVersion:
 
 @dataclass(frozen=True)
 class NoncurrentVersions:
-    """The noncurrent versions of objects below a prefix; none in a bucket without versioning.
+    """Noncurrent versions of the objects below a prefix of a bucket.
+
+    A bucket without versioning has no noncurrent version.
 
     Attributes:
         bucket: its name.
